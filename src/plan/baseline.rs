@@ -32,7 +32,7 @@ use crate::schedule::Fleet;
 use crate::schedule::eligibility::described;
 use crate::schedule::ocm::Key;
 
-/// What heartbeats in a tree are compared with: all of them are fresh. A daemon does not read them at all.
+/// The reference time for heartbeats in a tree: all of them count as fresh. A daemon does not read heartbeats.
 const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A fleet and its placements, as plans, explanations and pull requests start from it. By default a fleet that holds nothing.
@@ -98,32 +98,32 @@ impl Baseline {
         &self.world.tree
     }
 
-    /// Returns the placements that the accepted tree has. One whose removal goes on is no part of what a head changes.
+    /// Returns the placements of the accepted tree. A removal under way is not an effect of a head.
     pub(super) fn placements(&self) -> impl Iterator<Item = &PlacementKey> {
         self.placements.keys().filter(|key| self.world.tree.placements.contains_key(key))
     }
 
-    /// Returns the clusters that a head takes from the fleet, where those are so many that a person must agree.
+    /// Returns the clusters that a head removes from the fleet, if they are a mass removal.
     pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
         let mut records = self.world.records.clone();
-        // `members:` is no part of the tree: no head takes an entry of it away.
+        // `members:` is not part of the tree: no head removes an entry.
         let left = mark_leavers(&mut records, head, |_| true, now);
         left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
     }
 
-    /// Returns the world once a head is accepted. Whoever leaves has left: a plan tells of the end.
+    /// Returns the world once a head is accepted. Clusters have left by then: a plan describes the end.
     pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
         if !self.observed {
             return hypothetical(head, &self.world, now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
-            // One that no entry of `members:` names any more has left though the accepted tree names it.
+            // A cluster without an entry in `members:` has left even if the accepted tree names it.
             let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
             let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.taints.clone_from(&member.spec.taints);
-            // Taints keep their dates: a toleration for some seconds counts from when the taint came.
+            // Taints keep their dates: a toleration for some seconds counts from the date of the taint.
             record.managed_taints = dated_taints(&record.managed_taints, member, now);
             record.stated = facts::stated(member);
             (name.clone(), record)
@@ -139,7 +139,7 @@ impl Baseline {
     }
 }
 
-/// Returns the record of a cluster that nobody has looked at and that is taken to answer.
+/// Returns the record of a cluster that was never observed and is assumed to answer.
 fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> ClusterRecord {
     ClusterRecord {
         labels: member.labels.clone(),
@@ -259,12 +259,12 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         let work = match last.objects(&binding.cluster, &binding.overrides) {
             Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => Arc::clone(&common),
             Ok(objects) => work(&objects),
-            // What cannot be made for a cluster was never delivered there, so it has no work.
+            // A failed rendering was never delivered, so the cluster has no work.
             Err(_) => continue,
         };
         state.works.insert(binding.cluster.clone(), work);
     }
-    // Its runs are over and forgotten: the next snapshot begins one of its own.
+    // Its runs are over and forgotten: the next snapshot starts a new one.
     state.runs.clear();
     state.record.last_succeeded = Some(newest.index);
 }

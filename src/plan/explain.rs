@@ -1,4 +1,4 @@
-//! Why a placement has the clusters it has, from the very values that decide: pure.
+//! Explains why a placement has its clusters, from the values of the decision: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use crate::snapshot::scheduled_policy;
 use crate::status::work::listing;
 use crate::yaml;
 
-/// Kinds that can be explained.
+/// Kinds with an explanation.
 const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
 
-/// Why there is no explanation, for people.
+/// Why there is no explanation, as text for users.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody has this name.
+    /// No placement has this name.
     #[error("there is no placement {placement}{of}; {hint}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         placement: String,
-        /// The kind that was asked for, as part of the sentence.
+        /// The requested kind, as part of the sentence.
         of: String,
-        /// What may have been meant, or what there is.
+        /// Similar names, or the existing ones.
         hint: String,
     },
-    /// Two kinds have this name.
+    /// Two kinds have a placement with this name.
     #[error(
         "{0} is the name of a ResourcePlacement and of an OCM Placement; say --kind ResourcePlacement or --kind Placement"
     )]
     Ambiguous(String),
-    /// A kind that places nothing.
+    /// A kind that selects nothing.
     #[error("{0:?} is no kind of placement; known: {known}", known = KINDS.join(", "))]
     Kind(String),
     /// The daemon has just started.
@@ -49,21 +49,20 @@ pub enum Error {
     /// It could not be evaluated.
     #[error("{placement} cannot be explained: {reason}")]
     Judging {
-        /// Which.
+        /// Its name.
         placement: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Explains how a placement stands.
+/// Explains the present decision of a placement.
 ///
-/// A cluster that is kept is shown with the scores it would have today, were all evaluated from scratch; with its rank, too,
-/// unless this very evaluation ranks others for places that are open. Clusters that are picked come first, each part by rank
-/// and then by name.
+/// A kept cluster is shown with its score as if all clusters were evaluated from scratch; also with its rank, unless this
+/// evaluation ranks other clusters for open places. Picked clusters come first, each part by rank and then by name.
 ///
 /// # Errors
-/// Nobody, or two, have the name; the tree is not read yet; or the placement cannot be evaluated.
+/// No placement, or two, have the name; the tree is not read yet; or the placement cannot be evaluated.
 pub fn explain(
     world: &World,
     placements: &BTreeMap<PlacementKey, PlacementState>,
@@ -71,7 +70,7 @@ pub fn explain(
     now: Timestamp,
 ) -> Result<Explanation, Error> {
     let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
-    // Records are read before the tree is: without it nothing is known of the clusters.
+    // A process has records before it has the tree: without the tree nothing is known of the clusters.
     if is_known && world.tree.inputs.is_empty() {
         return Err(Error::Unread);
     }
@@ -91,7 +90,7 @@ pub fn explain(
     Ok(explanation)
 }
 
-/// Explains what a tree would decide, and with a base what moves from there.
+/// Explains what a tree would decide, and with a base the changes from it.
 ///
 /// # Errors
 /// As [`explain`]; a placement that only the head has counts as new.
@@ -120,7 +119,7 @@ pub fn from_trees(
     Ok(Explained { explanation, changes })
 }
 
-/// Explains how a placement stood when the daemon last ran, from the records it left and the tree of the accepted commit.
+/// Explains a placement's last decision from the records of a stopped daemon and the tree of the accepted commit.
 ///
 /// # Errors
 /// As [`explain`].
@@ -163,7 +162,7 @@ fn find<'a>(
     }
 }
 
-/// Says which placement may have been meant: one of another kind, one of that name in a namespace, or one of nearly that name.
+/// Suggests placements: one of another kind, one of that name in a namespace, or one with a similar name.
 fn hint(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>, query: &Query) -> String {
     let own = placements.keys().map(ToString::to_string);
     let known: BTreeSet<String> = own.chain(world.ocm.records().map(|(key, _)| key.to_string())).collect();
@@ -184,7 +183,7 @@ fn explain_ocm(ocm: &Ocm, key: &ocm::Key, now: Timestamp) -> Result<Explanation,
     ocm.explain(key, now).map_err(|reason| Error::Judging { placement: key.to_string(), reason })
 }
 
-/// Says of a placement what is true of the OCM Placement that picks for it.
+/// Adds the explanation of the OCM Placement that picks for a placement.
 fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
     let key = &state.record.key;
     Explanation {
@@ -209,7 +208,7 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         policy_index: state.policy_index(policy.as_ref()),
         clusters: &world.clusters,
         bindings: &bindings,
-        // This and the next as the daemon decides, and not as a hub would.
+        // As the daemon decides here, which differs from a hub.
         keep_held: true,
         bad_values: BadValues::Mismatch,
     };
@@ -217,15 +216,14 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
-        // Clusters that are kept are not scored: only without bindings is every one of them evaluated.
+        // Kept clusters are not scored: only without bindings every cluster is evaluated.
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
         evaluate_kept(&mut explanation.clusters, afresh.clusters);
     }
     Ok(explanation)
 }
 
-/// Says of clusters that are kept how they would do today. Where no place was open, nobody was ranked for one: then all are
-/// shown with today's ranks.
+/// Adds the present scores of kept clusters. If no place was open, no cluster was ranked: then all get their present ranks.
 fn evaluate_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
     let ranked = afresh.iter().filter(|cluster| cluster.rank.is_some()).count();
     let mut today: BTreeMap<ClusterName, ClusterExplanation> =

@@ -1,8 +1,8 @@
-//! What a tree would do to the fleet: pure.
+//! Plans: the effects of a tree on the fleet. Pure.
 //!
-//! It runs the daemon's own [`decide_each`] over a world that is imagined: every cluster of the tree answers, and a base counts as
-//! rolled out to the last object. The daemon's own plans start from its records instead. So a plan is what happens, except for
-//! what only members can say.
+//! It runs the daemon's [`decide_each`] over a hypothetical world: every cluster of the tree answers, and a base counts as
+//! fully rolled out. The daemon's own plans start from its records instead. So a plan predicts what happens, except for what
+//! only members can tell.
 
 mod baseline;
 pub mod explain;
@@ -42,18 +42,17 @@ use crate::schedule::ocm::Key;
 pub use baseline::Baseline;
 use works::{Projection, Projections};
 
-/// Returns what the head would do: to an empty fleet, or to one that holds all of the base. `now` is not printed: what
-/// ends with time, such as scores, is evaluated at it.
+/// Returns the effects of the head on an empty fleet, or on one with the base rolled out. `now` is not printed: it only decides
+/// about things that expire, such as scores.
 ///
-/// A cluster that the head no longer names keeps what it has. Secrets are shown; see [`Plan::hide_secrets`].
+/// A cluster that the head no longer names keeps its objects. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
     let base = base.map(|tree| Baseline::rolled_out(tree, now));
     planned(base.as_ref(), head, now)
 }
 
-/// Returns what the head would do to the fleet as the daemon knows it: from the indexes, clusters and inventories that are
-/// really there. A placement in the middle of a rollout starts where it goes to; what is being deleted already is not the
-/// head's doing.
+/// Returns the effects of the head on the fleet in the daemon's records: with its real indexes, clusters and inventories. A
+/// placement with an active rollout starts from the target of that rollout; deletions under way are not effects of the head.
 ///
 /// Clusters that the head brings are taken to answer. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan_from(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Plan {
@@ -103,8 +102,8 @@ impl Baseline {
     }
 }
 
-/// Returns what is odd and refuses nothing: runs of placements that are not there, documents that are no objects, keys that are
-/// read as truth values, and what is odd about placements.
+/// Returns the warnings: runs of missing placements, documents that are no objects, keys that are read as truth values, and
+/// warnings about placements.
 fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
     let odd = world.tree.skipped.iter().filter_map(Skipped::complaint);
     let of = |state: &PlacementState| {
@@ -130,7 +129,7 @@ fn decided(baseline: &Baseline, world: &World, now: Timestamp) -> Vec<PlacementS
     decided.into_values().map(|decision| decision.state).collect()
 }
 
-/// Says what each OCM Placement decides.
+/// Plans each OCM Placement.
 fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
     let plan = |(key, record): (&Key, &Arc<OcmPlacementRecord>)| {
         let changes = base.map(|base| {
@@ -152,7 +151,7 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
     ocm.records().map(plan).collect()
 }
 
-/// Says what becomes of a placement.
+/// Plans a placement.
 fn placement_plan(
     projection: &Projection<'_>,
     projections: &Projections<'_>,
@@ -187,7 +186,7 @@ fn placement_plan(
     }
 }
 
-/// Says why a person must look first: at clusters of the placement that leave with more than half of the fleet, at deletions.
+/// Returns why an approval is needed: for clusters of the placement in a mass removal, or for deletions.
 fn deletion_guard(
     projection: &Projection<'_>,
     old: Option<&PlacementState>,
@@ -222,7 +221,7 @@ fn deletions(
         if target.is_none() && projection.state.record.abandons() {
             continue;
         }
-        // Where the objects cannot be made, what is there stays.
+        // If the rendering fails, the present objects stay.
         if target.is_some_and(|target| target.error.is_some()) {
             continue;
         }
@@ -230,7 +229,7 @@ fn deletions(
             target.is_some_and(|target| target.keys.contains(key))
                 || projections.other_holder(projection, cluster, key).is_some()
         };
-        // Of an unknown inventory what was seen is told: the daemon prunes it once it knows all.
+        // For an unknown inventory the observed objects are listed: the daemon prunes them once the inventory is complete.
         let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
             // Only where something goes: it makes the objects of every cluster once more.
@@ -257,7 +256,7 @@ fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<Resour
     for (key, found) in &new {
         match old.get(key) {
             None => changes.added.push(found.0.clone()),
-            // Digest or identity: another API version of the same object is a change, too.
+            // Digest or identity: another API version of the same object is a change too.
             Some(before) if before != found => changes.changed.push(found.0.clone()),
             Some(_) => {}
         }

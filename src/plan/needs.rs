@@ -1,4 +1,4 @@
-//! What the placements of a tree deliver, as resources of an API server: so much must gitfleet be allowed on a member, and no more.
+//! The rights that gitfleet needs on a member: the API resources that the placements of a tree deliver, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefini
 /// A resource as RBAC names it: API group and plural.
 pub type Named = (String, String);
 
-/// What is delivered, whichever clusters it goes to now.
+/// The delivered resources, on any cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Resources by the namespace that they are delivered to.
+    /// Resources by the namespace of their objects.
     pub in_namespaces: BTreeMap<String, BTreeSet<Named>>,
     /// Resources without a namespace, Namespaces apart.
     pub cluster_wide: BTreeSet<Named>,
-    /// Namespaces that are delivered themselves.
+    /// Delivered Namespaces.
     pub namespaces: BTreeSet<String>,
 }
 
 impl Needs {
-    /// Adds up what all placements of a tree select, and what envelopes among that hold.
+    /// Sums up what all placements of a tree select, including the contents of envelopes.
     ///
     /// # Errors
-    /// Placements of which nobody knows what they deliver, with the reason.
+    /// Placements whose resources cannot be determined, with the reason.
     pub fn of(tree: &Tree) -> Result<Self, Vec<String>> {
         let (mut needs, mut errors) = (Self::default(), Vec::new());
         let plurals = plurals(tree);
@@ -38,7 +38,7 @@ impl Needs {
             let whole = selected.and_then(|selected| Ok((snapshot::enveloped(&selected, key)?, selected)));
             match whole {
                 Ok((held, selected)) => {
-                    // An envelope is never delivered: what it holds is.
+                    // An envelope itself is never delivered: its contents are.
                     let plain = selected.iter().filter(|manifest| !snapshot::is_envelope(manifest));
                     plain.chain(&held).for_each(|manifest| needs.add(&manifest.id, &plurals));
                 }
@@ -53,7 +53,7 @@ impl Needs {
             self.namespaces.insert(id.name.clone());
             return;
         }
-        // A definition in the tree is exact; of other kinds that are not built in the plural is guessed.
+        // A definition in the tree is exact; for other kinds that are not built in the plural is guessed.
         let defined = plurals.get(&(id.group.clone(), id.kind.clone())).cloned();
         let plural = defined.unwrap_or_else(|| kinds::plural(&id.group, &id.version, &id.kind));
         let named = (id.group.clone(), plural);
@@ -69,13 +69,13 @@ impl Needs {
         self.in_namespaces.values().flatten().collect()
     }
 
-    /// Tells whether roles or bindings are delivered, which may grant what gitfleet itself has not.
+    /// Tells whether roles or bindings are delivered, which may grant rights that gitfleet itself does not have.
     pub fn has_rbac(&self) -> bool {
         self.cluster_wide.iter().chain(self.namespaced()).any(|(group, _)| group == "rbac.authorization.k8s.io")
     }
 }
 
-/// Returns the plurals that definitions of the tree give, by group and kind.
+/// Returns the plurals in definitions of the tree, by group and kind.
 fn plurals(tree: &Tree) -> BTreeMap<Named, String> {
     let of = |manifest: &Manifest| {
         let (spec, names) = (&manifest.object["spec"], &manifest.object["spec"]["names"]);

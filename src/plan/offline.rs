@@ -1,7 +1,6 @@
-//! `gitfleet schedule`: scheduling alone, objects in and decisions out: pure.
+//! `gitfleet schedule`: scheduling alone, from objects to decisions: pure.
 //!
-//! It runs the steps that the daemon runs, over a fleet that the objects describe: what a hub exported goes on from where the
-//! hub stands.
+//! It runs the daemon's steps over a fleet that the objects describe; objects that a hub exported continue the hub's decisions.
 
 mod kubefleet;
 mod ocm;
@@ -17,9 +16,9 @@ use crate::model::tree::Tree;
 /// PlacementDecisions and the Placement with status.
 ///
 /// # Errors
-/// Everything that is wrong with the objects; then there are no decisions at all, because one object may matter to all.
+/// All errors in the objects; then there are no decisions at all, because one object may affect all.
 pub fn schedule(tree: &Tree, now: Timestamp) -> Result<Vec<Value>, Vec<InputError>> {
-    // First: placements of KubeFleet may take the clusters that these pick.
+    // First: KubeFleet placements may take the clusters that these pick.
     let decided = ocm::decisions(tree, now)?;
     let mut objects = kubefleet::policy_snapshots(tree, &decided.clusters, now)?;
     objects.extend(decided.objects);

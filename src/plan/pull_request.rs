@@ -1,4 +1,4 @@
-//! What there is to say about a pull request: the plan of its merge, how objects differ, and how long it may take. Pure.
+//! The report about a pull request: the plan of its merge, the differences of objects, and the predicted duration. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,49 +27,49 @@ use crate::views::redact::{MaskKey, masked};
 use crate::views::simulation::gantt::gantt;
 use crate::yaml;
 
-/// A pull request as its merge would leave the tree.
+/// A pull request with the tree of its merge.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The accepted commit that it was merged with.
     pub base: CommitId,
-    /// The commit it ends with.
+    /// Its head commit.
     pub head: CommitId,
-    /// The tree after the merge. Its commit is the head: the merge itself is not there yet.
+    /// The tree after the merge. Its commit is the head: the merge commit does not exist yet.
     pub tree: Arc<Tree>,
-    /// Paths that both sides changed, and not to the same; the tree has the head's file there.
+    /// Paths that both sides changed differently; the tree has the head's file.
     pub conflicts: Vec<String>,
 }
 
-/// Lines around a difference.
+/// Context lines around a difference.
 const CONTEXT_LINES: usize = 3;
-/// Differences that are written out, of all placements together; the other objects are only named.
+/// Differences that are printed, of all placements together; the other objects are only named.
 const DIFFS_MAX: usize = 200;
-/// Bytes of one object, as YAML, whose difference is written out.
+/// The largest object, in bytes of YAML, whose difference is printed.
 const DIFF_BYTES_MAX: usize = 100_000;
-/// Clusters of one placement that are looked at for what overrides make of their objects.
+/// Clusters of one placement whose objects are rendered for the effects of overrides.
 const OVERRIDDEN_CLUSTERS_MAX: usize = 500;
-/// Moves of clusters that are simulated: more take longer than a comment may.
+/// Moves of clusters that are simulated: more would take too long for a comment.
 const TIMELINE_MOVES_MAX: usize = 1_000;
-/// Characters of a chart that every host draws.
+/// Characters of a chart that every host renders.
 ///
 /// Source: Gitea, `MERMAID_MAX_SOURCE_CHARACTERS`.
 const CHART_CHARS_MAX: usize = 50_000;
-/// What simulated clusters take for one write, and simulated objects to become available: what `gitfleet simulate` takes.
+/// How long simulated writes take, and simulated objects to become available: the defaults of `gitfleet simulate`.
 const STEP: Duration = Duration::from_millis(100);
 const AVAILABLE: Duration = Duration::from_secs(10);
 /// When a simulated person approves.
 const APPROVAL: (Duration, &str) = (Duration::from_mins(5), "5 minutes");
-/// How long a simulation goes on: strategies wait for days.
+/// How long a simulation continues: strategies wait for days.
 const TIMELINE_MAX: Duration = Duration::from_hours(24 * 30);
 /// Names in one note.
 const NAMED_MAX: usize = 10;
 
-/// How much is shown of a change.
+/// How much of a change is shown.
 #[derive(Clone, Debug)]
 pub struct Showing<'a> {
-    /// The differences of each object, and not only their names.
+    /// The differences of each object, not only their names.
     pub diffs: bool,
-    /// What hidden values are marked with.
+    /// The key of markers for hidden values.
     pub key: &'a MaskKey,
 }
 
@@ -107,21 +107,21 @@ fn without_line(warning: InputError) -> InputError {
     InputError { line: 0, ..warning }
 }
 
-/// Returns the newest snapshot's objects; `None` where they cannot be read.
+/// Returns the newest snapshot's objects; `None` if they cannot be read.
 fn newest(state: Option<&PlacementState>) -> Option<Arc<Payload>> {
     let Some(state) = state.filter(|state| !state.record.removed) else { return Some(Arc::default()) };
     let Some(newest) = state.newest() else { return Some(Arc::default()) };
     state.payloads.get(&newest.index).cloned()
 }
 
-/// Writes differences out, as long as there are not too many.
+/// Prints differences up to the limit.
 struct Differences<'a> {
     showing: &'a Showing<'a>,
     left: usize,
 }
 
 impl Differences<'_> {
-    /// Returns the objects that differ, by identity.
+    /// Returns the changed objects, by identity.
     fn objects(
         &mut self,
         before: Option<&PlacementState>,
@@ -130,7 +130,7 @@ impl Differences<'_> {
     ) -> Vec<ObjectDiff> {
         let key = &after.record.key;
         let (Some(old), Some(new)) = (newest(before), newest(Some(after))) else { return names(key, plan) };
-        // A placement that changes in clusters alone has the same payload: nothing is compared.
+        // A placement with changes only in its clusters has the same payload: nothing is compared.
         if Arc::ptr_eq(&old, &new) {
             return Vec::new();
         }
@@ -155,8 +155,7 @@ impl Differences<'_> {
         found
     }
 
-    /// Returns what overrides make of a change: clusters that get the same together, where what they get has to do with the
-    /// change.
+    /// Returns the effects of overrides on a change: clusters with equal objects together, if the change affects those objects.
     fn overrides(
         &mut self,
         after: &PlacementState,
@@ -201,7 +200,7 @@ impl Differences<'_> {
         groups.into_values().map(effect).collect()
     }
 
-    /// Returns how two objects differ, with what must not be read masked in both.
+    /// Returns the diff of two objects, with secret values masked in both.
     fn text(&mut self, old: Option<&Desired>, new: Option<&Desired>) -> Option<String> {
         if !self.showing.diffs {
             return None;
@@ -215,7 +214,7 @@ impl Differences<'_> {
             return None;
         }
         let diff = TextDiff::from_lines(&old, &new);
-        // Without heads: the lines are numbered in no file that anybody has.
+        // Without hunk headers: the line numbers belong to no file.
         let mut unified = diff.unified_diff();
         let mut text = String::new();
         for (position, hunk) in unified.context_radius(CONTEXT_LINES).iter_hunks().enumerate() {
@@ -228,12 +227,12 @@ impl Differences<'_> {
     }
 }
 
-/// An object as most clusters get it, and as some do; `None` where they do not get it.
+/// An object on most clusters, and on some; `None` if they do not get it.
 type Pair = (Desired, Option<Desired>);
-/// Clusters that get the same, and what that is.
+/// Clusters with the same objects, and those objects.
 type Group = (Vec<ClusterName>, Vec<Pair>);
 
-/// Names what the plan says differs, where the objects themselves cannot be read.
+/// Names the changed objects in the plan, if the objects themselves cannot be read.
 fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
     let Some(changes) = &plan.changes else { return Vec::new() };
     let all = |change: ObjectChange, resources: &[Resource]| {
@@ -287,7 +286,7 @@ fn notes(baseline: &Baseline, head: &Tree, world: &World, changed: &[&PlacementP
     notes
 }
 
-/// Predicts how long it takes: the placements that change alone, from a fleet at rest.
+/// Predicts the duration: of the changed placements only, from a settled fleet.
 fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan]) -> Timeline {
     let moves: usize = changed.iter().map(|placement| concerned(placement).len()).sum();
     if moves == 0 {
@@ -326,8 +325,8 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
     Timeline::Chart { chart, approvals_after: APPROVAL.1.to_owned() }
 }
 
-/// Returns a key for markers that follows from what the trees hold: the same trees give the same text, and a guess at one value
-/// can only be tried together with a guess at all the others. Where texts are kept, use a key that is kept secret instead.
+/// Returns a marker key derived from the content of the trees: equal trees give equal text, and a guess of one value can be
+/// checked only together with guesses of all others. If texts are stored, use a secret key instead.
 pub fn derived_key(trees: &[&Arc<Tree>]) -> MaskKey {
     use sha2::Digest as _;
     let objects = trees.iter().flat_map(|tree| &tree.manifests).map(|manifest| &manifest.object);

@@ -1,9 +1,9 @@
-//! Hides what Secrets hold, without hiding whether two values are the same.
+//! Hides the values of Secrets, but shows whether two values are equal.
 //!
 //! A marker is `<secret:` and the first 48 bits of a SHA-256 over a key and the value. The key is a SHA-256 over every Secret
-//! value of the plan. So the same tree gives the same plan byte for byte, which a key drawn at random would not, and a guess at
-//! one value can only be tried together with a guess at all the others. The snapshot's hash, which is of the real content by
-//! contract, allows no less; whoever needs more than that keeps plain Secrets out of git.
+//! value of the plan. So the same tree gives the same plan byte for byte, unlike with a random key, and a guess of one value
+//! can be checked only together with guesses of all others. The snapshot's hash, which covers the real content by contract,
+//! reveals as much; for more protection keep plain Secrets out of git.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ impl Plan {
         for list in self.distinct_lists() {
             for object in list.iter().filter(|object| is_secret(object)) {
                 for_each_value(object, &mut |_, bytes| {
-                    // With its length: otherwise other values, joined, could give the same key.
+                    // With its length: otherwise different values could join to the same key.
                     hash.update((bytes.len() as u64).to_be_bytes());
                     hash.update(bytes);
                 });
             }
         }
         let key: [u8; 32] = hash.finalize().into();
-        // By address, which names a list as long as the plan holds it: clusters share lists, and each is hidden once.
+        // By address, which identifies a list while the plan holds it: clusters share lists, and each is hidden once.
         let hidden: BTreeMap<usize, Arc<[Arc<Value>]>> = self
             .distinct_lists()
             .filter(|list| list.iter().any(|object| is_secret(object)))
@@ -48,7 +48,7 @@ impl Plan {
         }
     }
 
-    /// Returns the lists of the works, those that neighbours share once.
+    /// Returns the lists of the works; a list that neighbours share only once.
     fn distinct_lists(&self) -> impl Iterator<Item = &Arc<[Arc<Value>]>> {
         let lists = self.placements.iter().flat_map(|p| p.works.iter().map(|w| &w.manifests));
         let mut last = None;
@@ -64,14 +64,14 @@ fn is_secret(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Secret"
 }
 
-/// Visits the values as bytes with their JSON pointers; whole fields where they are no maps.
+/// Visits the values as bytes with their JSON pointers; a field that is no map as a whole.
 fn for_each_value(object: &Value, visit: &mut dyn FnMut(String, &[u8])) {
     for (field, is_base64) in FIELDS {
         match object.get(field) {
             None | Some(Value::Null) => {}
             Some(Value::Object(entries)) => {
                 for (key, value) in entries {
-                    // `~` first: the other way round it would escape the `~` of `~1` again.
+                    // `~` first: the other order would escape the `~` of `~1` again.
                     let escaped = key.replace('~', "~0").replace('/', "~1");
                     visit(format!("/{field}/{escaped}"), &bytes(value, is_base64));
                 }
@@ -83,7 +83,7 @@ fn for_each_value(object: &Value, visit: &mut dyn FnMut(String, &[u8])) {
 
 fn bytes(value: &Value, is_base64: bool) -> Vec<u8> {
     match value {
-        // What is no base64 an API server would refuse; it may be a secret all the same.
+        // An API server would refuse invalid base64; the text may still be a secret.
         Value::String(text) if is_base64 => STANDARD.decode(text).unwrap_or_else(|_| text.clone().into_bytes()),
         Value::String(text) => text.clone().into_bytes(),
         other => other.to_string().into_bytes(),

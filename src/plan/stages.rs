@@ -1,4 +1,4 @@
-//! How a placement gets there: the stages of a staged rollout, or why there are none.
+//! The rollout of a placement: the stages of a staged rollout, or why there are none.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::decide::state::{PlacementState, World};
 use crate::model::plan::{GatePlan, RolloutPlan, StagePlan};
 use crate::rollout::staged::stages;
 
-/// Says how a placement gets there. Stages are of External placements with a strategy or a run.
+/// Plans the rollout of a placement. External placements with a strategy or a run have stages.
 pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan {
     let record = &state.record;
     let type_ = record.spec.strategy.type_;
@@ -30,7 +30,7 @@ pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan
         return rollout;
     }
     let named = run.map(|(_, run)| run.spec.staged_rollout_strategy_name.clone());
-    // A run that is written in git names its own strategy; the annotation is for runs that begin by themselves.
+    // A written run names its own strategy; the annotation is for automatic runs.
     rollout.strategy = named.or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY).cloned());
     match staged(state, world, rollout.strategy.as_deref()) {
         Ok(stages) => rollout.stages = stages,

@@ -1,4 +1,4 @@
-//! Which running rollouts a merge stops.
+//! The running rollouts that a merge stops.
 
 use crate::api::annotations::WHEN_SUPERSEDED;
 use crate::decide::state::PlacementState;
@@ -7,14 +7,14 @@ use crate::model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
 use crate::status::staged_run::{active_run, current_stage};
 use crate::status::work::counted;
 
-/// Says that a placement which is in the middle of a rollout goes elsewhere; `None` where none is stopped.
+/// Describes that an active rollout of a placement gets another target; `None` if none is stopped.
 pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<String> {
     let on_its_way = before.newest()?;
     // By content: a merge that changes none of its objects makes no new snapshot, and stops nothing.
     let is_new = after.record.removed || after.newest().map(|newest| &newest.hash) != Some(&on_its_way.hash);
     let run = active_run(&before.runs);
     let waits = after.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
-    // A run that a person wrote is stopped by nobody else.
+    // Only its author stops a written run.
     let goes_on = run.is_some_and(|run| waits || matches!(run.cause, RunCause::Written { .. }));
     if !is_new || before.record.removed || (goes_on && !after.record.removed) {
         return None;
@@ -22,7 +22,7 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
     let bindings: Vec<&Binding> = before.bindings().filter(|binding| !binding.deleting).collect();
     let there = bindings.iter().filter(|binding| binding.snapshot == Some(on_its_way.index)).count();
     let left = bindings.len() - there;
-    // Every cluster has it and no run is open: there is nothing to stop.
+    // Every cluster has the snapshot and no run is open: there is nothing to stop.
     if left == 0 && run.is_none() {
         return None;
     }
@@ -49,7 +49,7 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
     Some(format!("Merging stops the running rollout of {key} ({}){then}{never}", standing.join(", ")))
 }
 
-/// Counts what people have approved in a run.
+/// Counts the approvals in a run.
 fn approved(run: &RunRecord) -> usize {
     let tasks = |stage: &StageRecord| -> Vec<TaskRecord> { stage.before.iter().chain(&stage.after).cloned().collect() };
     run.stages.iter().flat_map(tasks).filter(|task| task.done_at.is_some() && !task.approvals.is_empty()).count()

@@ -1,4 +1,4 @@
-//! What each cluster holds at the end, and where two placements want the same object.
+//! The final objects of each cluster, and objects that two placements want.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::model::records::BindingState;
 use crate::model::work::Desired;
 use crate::snapshot::Candidates;
 
-/// What one cluster holds at the end.
+/// The final objects of one cluster.
 #[derive(Clone, Default)]
 pub(super) struct Target {
     /// The objects.
     pub keys: Arc<BTreeSet<ObjectKey>>,
-    /// Why its objects cannot be made; it then keeps what it has.
+    /// Why rendering fails; the cluster then keeps its objects.
     pub error: Option<String>,
     overrides: PickedOverrides,
     manifests: Arc<[Arc<Value>]>,
@@ -61,7 +61,7 @@ impl<'a> FinalState<'a> {
         member.map(|member| self.candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
-    /// Makes a cluster's objects with what was picked for it.
+    /// Renders a cluster's objects with its picked overrides.
     pub fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
         render(self.world, &self.payload, cluster, picked)
     }
@@ -71,9 +71,9 @@ impl<'a> FinalState<'a> {
 pub(super) struct Projection<'a> {
     /// The placement.
     pub state: &'a PlacementState,
-    /// The world it was decided in.
+    /// The world of the decision.
     pub world: &'a World,
-    /// Its picked clusters with what they hold at the end.
+    /// Its picked clusters with their final objects.
     pub clusters: BTreeMap<ClusterName, Target>,
     /// It writes and prunes nothing.
     pub reports_only: bool,
@@ -106,7 +106,7 @@ impl<'a> Projection<'a> {
         }
     }
 
-    /// Returns the clusters that have the placement before and after, made with other overrides than they would have been.
+    /// Returns the clusters that keep the placement and get other overrides than before.
     pub fn overridden_otherwise(&self, before: &PlacementState, world: &World) -> BTreeSet<ClusterName> {
         let Some(last) = FinalState::of(before, world) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
@@ -116,7 +116,7 @@ impl<'a> Projection<'a> {
         had.filter(is_other).cloned().collect()
     }
 
-    /// Tells whether a cluster keeps an object of those it holds.
+    /// Tells whether a cluster keeps an object.
     pub fn keeps(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         self.clusters.get(cluster).is_some_and(|target| target.error.is_some() || target.keys.contains(key))
     }
@@ -132,7 +132,7 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// Returns the clusters that a placement is for.
+/// Returns the clusters of a placement.
 pub(super) fn picked(state: &PlacementState) -> impl Iterator<Item = &ClusterName> {
     state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled).map(|b| &b.cluster)
 }
@@ -158,7 +158,7 @@ impl<'a> Projections<'a> {
                 }
                 for key in target.keys.iter() {
                     let positions = holders.entry(key).or_default();
-                    // Positions only grow, so a placement that is there already is the last one.
+                    // Positions only grow, so if the placement is present it is the last one.
                     if positions.last() != Some(&position) {
                         positions.push(position);
                     }
@@ -189,7 +189,7 @@ impl<'a> Projections<'a> {
         let own = &projection.state.record.key;
         let holder = |key: &ObjectKey, positions: &[usize]| {
             let earlier =
-                // Both lists are in the order of keys: the first key keeps the object, and only later ones clash.
+                // Both lists are sorted by key: the first key keeps the object, and only later ones conflict.
                 positions.iter().map(|&position| &self.all[position]).take_while(|o| o.state.record.key < *own);
             let mut holding = earlier.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
             holding.next().map(|o| &o.state.record.key)

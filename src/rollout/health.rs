@@ -1,4 +1,4 @@
-//! What a binding's conditions say of its cluster.
+//! The health of a cluster, from its binding's conditions.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::model::records::Binding;
 
 use super::Limits;
 
-/// Reasons of a true Available condition that nobody saw come true: it counts after the unavailable period only.
+/// Reasons of a true Available condition without an observation: it counts only after the unavailable period.
 const UNTRACKABLE_REASONS: [Reason; 2] = [Reason::NotAllWorkAreAvailabilityTrackable, Reason::WorkNotTrackable];
 
-/// False conditions that are failures as soon as they are there. All others are progress until the deadline.
+/// False conditions that are immediate failures. All others are progress until the deadline.
 const FAILURES: [(ConditionType, Reason); 2] =
     [(ConditionType::Overridden, Reason::OverriddenFailed), (ConditionType::WorkSynchronized, Reason::SyncWorkFailed)];
 
-/// Whether a cluster holds its snapshot and is available.
+/// Whether a cluster has its snapshot available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It is.
@@ -26,16 +26,16 @@ pub enum Readiness {
     NotYet(Option<Duration>),
 }
 
-/// Whether a cluster has reported again, after the daemon was started or the cluster ceased to answer.
+/// Whether a cluster has reported again, after a start of the daemon or an outage of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Its last report is from before.
+    /// Its last report is older.
     NotYet,
-    /// It has, the first time at this instant.
+    /// It has, first at this instant.
     Since(Timestamp),
 }
 
-/// A binding's conditions, evaluated.
+/// The evaluation of a binding's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Whether it is ready.
@@ -44,13 +44,13 @@ pub struct Health {
     pub failed: bool,
     /// Whether it reports differences instead of applying.
     pub diff_reported: bool,
-    /// Whether it was seen to be unavailable with what it is to hold: applied or not, every object was tried.
+    /// Whether its assigned content was observed to be unavailable: applied or not, every object was tried.
     pub seen_unavailable: bool,
-    /// After which time alone the answer changes.
+    /// After which time alone the evaluation changes.
     pub changes_in: Option<Duration>,
 }
 
-/// Returns a condition if it speaks of this generation, true or false.
+/// Returns a condition of this generation, if it is true or false.
 fn current<'a>(conditions: &'a [Condition], type_: &ConditionType, generation: i64) -> Option<(&'a Condition, bool)> {
     let condition = find_condition(conditions, type_)?;
     if condition.is(ConditionStatus::True, generation) {
@@ -59,19 +59,19 @@ fn current<'a>(conditions: &'a [Condition], type_: &ConditionType, generation: i
     condition.is(ConditionStatus::False, generation).then_some((condition, false))
 }
 
-/// Returns how long it is from `now` until `period` after `start`; `None` once that is over.
+/// Returns the time from `now` until `period` after `start`; `None` once that is over.
 fn remaining(start: Timestamp, period: Duration, now: Timestamp) -> Option<Duration> {
-    // A start that lies ahead, after a clock was set back, waits the whole period and not longer.
+    // A start in the future, after a clock was set back, waits the whole period and no longer.
     let elapsed = Duration::try_from(now.duration_since(start)).unwrap_or(Duration::ZERO);
     period.checked_sub(elapsed).filter(|rest| !rest.is_zero())
 }
 
-/// Tells whether a binding is ready: its differences are reported, or its objects are available. Where availability could
-/// not be tracked it is ready `unavailable_period` after it was reported, at that very instant.
+/// Tells whether a binding is ready: its differences are reported, or its objects are available. Untrackable objects count as
+/// available `unavailable_period` after the report, at that very instant.
 ///
 /// Source: KubeFleet's rollout controller, the ready test of a binding.
 pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: Duration, now: Timestamp) -> Readiness {
-    // Where a placement only reports differences there is neither Applied nor Available.
+    // A placement that only reports differences has neither Applied nor Available.
     if let Some((_, true)) = current(conditions, &ConditionType::DiffReported, generation) {
         return Readiness::Ready;
     }
@@ -87,13 +87,13 @@ pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: 
     }
 }
 
-/// Tells whether a binding failed, and if not, after which time it will have without progress.
+/// Tells whether a binding failed, and if not, when it will fail without progress.
 ///
-/// It failed at once if overriding or delivering failed, or if every object was tried (`complete`) and some were refused.
-/// Otherwise it fails when it is not available `deadline` after it was started. A cluster that lost its availability only
-/// after that has as long again, because it did arrive in time.
+/// It failed immediately if overriding or delivering failed, or if every object was tried (`complete`) and some were refused.
+/// Otherwise it fails if it is not available `deadline` after its start. A cluster that became unavailable only after the
+/// deadline gets the same time again, because it was available in time.
 ///
-/// This differs from KubeFleet on purpose: there whatever is not available counts as failed.
+/// This differs from KubeFleet on purpose: there every unavailable binding counts as failed.
 pub fn failed(
     conditions: &[Condition],
     generation: i64,
@@ -106,7 +106,7 @@ pub fn failed(
     let broken = FAILURES
         .iter()
         .any(|(type_, reason)| state(type_).is_some_and(|(condition, holds)| !holds && condition.reason == *reason));
-    // Applied is false from the first object on: only once all were tried is that a refusal.
+    // Applied is false from the first object on: it is a refusal only once all were tried.
     let refused = complete
         && state(&ConditionType::Applied)
             .is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
@@ -124,11 +124,11 @@ pub fn failed(
     (rest.is_none(), rest)
 }
 
-/// Evaluates a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` is whether the work's status
-/// speaks of the binding's generation and carried out every step.
+/// Evaluates a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` tells whether the work's status
+/// is of the binding's generation and every step was executed.
 ///
-/// What nobody could hear of the cluster is no failure: a life of the daemon that begins after the deadline counts from the
-/// cluster's first report, and so does one that ceased to answer meanwhile.
+/// Time without reports does not count as failure: a process that starts after the deadline counts from the cluster's first
+/// report, and so does a cluster that returns from an outage.
 pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &Limits, now: Timestamp) -> Health {
     let (conditions, generation) = (&binding.conditions, binding.generation);
     let ready = readiness(conditions, generation, limits.unavailable_period, now);
@@ -142,7 +142,7 @@ pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &
     let diff_reported =
         find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
-    // Before every object was tried, unavailable only means that the work is being carried out.
+    // Before every object was tried, unavailable only means that the work is in progress.
     let seen_unavailable = complete && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
     Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
 }

@@ -1,4 +1,4 @@
-//! What a strategy allows, in numbers.
+//! The limits of a strategy, resolved to numbers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const LIMIT_DEFAULT: &str = "25%";
 /// KubeFleet's default for `unavailablePeriodSeconds`.
 const UNAVAILABLE_PERIOD_DEFAULT: Duration = Duration::from_mins(1);
 
-/// A limit that cannot be read.
+/// An invalid limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value:?}; write {expected}")]
 pub struct Error {
@@ -20,7 +20,7 @@ pub struct Error {
     pub field: &'static str,
     /// Its value.
     pub value: String,
-    /// What it should look like.
+    /// The expected form.
     pub expected: &'static str,
 }
 
@@ -30,21 +30,21 @@ impl Classify for Error {
     }
 }
 
-/// The limits of one placement's rolling update, resolved against the clusters it is meant to have.
+/// The limits of one placement's rolling update, resolved against its desired number of clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clusters the placement is meant to have.
+    /// The desired number of clusters.
     pub target: usize,
-    /// Clusters that may be unavailable by our doing; a percentage is rounded up.
+    /// Clusters that the rollout may make unavailable; a percentage is rounded up.
     pub max_unavailable: usize,
     /// Clusters that may be added beyond the target; a percentage is rounded up.
     pub max_surge: usize,
-    /// Failed clusters of the current snapshot that do not halt the rollout; a percentage is rounded down, because it
-    /// promises a limit.
+    /// Failed clusters of the current snapshot that do not halt the rollout; a percentage is rounded down, because it promises
+    /// a limit.
     pub max_failures: usize,
-    /// After which time objects whose availability cannot be tracked count as available.
+    /// After this time untrackable objects count as available.
     pub unavailable_period: Duration,
-    /// After which time a cluster that is not available counts as failed.
+    /// After this time an unavailable cluster counts as failed.
     pub progress_deadline: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Limits {
     /// of 25 %, 25 % and 60 s, no failures and a deadline of 10 minutes.
     ///
     /// # Errors
-    /// The first value that is neither a number, a percentage nor a duration, where it should be one.
+    /// The first value that is neither a number, a percentage nor a duration, as required.
     pub fn resolve(
         config: Option<&RollingUpdateConfig>,
         annotations: &BTreeMap<String, String>,
@@ -90,9 +90,9 @@ fn text(value: &IntOrPercent) -> String {
 /// How many clusters may fail before nothing new starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxFailures {
-    /// So many.
+    /// This number.
     Number(usize),
-    /// So many of a hundred, 0 to 100; rounded down, because it promises a limit.
+    /// This percentage, 0 to 100; rounded down, because it promises a limit.
     Percent(usize),
 }
 
@@ -104,7 +104,7 @@ impl Default for MaxFailures {
 }
 
 impl MaxFailures {
-    /// Reads a placement's annotation; absent is the default.
+    /// Parses a placement's annotation; absent is the default.
     ///
     /// # Errors
     /// The annotation is neither a number nor a percentage up to 100 %.
@@ -121,7 +121,7 @@ impl MaxFailures {
         })
     }
 
-    /// Returns how many of so many clusters may fail.
+    /// Returns how many clusters of a number may fail.
     pub fn of(self, clusters: usize) -> usize {
         match self {
             Self::Number(number) => number,

@@ -1,9 +1,10 @@
-//! Room 4: in which order, and how fast?
+//! The rollout step: how many clusters change at once, and in which order.
 //!
-//! [`health`] reads a binding's conditions: is it ready, did it fail, when does time alone change that. [`Limits`] are the
-//! numbers a strategy allows. [`roll`] picks which bindings move now; of External placements [`staged`] does, run by run.
+//! [`health`] evaluates a binding's conditions: whether it is ready, whether it failed, and when time alone changes that.
+//! [`Limits`] are the resolved numbers of a strategy. [`roll`] picks the bindings to move now; for External placements
+//! [`staged`] does, run by run.
 //!
-//! Source: KubeFleet's rolling update; its rules are restated where they are carried out.
+//! Source: KubeFleet's rolling update; the functions restate its rules.
 
 mod health;
 mod limits;

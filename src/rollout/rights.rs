@@ -1,36 +1,36 @@
-//! Who may what: one table, whatever surface a person speaks on.
+//! Authorizes people's commands: one table for every channel.
 //!
-//! Who a person is and what the forge vouches for was found out before. On the command line and over the API the store's folder
-//! and the tokens of the configuration say who a person is, and a token what it is for; a comment can be written by anybody who
-//! can read, so there the forge is asked, too.
+//! The callers have already determined the person and the forge's facts. On the command line and over the API, the store's
+//! folder and the configured tokens identify a person, and a token lists its purposes. Anybody who can read may write a
+//! comment, so comments also need the forge's facts.
 
 use crate::model::commands::{Person, Verb};
 use crate::model::forge::Permission;
 use crate::model::id::PlacementKey;
 use crate::model::runs::ApprovalRules;
 
-/// Who may, as configuration and strategy say.
+/// The rights in configuration and strategy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Policy<'a> {
-    /// What the command is about; absent is the source.
+    /// The target of the command; absent means the source.
     pub placement: Option<&'a PlacementKey>,
-    /// What the configuration asks of an approval.
+    /// The configured rules for approvals.
     pub rules: ApprovalRules,
-    /// Who may approve by comment, as the configuration says: `user:NAME`, `team:ORG/NAME`. Without any, the permission counts.
+    /// The configured approvers by comment: `user:NAME`, `team:ORG/NAME`. If empty, the permission counts.
     pub approvers: &'a [String],
-    /// What the strategy's annotation `approvers` narrows that to; absent narrows nothing.
+    /// The restriction in the strategy's annotation `approvers`; absent means none.
     pub narrowed: Option<&'a str>,
-    /// What that annotation said before the change that is evaluated: a change does not choose who approves it.
+    /// That annotation before the change under evaluation: a change does not choose its own approvers.
     pub narrowed_before: Option<&'a str>,
 }
 
-/// What a verb takes.
+/// The requirement of a verb.
 enum Right {
-    /// To be an approver who took no part in the change.
+    /// An approver who did not contribute to the change.
     Evaluate,
-    /// To be an approver.
+    /// An approver.
     Approver,
-    /// To be allowed to push.
+    /// An account that may push.
     Operator,
 }
 
@@ -42,10 +42,10 @@ fn right(verb: Verb) -> Right {
     }
 }
 
-/// Says whether a person may. An annotation can only narrow what the configuration allows.
+/// Authorizes a person. An annotation can only restrict the configuration.
 ///
 /// # Errors
-/// Why not, and who may, for people.
+/// Why not, and who is authorized, as text for users.
 pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), String> {
     person.grant.check(verb, policy.placement).map_err(|why| format!("{} may not: {why}", person.name))?;
     let Some(credentials) = &person.credentials else {
@@ -64,7 +64,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     match right(verb) {
         Right::Operator => return has(Permission::Write),
         Right::Evaluate | Right::Approver if policy.approvers.is_empty() => has(policy.rules.min_permission)?,
-        // Whoever the configuration names may, whatever their permission on the host.
+        // A configured approver is authorized, whatever their permission on the host.
         Right::Evaluate | Right::Approver => {
             if !policy.approvers.iter().any(|entry| is_named(person, entry)) {
                 let all = policy.approvers.join(", ");
@@ -81,7 +81,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
     }
 }
 
-/// Says whether the strategy's annotation lets a person, as it is and as it was before the change.
+/// Checks the strategy's annotation, present and before the change.
 fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
     let lists = [(policy.narrowed, "names"), (policy.narrowed_before, "named before this change")];
     for (approvers, verb) in lists {
@@ -103,24 +103,24 @@ fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Says whether an entry `user:NAME`, `token:NAME`, `team:ORG/NAME` or `permission:NAME` means a person. Without a forge's word,
-/// whoever the configuration's tokens or the store's folder admit has every permission, and is in no team; `token:` means those
-/// alone.
+/// Tells whether an entry `user:NAME`, `token:NAME`, `team:ORG/NAME` or `permission:NAME` matches a person. A person without
+/// forge facts, admitted by the configured tokens or the store's folder, has every permission and no team; `token:` matches
+/// only those.
 fn is_named(person: &Person, entry: &str) -> bool {
     let Some((kind, name)) = entry.split_once(':') else { return false };
     match (kind, &person.credentials) {
-        // Hosts do not distinguish capital letters in names of accounts; names of tokens are the operator's.
+        // Hosts ignore case in account names; token names are the operator's, so their case counts.
         ("user", Some(_)) => name.eq_ignore_ascii_case(&person.name),
         ("user" | "token", None) => name == person.name,
         ("team", Some(credentials)) => credentials.teams.iter().any(|team| team.eq_ignore_ascii_case(name)),
         ("permission", Some(credentials)) => permission(name).is_some_and(|needed| credentials.permission >= needed),
         ("permission", None) => true,
-        // An entry that nobody understands means nobody: a typing mistake must not let more people approve.
+        // An invalid entry matches nobody: a typing mistake must not admit more approvers.
         _ => false,
     }
 }
 
-/// Reads a permission as annotations spell it.
+/// Parses a permission in an annotation.
 fn permission(name: &str) -> Option<Permission> {
     [Permission::Read, Permission::Triage, Permission::Write, Permission::Maintain, Permission::Admin]
         .into_iter()

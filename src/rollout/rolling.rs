@@ -1,4 +1,4 @@
-//! Rolling update: which bindings move now.
+//! Rolling update: picks the bindings to move now.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,41 +8,41 @@ use crate::model::records::{Binding, BindingState};
 
 use super::{Health, Limits, Readiness};
 
-/// Failed clusters a message names; the others are counted.
+/// Failed clusters in a message; the others are counted.
 const NAMED_FAILURES_MAX: usize = 5;
 
-/// A binding as the rollout sees it.
+/// A binding for the rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each true or false of any binding")]
 pub struct BindingView {
-    /// Its name: bindings move in order of name.
+    /// Its name: bindings move in the order of names.
     pub name: String,
     /// Its cluster.
     pub cluster: ClusterName,
-    /// How far it is.
+    /// Its state.
     pub state: BindingState,
     /// It is being removed.
     pub deleting: bool,
     /// Whether its cluster is available.
     pub ready: Readiness,
-    /// Whether it failed, in the snapshot it is to hold.
+    /// Whether it failed with its assigned snapshot.
     pub failed: bool,
     /// It reports differences instead of applying.
     pub diff_reported: bool,
-    /// It was seen to be unavailable with what it is to hold.
+    /// Its assigned content was observed to be unavailable.
     pub seen_unavailable: bool,
-    /// It was told once to hold something.
+    /// It was assigned a snapshot before.
     pub told: bool,
-    /// It is to hold something other than the current snapshot, overrides and apply strategy.
+    /// Its assignment differs from the current snapshot, overrides or apply strategy.
     pub outdated: bool,
-    /// Its cluster is offline or suspended: nothing can be started there.
+    /// Its cluster is offline or suspended: nothing can start there.
     pub deferred: bool,
     /// After which time alone `ready` or `failed` changes.
     pub changes_in: Option<Duration>,
 }
 
 impl BindingView {
-    /// Views a binding with what was found out about it.
+    /// Creates the view of a binding from its evaluation.
     pub fn new(binding: &Binding, health: Health, outdated: bool, deferred: bool) -> Self {
         Self {
             name: binding.name.clone(),
@@ -64,25 +64,25 @@ impl BindingView {
         self.ready == Readiness::Ready
     }
 
-    /// Tells whether the cluster may count towards the surge: nothing says that it will not become ready.
+    /// Tells whether the cluster may count towards the surge: it can still become ready.
     fn can_be_ready(&self) -> bool {
         !self.failed && !self.diff_reported
     }
 
-    /// Tells whether the cluster is skipped, because it cannot be reached and something would have to start there.
+    /// Tells whether the cluster is skipped, because it is unreachable and something would have to start there.
     ///
-    /// What holds the current snapshot was started: it counts as it is, and fails by its deadline.
+    /// A cluster that was assigned the current snapshot has started: it counts, and fails at its deadline.
     fn is_skipped(&self) -> bool {
         self.deferred && (self.state != BindingState::Bound || self.outdated)
     }
 
-    /// Tells whether something we started there is still on its way.
+    /// Tells whether a started move is still in progress.
     fn is_in_flight(&self) -> bool {
         self.state == BindingState::Bound && !self.is_ready() && !self.failed
     }
 }
 
-/// What a rollout does now. All lists hold binding names in order.
+/// The moves of a rollout now. All lists contain binding names in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roll {
     /// Bound bindings to move to the current snapshot.
@@ -91,20 +91,20 @@ pub struct Roll {
     pub bind: Vec<String>,
     /// Unscheduled bindings to remove.
     pub remove: Vec<String>,
-    /// Bindings that are to be updated or bound and have to wait, deferred ones included.
+    /// Bindings that have to wait for their update or their first snapshot, deferred ones included.
     pub stale: Vec<String>,
-    /// Those of `stale` whose cluster cannot be reached.
+    /// Bindings of `stale` whose cluster is unreachable.
     pub deferred: Vec<String>,
-    /// Why nothing new starts, for people: too many clusters of the current snapshot failed.
+    /// Why nothing new starts, as text for users: too many clusters of the current snapshot failed.
     pub halted: Option<String>,
-    /// After which time alone another answer is possible. Without it only an event changes the answer.
+    /// After which time alone the result may change. Without it only an event changes it.
     pub wait: Option<Duration>,
 }
 
-/// Bindings by what may happen to them, and the counts the limits are about.
+/// Bindings by possible move, and the counts for the limits.
 #[derive(Default)]
 struct Buckets<'a> {
-    /// To be removed, and nothing is given up with it.
+    /// To remove, without giving up a ready cluster.
     empty: Vec<&'a BindingView>,
     remove: Vec<&'a BindingView>,
     update: Vec<&'a BindingView>,
@@ -114,19 +114,20 @@ struct Buckets<'a> {
     ready: i64,
     can_be_ready: i64,
     can_be_unavailable: i64,
-    /// Clusters of the target that are skipped.
+    /// Skipped clusters of the target.
     skipped: i64,
 }
 
 impl<'a> Buckets<'a> {
     fn count(&mut self, view: &'a BindingView) {
         if view.is_skipped() {
-            // What was on its way there when contact was lost is unavailable by our doing until it fails or arrives.
+            // A move in progress when the cluster became unreachable counts as unavailable because of the rollout, until it
+            // fails or succeeds.
             let counts = view.state != BindingState::Unscheduled && !view.is_in_flight();
             self.skipped += i64::from(counts);
             return;
         }
-        // Nothing is there yet: it is neither ready nor on its way.
+        // Nothing is there yet: it is neither ready nor moving.
         if view.state == BindingState::Scheduled {
             self.bind.push(view);
             return;
@@ -137,7 +138,7 @@ impl<'a> Buckets<'a> {
         }
         self.ready += i64::from(view.is_ready());
         self.can_be_ready += i64::from(view.can_be_ready());
-        // Ready still, but on its way out: the quota must not count on it.
+        // Still ready, but leaving: the quota must not count on it.
         self.can_be_unavailable += i64::from(view.deleting && view.is_ready());
         if view.deleting {
             return;
@@ -152,22 +153,22 @@ impl<'a> Buckets<'a> {
     }
 }
 
-/// Picks the bindings that move now. The order of `views` does not matter: bindings move in order of name.
+/// Picks the bindings to move now. The order of `views` does not matter: bindings move in the order of names.
 ///
-/// Updates in place and removals stay within `max_unavailable`, new clusters within `max_surge`. Removals come before
-/// updates, and take quota even where the cluster is not ready; one that was never told to hold anything goes at once, and does
-/// not count as a cluster that may become ready. Failed bindings of an older snapshot are updated whatever
-/// the limits say: they are unavailable already, and the newer snapshot may be the fix. So are those that were seen to be
-/// unavailable with an older snapshot and have not failed yet: their repair never waits for the share of the limit that they
-/// take. While more than `max_failures`
-/// clusters of the current snapshot have failed, no other binding is updated or bound; removals go on.
+/// Updates in place and removals stay within `max_unavailable`, new clusters within `max_surge`. Removals come before updates,
+/// and use quota even if the cluster is not ready; a binding without any assignment is removed immediately, and does not count
+/// as a cluster that may become ready. Failed bindings of an older snapshot are updated beyond the limits: they are already
+/// unavailable, and the newer snapshot may be the fix. The same holds for bindings that were observed to be unavailable with an
+/// older snapshot and have not failed yet: their repair must not wait for the quota that they use. While more than
+/// `max_failures` clusters of the current snapshot have failed, no other binding is updated or bound; removals continue.
 ///
-/// Clusters that cannot be reached are skipped: they are no candidates and count neither as ready nor as target, but
-/// the limits are still resolved against all. A cluster that still has an older binding being removed is not bound until
-/// that is gone, so that no cluster is written from two sides.
+/// Unreachable clusters are skipped: they are no candidates and count neither as ready nor as target, but the limits are still
+/// resolved against all. A cluster with an older binding that is being removed is not bound until that is gone, so that only
+/// one binding writes to a cluster.
 ///
-/// Source: KubeFleet's rollout controller. There what was never bound counts like what was, and whatever is in progress counts as failed and is updated past the limits,
-/// failures never halt, and one cluster whose old binding is being removed holds up all others.
+/// Source: KubeFleet's rollout controller. There a binding that was never bound counts like a bound one, a binding in progress
+/// counts as failed and is updated beyond the limits, failures never halt, and one cluster whose old binding is being removed
+/// blocks all others.
 pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let mut sorted: Vec<&BindingView> = views.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -181,13 +182,13 @@ pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
     let target = count(limits.target) - buckets.skipped;
     let max_to_remove = (buckets.ready - buckets.can_be_unavailable) - (target - count(limits.max_unavailable));
     let max_to_add = target + count(limits.max_surge) - buckets.can_be_ready;
-    // Negative where more is unavailable than may be: nothing ready is let go then.
+    // Negative if more is unavailable than allowed: then no ready cluster is given up.
     let quota = usize::try_from(max_to_remove).unwrap_or(0);
 
     let leaving: BTreeSet<&ClusterName> = sorted.iter().filter(|v| v.deleting).map(|v| &v.cluster).collect();
     let mut remove: Vec<&BindingView> = buckets.remove.iter().copied().take(quota).collect();
     let rest = if may_start { quota - remove.len() } else { 0 };
-    // They hold nothing, so they take nothing of the quota that updates have left.
+    // They have nothing assigned, so they use none of the quota for updates.
     remove.append(&mut buckets.empty);
     let surge = if may_start { usize::try_from(max_to_add).unwrap_or(0) } else { 0 };
     let mut update = buckets.update_failed.clone();
@@ -227,7 +228,7 @@ fn names(views: Vec<&BindingView>) -> Vec<String> {
     names
 }
 
-/// Says why nothing new starts, if more clusters than allowed failed with the current snapshot.
+/// Describes why nothing new starts, if more clusters than allowed failed with the current snapshot.
 fn halted(views: &[&BindingView], max_failures: usize) -> Option<String> {
     let failed: Vec<&str> = views
         .iter()

@@ -1,4 +1,4 @@
-//! What existing bindings mean for a cycle, and how bindings come to be and change.
+//! Classifies existing bindings for a scheduling cycle, and creates and changes bindings.
 
 use fixedbitset::FixedBitSet;
 use sha2::{Digest as _, Sha256};
@@ -10,24 +10,24 @@ use crate::model::records::{Binding, BindingState, ClusterDecision};
 
 use super::{Action, BindingChange, Error, Request};
 
-/// Characters of the placement's name in a binding's: with the cluster's and the suffix they make a DNS label of 63.
+/// Characters of the placement's name in a binding's name: with the cluster's name and the suffix they fit a DNS label of 63.
 const PLACEMENT_CHARS: usize = 26;
-/// Characters of the cluster's name in a binding's.
+/// Characters of the cluster's name in a binding's name.
 const CLUSTER_CHARS: usize = 27;
-/// Hexadecimal characters of the suffix, as KubeFleet's.
+/// Hexadecimal characters of the suffix, as in KubeFleet.
 const SUFFIX_CHARS: usize = 8;
 
 /// Returns a binding's name: `<placement[:26]>-<cluster[:27]>-<suffix>`, dots turned into dashes because it is one DNS
 /// label.
 ///
-/// The suffix is the first 8 hexadecimal digits of the SHA-256 of `<placement key>/<cluster>`, where KubeFleet draws
-/// lots: the same inputs give the same name. While `is_taken` (an older binding of that name is still being removed),
-/// `/2`, `/3` and so on is appended to the hashed text.
+/// The suffix is the first 8 hexadecimal digits of the SHA-256 of `<placement key>/<cluster>`, so that equal inputs give equal
+/// names; KubeFleet's is random. While `is_taken` (an older binding of that name is still being removed), `/2`, `/3` and so on
+/// is appended to the hashed text.
 ///
 /// Source: KubeFleet, names of bindings.
 pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: impl Fn(&str) -> bool) -> String {
     let part = |text: &str, length: usize| text.chars().take(length).collect::<String>().replace('.', "-");
-    // The names are hashed uncut: two that are cut alike still get different suffixes.
+    // The full names are hashed: two names with the same truncated form get different suffixes.
     let text = format!("{placement}/{cluster}");
     let head = format!("{}-{}", part(&placement.name, PLACEMENT_CHARS), part(cluster.as_str(), CLUSTER_CHARS));
     let mut attempt = 1_u64;
@@ -42,12 +42,12 @@ pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: i
     }
 }
 
-/// What a binding means for this cycle.
+/// The class of a binding in this cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// No longer picked earlier; its objects may still be there.
+    /// Unscheduled earlier; its objects may still be there.
     Unscheduled,
-    /// Of an earlier policy: evaluated again.
+    /// From an earlier policy: evaluated again.
     Obsolete,
     /// Picked by this policy, not delivered yet.
     Scheduled,
@@ -55,7 +55,7 @@ pub(super) enum Class {
     Bound,
 }
 
-/// A placement's bindings by what they mean, each list by name. Bindings being removed are in none.
+/// A placement's bindings by class, each list sorted by name. Bindings being removed are in none.
 #[derive(Debug, Default)]
 pub(super) struct Classified<'a> {
     /// See [`Class::Unscheduled`].
@@ -68,9 +68,9 @@ pub(super) struct Classified<'a> {
     pub bound: Vec<&'a Binding>,
     /// Bindings of clusters that are no longer in the fleet, whatever their state.
     pub left: Vec<&'a Binding>,
-    /// Clusters whose binding is scheduled or bound by this policy.
+    /// Clusters with a binding that this policy scheduled or bound.
     pub current_at: FixedBitSet,
-    /// Clusters whose binding is of an earlier policy.
+    /// Clusters with a binding of an earlier policy.
     pub obsolete_at: FixedBitSet,
     /// Clusters that have a binding.
     pub taken_at: FixedBitSet,
@@ -79,18 +79,18 @@ pub(super) struct Classified<'a> {
 }
 
 impl<'a> Classified<'a> {
-    /// Classifies a request's bindings; the first rule that fits counts: cluster gone, being removed, unscheduled, of
-    /// another policy, then by state.
+    /// Classifies a request's bindings. The first rule that fits counts: cluster gone, being removed, unscheduled, of another
+    /// policy, then by state.
     ///
-    /// A cluster that is gone comes first: nothing of it may wait for a removal that nobody can carry out.
+    /// A missing cluster comes first: its binding must not wait for a removal that nobody can execute.
     pub fn of(request: &Request<'a>) -> Result<Self, Error> {
         let mut sorted: Vec<&Binding> = request.bindings.iter().map(AsRef::as_ref).collect();
-        // The order of records must not show in the answer, and `names` is searched by bisection.
+        // The order of records must not affect the result, and `names` is searched by bisection.
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
         let nobody = FixedBitSet::with_capacity(request.clusters.len());
         let (current_at, obsolete_at, taken_at) = (nobody.clone(), nobody.clone(), nobody);
         let mut classified = Self { current_at, obsolete_at, taken_at, ..Self::default() };
-        // Bindings are named after their clusters, so the next binding is mostly the next cluster's.
+        // Binding names start with the cluster's name, so the next binding usually belongs to the next cluster.
         let mut guess = 0;
         for binding in sorted {
             let Some(slot) = request.clusters.slot_near(guess, binding.cluster.as_str()) else {
@@ -98,14 +98,14 @@ impl<'a> Classified<'a> {
                 continue;
             };
             guess = slot + 1;
-            // Those being removed count here: a new binding must not get the name of one that is still there.
+            // Bindings being removed count here: a new binding must not get the name of an existing one.
             classified.names.push(&binding.name);
-            // A cluster may have one that is being removed and a new one beside it, so this one takes no place.
+            // A cluster may have a binding that is being removed and a new one, so this one takes no place.
             if binding.deleting {
                 continue;
             }
             let class = match binding.state {
-                // Whatever its policy: one that was unscheduled earns its cluster no bonus in the ranking.
+                // Whatever its policy: an unscheduled binding gives its cluster no bonus in the ranking.
                 BindingState::Unscheduled => Class::Unscheduled,
                 _ if binding.policy_index != request.policy_index => Class::Obsolete,
                 BindingState::Scheduled => Class::Scheduled,
@@ -143,7 +143,7 @@ impl<'a> Classified<'a> {
         }
     }
 
-    /// Returns the clusters that hold the placement: they count as eligible where the request says so.
+    /// Returns the clusters with the placement: they count as eligible if the request says so.
     pub fn held_at(&self, request: &Request<'_>) -> FixedBitSet {
         let mut held = FixedBitSet::with_capacity(request.clusters.len());
         if request.keep_held {
@@ -153,12 +153,12 @@ impl<'a> Classified<'a> {
         held
     }
 
-    /// Returns the changes every cycle makes: bindings of clusters that are gone are left.
+    /// Returns the changes of every cycle: bindings of missing clusters are left.
     pub fn leaves(&self) -> impl Iterator<Item = BindingChange> {
         self.left.iter().map(|&binding| BindingChange { action: Action::Leave, binding: binding.clone() })
     }
 
-    /// Makes a binding for a cluster that has none.
+    /// Creates a binding for a cluster without one.
     pub fn create(&self, request: &Request<'_>, decision: ClusterDecision) -> BindingChange {
         let cluster = decision.cluster_name.clone();
         let binding = Binding {
@@ -183,7 +183,7 @@ impl<'a> Classified<'a> {
     }
 }
 
-/// Takes a binding into the current policy; an unscheduled one gets back the state it had.
+/// Moves a binding to the current policy; an unscheduled one gets its earlier state back.
 pub(super) fn patch(
     request: &Request<'_>,
     binding: &Binding,
@@ -193,7 +193,7 @@ pub(super) fn patch(
         (BindingState::Unscheduled, None) => {
             return Err(Error::NoPreviousState { binding: binding.name.clone() });
         }
-        // Its snapshot is kept as well, so one that was bound goes on with what its cluster holds.
+        // It keeps its snapshot too, so a bound one continues with its cluster's objects.
         (BindingState::Unscheduled, Some(previous)) => previous,
         (state, _) => state,
     };
@@ -202,14 +202,14 @@ pub(super) fn patch(
         previous_state: None,
         policy_index: request.policy_index,
         decision,
-        // Conditions observed of the earlier state do not count for this one.
+        // Conditions from the earlier state do not count for this one.
         generation: binding.generation + 1,
         ..binding.clone()
     };
     Ok(BindingChange { action: Action::Patch, binding })
 }
 
-/// Takes the pick of a binding back; it remembers its state in case it is picked again.
+/// Unschedules a binding; it remembers its state in case it is picked again.
 pub(super) fn unschedule(binding: &Binding) -> BindingChange {
     let binding = Binding {
         state: BindingState::Unscheduled,

@@ -5,14 +5,14 @@ use fixedbitset::FixedBitSet;
 use crate::api::check;
 use crate::api::placement::PropertySelectorOperator;
 
-/// What each cluster says of one property.
+/// The values of one property on all clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// Clusters that have a value, a quantity or not.
+    /// Clusters with a value, a quantity or not.
     present: FixedBitSet,
     /// Clusters whose value is no quantity.
     bad: FixedBitSet,
-    /// Billionths; zero where there is no quantity.
+    /// Billionths; zero without a quantity.
     nanos: Vec<i128>,
     /// The quantities as floating point numbers, which rank clusters.
     floats: Vec<f64>,
@@ -27,7 +27,7 @@ impl Column {
         Self { present: none.clone(), bad: none, nanos: vec![0; len], floats: vec![0.0; len], extremes: None }
     }
 
-    /// Sets what a cluster says.
+    /// Sets a cluster's value.
     pub fn set(&mut self, slot: usize, value: Option<&str>) {
         let nanos = value.and_then(check::quantity_nanos);
         let before = self.float(slot);
@@ -40,14 +40,14 @@ impl Column {
         }
         match (self.extremes, nanos) {
             (None, Some(_)) => self.extremes = Some((slot, slot)),
-            // An extreme moved: only a look at all values finds what takes its place.
+            // An extreme changed: only a scan of all values finds the new one.
             (Some((low, high)), _) if low == slot || high == slot => self.extremes = self.find_extremes(),
             (Some((low, high)), Some(_)) => {
                 let low = if self.floats[slot] < self.floats[low] { slot } else { low };
                 let high = if self.floats[slot] > self.floats[high] { slot } else { high };
                 self.extremes = Some((low, high));
             }
-            // A value that vanished from between the extremes leaves them as they are.
+            // Removing a value between the extremes leaves them as they are.
             (_, None) => {}
         }
     }
@@ -89,21 +89,21 @@ impl Column {
         &self.bad
     }
 
-    /// Returns the clusters whose quantity compares so with one in billionths. A missing value or one that is no quantity
+    /// Returns the clusters whose quantity compares this way with one in billionths. A missing value or one that is no quantity
     /// never does.
     pub fn matching(&self, operator: PropertySelectorOperator, wanted: i128) -> FixedBitSet {
         let mut found = FixedBitSet::with_capacity(self.nanos.len());
         for (slot, &nanos) in self.nanos.iter().enumerate() {
             found.set(slot, compares(operator, nanos, wanted));
         }
-        // Where nothing is known `nanos` has 0, which compares like any number.
+        // Without a quantity `nanos` is 0, which compares like any number.
         found.intersect_with(&self.present);
         found.difference_with(&self.bad);
         found
     }
 }
 
-/// Returns a quantity as a floating point number, off by as much as Kubernetes is: the digits times a power of ten.
+/// Returns a quantity as a floating point number, with the same rounding error as Kubernetes: the digits times a power of ten.
 ///
 /// Source: Kubernetes apimachinery, `Quantity.AsApproximateFloat64`.
 #[allow(clippy::cast_precision_loss, reason = "an approximation is what is asked for")]

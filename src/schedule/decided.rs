@@ -1,4 +1,4 @@
-//! A placement whose clusters somebody else picked: an OCM Placement, named by annotation.
+//! A placement whose clusters an OCM Placement picked, named by annotation.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use super::{BindingChange, DECISIONS_MAX, Error, Outcome, Request};
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, BindingState, ClusterDecision};
 
-/// Brings a placement's bindings to the clusters that were decided, each with the reason to record.
+/// Adapts a placement's bindings to the decided clusters, each with the reason to record.
 ///
-/// The policy of the request is not looked at. Whoever decided has evaluated clusters already: none is filtered again. A cluster
-/// that is not in the fleet is skipped and said so.
+/// The request's policy is ignored, and no cluster is filtered again: the OCM Placement has evaluated them. A cluster that is
+/// not in the fleet is skipped, with a message.
 ///
 /// # Errors
 /// [`Error::DuplicateBinding`] and [`Error::NoPreviousState`]: records that contradict each other.
 pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, String>) -> Result<Outcome, Error> {
     let bindings = Classified::of(request)?;
     let all = [&bindings.scheduled, &bindings.bound, &bindings.obsolete, &bindings.unscheduled].into_iter().flatten();
-    // Bindings that are being removed are not among them: their clusters get a new one beside the old one.
-    // No cluster has two of the others, or the classification would have failed.
+    // Bindings that are being removed are not among them: their clusters get a new one beside the old one. No cluster has two
+    // of the others, or the classification would have failed.
     let mut present: BTreeMap<&ClusterName, &Binding> = all.map(|&binding| (&binding.cluster, binding)).collect();
     let (mut created, mut patched, mut decisions, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (cluster, reason) in decided {
@@ -36,7 +36,7 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
             None => created.push(bindings.create(request, decision.clone())),
             Some(binding) => {
                 let is_current = binding.policy_index == request.policy_index;
-                // Another reason alone, such as another group, is no change of the binding.
+                // A new reason alone, such as another group, does not change the binding.
                 if binding.state == BindingState::Unscheduled || !is_current {
                     patched.push(patch(request, binding, decision.clone())?);
                 }
@@ -44,10 +44,10 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
         }
         decisions.push(decision);
     }
-    // Those that were unscheduled before wait for their removal already.
+    // Bindings that were already unscheduled wait for their removal.
     let dropped = present.into_values().filter(|binding| binding.state != BindingState::Unscheduled);
     let unscheduled: Vec<BindingChange> = dropped.map(unschedule).collect();
-    // Only the list is cut, because the API allows no more: every decided cluster has its binding.
+    // Only the list is truncated, because of the API's limit: every decided cluster has its binding.
     decisions.truncate(DECISIONS_MAX);
     let found = decided.len() - missing.len();
     let absent = match missing.as_slice() {

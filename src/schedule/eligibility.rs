@@ -1,6 +1,6 @@
-//! What a MemberCluster's status says: whether it takes new placements, its properties and its namespaces.
+//! The status of a MemberCluster: whether it takes new placements, its properties and its namespaces.
 //!
-//! For inputs whose status somebody else keeps; the daemon's own facts come from watching its members.
+//! For inputs with a status from elsewhere; the daemon's own facts come from watches.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::model::facts;
 /// Source: KubeFleet, cluster eligibility; both are five minutes and cannot be configured.
 pub const SILENCE_MAX: SignedDuration = SignedDuration::from_mins(5);
 
-/// Returns a cluster as its object describes it.
+/// Returns a cluster from its object.
 pub fn described(member: &MemberCluster, now: Timestamp) -> Cluster {
     Cluster {
         eligible: eligibility(member.status.as_ref(), now),
@@ -29,8 +29,8 @@ pub fn described(member: &MemberCluster, now: Timestamp) -> Cluster {
 
 /// Returns whether new placements may go to a cluster, by its `status`; otherwise why not.
 ///
-/// A status that speaks neither of agents nor of conditions, or none, is of no KubeFleet hub: the cluster counts as joined
-/// and healthy. A heartbeat later than now is fresh.
+/// A status with neither agents nor conditions, or none, is not from a KubeFleet hub: the cluster counts as joined and healthy.
+/// A heartbeat in the future is fresh.
 ///
 /// Source: KubeFleet, cluster eligibility.
 pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String> {
@@ -51,7 +51,7 @@ pub fn eligibility(status: Option<&Value>, now: Timestamp) -> Result<(), String>
     let healthy = condition(agent, &ConditionType::Healthy).ok_or("its member agent's condition Healthy is missing")?;
     let since = time(healthy, "lastTransitionTime");
     if healthy.get("status") != Some(&Value::from("True"))
-        // Short unhealthiness is tolerated. Without a time nobody can say that it is short.
+        // A short unhealthy period is tolerated. Without a time its length is unknown.
         && since.is_none_or(|since| now.duration_since(since) > SILENCE_MAX)
     {
         let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
@@ -71,10 +71,10 @@ fn time(of: &Value, field: &str) -> Option<Timestamp> {
     of.get(field)?.as_str()?.parse().ok()
 }
 
-/// Returns the namespaces a status lists; `None` where nobody collects them.
+/// Returns the namespaces in a status; `None` if they are not collected.
 pub fn namespaces(status: Option<&Value>) -> Option<BTreeSet<String>> {
     let status = status?;
-    // Its status does not matter: KubeFleet goes by a partial list as well.
+    // Its status does not matter: KubeFleet uses a partial list as well.
     condition(status, &ConditionType::NamespaceCollectionSucceeded)?;
     let listed = status.get("namespaces").and_then(Value::as_object);
     Some(listed.into_iter().flatten().map(|(name, _)| name.clone()).collect())

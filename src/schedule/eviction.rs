@@ -1,6 +1,6 @@
-//! Whether an eviction takes a placement off a cluster, and what a disruption budget says to it.
+//! Evaluates evictions against disruption budgets.
 //!
-//! An eviction is evaluated once: whoever wants to try again writes a new one.
+//! An eviction is evaluated once: to try again, write a new one.
 //!
 //! Source: KubeFleet, eviction controller.
 
@@ -11,22 +11,22 @@ use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::ClusterName;
 use crate::model::records::{Binding, BindingState};
 
-/// What an eviction's verdict depends on.
+/// The inputs of an eviction's verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionRequest<'a> {
-    /// The cluster the placement is to leave.
+    /// The cluster to leave.
     pub cluster: &'a ClusterName,
     /// The ClusterResourcePlacement of that name, if there is one.
     pub placement: Option<EvictedPlacement<'a>>,
     /// All its bindings, in any order.
     pub bindings: &'a [Binding],
-    /// The binding on that cluster has failed: it was not applied, or did not become available in time.
+    /// The binding on that cluster has failed: its objects were not applied, or did not become available in time.
     pub failed: bool,
-    /// The budget of the placement's name.
+    /// The budget with the placement's name.
     pub budget: Option<&'a DisruptionBudgetSpec>,
 }
 
-/// The placement that is to leave.
+/// The placement to evict.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictedPlacement<'a> {
     /// Its policy; `None` picks every cluster.
@@ -35,16 +35,16 @@ pub struct EvictedPlacement<'a> {
     pub removed: bool,
 }
 
-/// What became of an eviction: its conditions `Valid` and `Executed`.
+/// The result of an eviction: its conditions `Valid` and `Executed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether the eviction can be evaluated at all.
+    /// Whether the eviction is valid.
     pub valid: bool,
-    /// Whether the placement leaves the cluster; `None` where it is not valid.
+    /// Whether the placement leaves the cluster; `None` for an invalid eviction.
     pub executed: Option<bool>,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub message: String,
-    /// The binding to be removed, by name; `None` where nothing is to be done.
+    /// The binding to remove, by name; `None` if none is removed.
     pub remove: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the reason of the condition `Executed`, where there is one.
+    /// Returns the reason of the condition `Executed`, if there is one.
     pub fn executed_reason(&self) -> Option<Reason> {
         self.executed.map(|executed| {
             if executed {
@@ -102,12 +102,12 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     if binding.deleting {
         return Verdict::executed("the placement is leaving the cluster already", None);
     }
-    // An unscheduled binding that was bound has its objects on the cluster still.
+    // An unscheduled binding that was bound still has its objects on the cluster.
     let was_bound = binding.state == BindingState::Unscheduled && binding.previous_state == Some(BindingState::Bound);
     if binding.state != BindingState::Bound && !was_bound {
         return Verdict::blocked("nothing is placed on that cluster yet");
     }
-    // With `ReportDiff` nothing is applied there, so leaving disrupts nothing.
+    // With `ReportDiff` nothing is applied there, so an eviction disrupts nothing.
     let reports = find_condition(&binding.conditions, &ConditionType::DiffReported)
         .is_some_and(|condition| condition.observed_generation == binding.generation);
     if request.failed || reports {
@@ -128,22 +128,22 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     if allowed > 0 { Verdict::executed(text, Some(binding)) } else { Verdict::blocked(text) }
 }
 
-/// Returns how many clusters may be disrupted now, and a text that names the figures.
+/// Returns how many clusters may be disrupted now, and a text with the numbers.
 fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &DisruptionBudgetSpec) -> (i64, String) {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let is_available = |binding: &&Binding| {
         find_condition(&binding.conditions, &ConditionType::Available)
             .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
     };
-    // KubeFleet counts all bindings, those that are being removed included.
+    // KubeFleet counts all bindings, including those that are being removed.
     let (total, available) = (count(bindings.len()), count(bindings.iter().filter(is_available).count()));
-    // `PickAll` has none: percentages were refused for it before.
+    // `PickAll` has no number: percentages were refused for it before.
     let wanted = policy.and_then(|policy| policy.number_of_clusters).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let scaled = |value: &IntOrPercent| value.rounded_up(wanted).map_or(0, count);
     let allowed = match (&budget.max_unavailable, &budget.min_available) {
         (Some(max), _) => scaled(max) - (total - available),
         (None, Some(min)) => available - scaled(min),
-        // A budget that says nothing allows nothing, as in KubeFleet.
+        // An empty budget allows nothing, as in KubeFleet.
         (None, None) => 0,
     };
     (

@@ -1,4 +1,4 @@
-//! Why a cluster has a placement and another has not: the same values that decide, cluster by cluster.
+//! Explains why a cluster was picked or not, with the values of the decision, cluster by cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use crate::api::placement::{
 use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 use crate::model::id::ClusterName;
 
-/// Explains what [`schedule`] decides about the same request.
+/// Explains the decision of [`schedule`] for the same request.
 ///
 /// # Errors
-/// Those of [`schedule`].
+/// The errors of [`schedule`].
 pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
     let outcome = schedule(request)?;
     let bindings = Classified::of(request)?;
@@ -46,7 +46,7 @@ fn wanted(policy: Option<&PlacementPolicy>) -> String {
     }
 }
 
-/// What every cluster is looked at with.
+/// The inputs for every cluster.
 struct Sight<'a, 'b> {
     fleet: &'a Fleet,
     policy: Option<&'a PlacementPolicy>,
@@ -55,7 +55,7 @@ struct Sight<'a, 'b> {
     ranking: Ranking<'a>,
     /// Ranks from one, by slot.
     ranks: BTreeMap<usize, usize>,
-    /// The clusters that have the placement afterwards.
+    /// The clusters with the placement afterwards.
     picked: BTreeSet<ClusterName>,
 }
 
@@ -76,7 +76,7 @@ impl<'a, 'b> Sight<'a, 'b> {
                 let number = policy.number_of_clusters.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
                 let open = number.saturating_sub(bindings.scheduled.len() + bindings.bound.len());
                 let has = (&bindings.current_at, &bindings.obsolete_at);
-                // A decision lists a few of those not picked; people may ask about any cluster.
+                // A decision lists only a few of the clusters not picked; people may ask about any.
                 rank(request, policy, &filter.passed, has, (open, usize::MAX))?
             }
             None => Ranking::default(),
@@ -115,7 +115,7 @@ impl<'a, 'b> Sight<'a, 'b> {
         }
     }
 
-    /// The clusters that a `PickFixed` policy names.
+    /// The clusters in a `PickFixed` policy.
     fn named(&self) -> Option<&'a [String]> {
         let fixed = self.policy.filter(|policy| policy.placement_type == PlacementType::PickFixed)?;
         Some(&fixed.cluster_names)
@@ -123,7 +123,7 @@ impl<'a, 'b> Sight<'a, 'b> {
 
     fn refusal(&self, slot: usize) -> Option<Refusal> {
         let Some(named) = self.named() else {
-            // One that had to leave because N shrank was no candidate: no constraint rejected it, whatever its skew.
+            // A cluster that was dropped because N decreased was no candidate: no constraint rejected it, whatever its skew.
             let violates = self.ranking.violating.contains(slot);
             return self.filter.refusal(slot).or_else(|| self.ranking.refusal(slot).filter(|_| violates));
         };
@@ -139,7 +139,7 @@ impl<'a, 'b> Sight<'a, 'b> {
         })
     }
 
-    /// The clusters that the policy names and the fleet does not have.
+    /// The clusters in the policy that the fleet does not have.
     fn missing(&self) -> impl Iterator<Item = ClusterExplanation> {
         let named: BTreeSet<&String> = self.named().into_iter().flatten().collect();
         named.into_iter().filter(|name| !self.fleet.contains(name)).map(|name| {
@@ -213,7 +213,7 @@ impl<'a, 'b> Sight<'a, 'b> {
     }
 }
 
-/// Says a selector as people write one: `region=east, env in (dev, prod)`.
+/// Formats a selector: `region=east, env in (dev, prod)`.
 fn label_words(selector: &LabelSelector) -> String {
     let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
     let other = selector.match_expressions.iter().map(|LabelSelectorRequirement { key, operator, values }| {
@@ -229,7 +229,7 @@ fn label_words(selector: &LabelSelector) -> String {
     equal.chain(other).collect::<Vec<_>>().join(", ")
 }
 
-/// Says a refusal in few words: `available-cpu 3 is below 4`.
+/// Formats a refusal in a few words: `available-cpu 3 is below 4`.
 fn short(refusal: &Refusal) -> String {
     const COMPARISONS: [(&str, &str); 6] = [
         (">= ", "is below"),
@@ -248,7 +248,7 @@ fn short(refusal: &Refusal) -> String {
     let compared = refusal.observed.as_ref().and_then(|observed| {
         let subject = refusal.subject.trim_start_matches("property ").trim_start_matches(RESOURCES);
         let (sign, text) = COMPARISONS.iter().find(|(sign, _)| refusal.wanted.starts_with(sign))?;
-        // After a semicolon stands why the property cannot be read, which is more than a comparison says.
+        // The text after the semicolon says why the property cannot be read, which is more than a comparison says.
         let comparable = refusal.wanted.len() > sign.len() && !refusal.wanted.contains(';');
         comparable.then(|| format!("{subject} {observed} {text} {}", &refusal.wanted[sign.len()..]))
     });
@@ -261,7 +261,7 @@ fn short(refusal: &Refusal) -> String {
     })
 }
 
-/// Says which clusters a placement gained and lost between two explanations, by name.
+/// Lists the clusters that a placement gained and lost between two explanations, by name.
 pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Moved> {
     fn by_name(explanation: &Explanation) -> BTreeMap<&ClusterName, &ClusterExplanation> {
         explanation.clusters.iter().map(|cluster| (&cluster.cluster_name, cluster)).collect()

@@ -1,4 +1,4 @@
-//! Which clusters may take a placement at all: a set for each filter, and the reason on demand.
+//! Filters: the set of clusters that each filter lets pass, and on demand the reason for a refusal.
 
 use fixedbitset::FixedBitSet;
 
@@ -22,14 +22,14 @@ pub(super) fn affinity(policy: Option<&PlacementPolicy>) -> Option<&ClusterAffin
     policy?.affinity.as_ref()?.cluster_affinity.as_ref()
 }
 
-/// Returns the terms of which a cluster must fit one; empty where every cluster fits.
+/// Returns the terms of which a cluster must match one; empty if every cluster matches.
 pub(super) fn required_terms(policy: Option<&PlacementPolicy>) -> &[ClusterSelectorTerm] {
     affinity(policy)
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref())
         .map_or(&[], |selector| &selector.cluster_selector_terms)
 }
 
-/// Returns where a preferred term stands in a placement.
+/// Returns the path of a preferred term in a placement.
 pub(super) fn preferred_path(index: usize) -> String {
     format!("{AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference")
 }
@@ -38,7 +38,7 @@ fn requirements(term: &ClusterSelectorTerm) -> &[PropertySelectorRequirement] {
     term.property_selector.as_ref().map_or(&[], |selector| &selector.match_expressions)
 }
 
-/// The fleet after the filters that look at clusters alone: affinity, then eligibility, then namespace, then taints.
+/// The fleet after the filters that depend on clusters alone: affinity, then eligibility, then namespace, then taints.
 ///
 /// Source: KubeFleet, the order of its filter plugins.
 pub(super) struct Filter<'a> {
@@ -53,7 +53,7 @@ pub(super) struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Filters a fleet. `held` are the clusters that count as eligible whatever they report.
+    /// Filters a fleet. The clusters in `held` count as eligible whatever their status.
     pub fn of(request: &Request<'a>, held: &FixedBitSet) -> Result<Self, Error> {
         let (fleet, policy) = (request.clusters, request.policy);
         let mut eligible = fleet.eligible().clone();
@@ -74,7 +74,7 @@ impl<'a> Filter<'a> {
         Ok(Self { fleet, policy, namespace, fitting, eligible, tolerated, passed })
     }
 
-    /// Returns the first filter that stops a cluster.
+    /// Returns the first filter that rejects a cluster.
     pub fn refusal(&self, slot: usize) -> Option<Refusal> {
         let cluster = self.fleet.cluster(slot);
         let refusal = |filter: &str, subject: String, observed: Option<String>, wanted: String| {
@@ -118,7 +118,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     matches && toleration.effect.is_none_or(|effect| effect == taint.effect)
 }
 
-/// Returns the clusters that fit one of the terms; all of them where there are none.
+/// Returns the clusters that match one of the terms; all of them if there are none.
 fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) -> Result<FixedBitSet, Error> {
     if terms.is_empty() {
         return Ok(all(fleet.len()));
@@ -129,7 +129,7 @@ fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) 
             Some(selector) => fleet.labels().matching(selector),
             None => all(fleet.len()),
         };
-        // In KubeFleet the first term that fits ends the search, so a bad value fails nothing there.
+        // In KubeFleet the first matching term ends the search, so a bad value after it has no effect.
         fits.difference_with(&found);
         for (number, requirement) in requirements(term).iter().enumerate() {
             if bad_values == BadValues::Error {
@@ -152,22 +152,22 @@ fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) 
     Ok(found)
 }
 
-/// Returns the quantity of a requirement; `None` where it cannot hold: a name that cannot be read, not one value, no
-/// quantity.
+/// Returns the quantity of a requirement; `None` if the requirement can never be met: an unreadable name, not exactly one
+/// value, or no quantity.
 fn wanted(requirement: &PropertySelectorRequirement) -> Option<i128> {
     let [value] = requirement.values.as_slice() else { return None };
     properties::unreadable(&requirement.name).is_none().then_some(())?;
     check::quantity_nanos(value)
 }
 
-/// Fails where the original would: one of the clusters asked has something that cannot be compared.
+/// Fails if the original would: one of the clusters has a value that cannot be compared.
 fn refuse_bad(
     fleet: &Fleet,
     requirement: &PropertySelectorRequirement,
     asked: &FixedBitSet,
     field: impl Fn() -> String,
 ) -> Result<(), Error> {
-    // The original meets a bad requirement only where a cluster came that far.
+    // The original evaluates a bad requirement only if a cluster met all requirements before it.
     if asked.is_clear() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn refuse_bad(
         return Err(Error::BadRequirement { field: format!("{}.name", field()), why });
     }
     let Some(column) = fleet.property(&requirement.name) else { return Ok(()) };
-    // It reads the cluster's value first: where that is missing, the wanted one is never looked at.
+    // It reads the cluster's value first: without it the wanted value is never read.
     if wanted(requirement).is_none() && column.present().intersection(asked).next().is_some() {
         let why = format!("{:?} is not one quantity", requirement.values);
         return Err(Error::BadRequirement { field: format!("{}.values", field()), why });
@@ -186,7 +186,7 @@ fn refuse_bad(
     }
 }
 
-/// Returns what is missing for a cluster to fit one of the terms, in the term that it fits furthest.
+/// Returns the unmet requirement of a cluster, in the term of which it meets most.
 fn misfit(terms: &[ClusterSelectorTerm], cluster: &Cluster) -> Refusal {
     let mut nearest: Option<(usize, Refusal)> = None;
     for term in terms {
@@ -198,7 +198,7 @@ fn misfit(terms: &[ClusterSelectorTerm], cluster: &Cluster) -> Refusal {
             nearest = Some((met, refusal));
         }
     }
-    // Never the default: whoever asks knows that the cluster fits none of the terms, and there are terms.
+    // Never the default: the caller knows that the cluster matches none of the terms, and there are terms.
     let (_, mut refusal) = nearest.unwrap_or_default();
     if terms.len() > 1 {
         refusal.wanted = format!("{} (the nearest of {} terms)", refusal.wanted, terms.len());
@@ -221,7 +221,7 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
         *met += 1;
     }
     for requirement in &selector.match_expressions {
-        // Evaluated by what evaluates whole selectors, so that explanation and decision cannot disagree.
+        // The same code evaluates whole selectors, so that explanation and decision agree.
         let alone = LabelSelector { match_expressions: vec![requirement.clone()], ..LabelSelector::default() };
         if !alone.matches(&cluster.labels) {
             let values = requirement.values.join(", ");

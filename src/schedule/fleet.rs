@@ -1,4 +1,4 @@
-//! The fleet with what scheduling looks up in it: for each thing a policy can ask of clusters, which clusters have it.
+//! The fleet with its indexes for scheduling: for each attribute that a policy can use, the clusters that have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::api::cluster::Taint;
 use crate::model::cluster::Cluster;
 use crate::model::id::ClusterName;
 
-/// The clusters of the fleet, each with a slot; slots are in the order of names.
+/// The clusters of the fleet, each with a slot; slots are sorted by name.
 ///
-/// A cluster that changes costs what changed of it. One that joins or leaves moves the slots of others and costs a new
-/// index of all, so a fleet is collected and then changed.
+/// Changing a cluster costs only its changed attributes. A cluster that joins or leaves shifts the slots of others and rebuilds
+/// all indexes, so build the fleet first and change it afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     names: Vec<ClusterName>,
@@ -27,17 +27,17 @@ pub struct Fleet {
     namespaces: BTreeMap<String, Slots>,
 }
 
-/// What changed when a cluster was set or removed: who reads none of it decides as before.
+/// The attributes that changed when a cluster was set or removed: placements that read none of them keep their decisions.
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that changed or did not")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetChange {
-    /// Keys of labels that came, went or have another value.
+    /// Keys of labels that were added, removed or got another value.
     pub labels: BTreeSet<String>,
-    /// Names of properties that came, went or have another value.
+    /// Names of properties that were added, removed or got another value.
     pub properties: BTreeSet<String>,
     /// Taints differ.
     pub taints: bool,
-    /// It became eligible, or is not any more. Another reason for the same answer does not count.
+    /// It became eligible or ineligible. Another reason for the same state does not count.
     pub eligibility: bool,
     /// The namespaces it has differ.
     pub namespaces: bool,
@@ -46,7 +46,7 @@ pub struct FleetChange {
 }
 
 impl FleetChange {
-    /// Returns what differs between two sights of one cluster; `None` is a cluster that is not in the fleet.
+    /// Returns the differences between two states of one cluster; `None` means that it is not in the fleet.
     pub fn between(before: Option<&Cluster>, after: Option<&Cluster>) -> Self {
         let nothing = Cluster::default();
         let (old, new) = (before.unwrap_or(&nothing), after.unwrap_or(&nothing));
@@ -82,7 +82,7 @@ fn differing(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> 
 }
 
 impl FromIterator<(ClusterName, Cluster)> for Fleet {
-    /// Of two clusters with one name the later counts.
+    /// If two clusters have one name, the later one counts.
     fn from_iter<I: IntoIterator<Item = (ClusterName, Cluster)>>(clusters: I) -> Self {
         let sorted: BTreeMap<ClusterName, Cluster> = clusters.into_iter().collect();
         let (names, clusters): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
@@ -118,7 +118,7 @@ impl Fleet {
         self.names.iter().zip(&self.clusters)
     }
 
-    /// Sets what is known of a cluster, which joins if it was not there. Returns what changed.
+    /// Sets a cluster, which joins if it is new. Returns what changed.
     pub fn set(&mut self, name: ClusterName, cluster: Cluster) -> FleetChange {
         match self.names.binary_search(&name) {
             Ok(slot) => {
@@ -139,7 +139,7 @@ impl Fleet {
         }
     }
 
-    /// Takes a cluster out of the fleet. Returns what changed.
+    /// Removes a cluster from the fleet. Returns what changed.
     pub fn remove(&mut self, name: &str) -> FleetChange {
         let Some(slot) = self.slot(name) else { return FleetChange::default() };
         self.names.remove(slot);
@@ -153,7 +153,7 @@ impl Fleet {
         self.names.binary_search_by(|other| other.as_str().cmp(name)).ok()
     }
 
-    /// Returns the slot of a cluster; quick where it is `guess`.
+    /// Returns the slot of a cluster; fast if it is `guess`.
     pub(super) fn slot_near(&self, guess: usize, name: &str) -> Option<usize> {
         match self.names.get(guess) {
             Some(found) if found.as_str() == name => Some(guess),
@@ -176,7 +176,7 @@ impl Fleet {
         &self.labels
     }
 
-    /// Returns what the clusters say of a property; `None` where no cluster has it.
+    /// Returns the clusters' values of a property; `None` if no cluster has it.
     pub(super) fn property(&self, name: &str) -> Option<&Column> {
         self.properties.get(name)
     }
@@ -191,7 +191,7 @@ impl Fleet {
         &self.taints
     }
 
-    /// Returns the clusters that have a namespace, or of which nobody knows what they have.
+    /// Returns the clusters that have a namespace, or whose namespaces are unknown.
     pub(super) fn with_namespace(&self, namespace: &str) -> FixedBitSet {
         let mut found = self.collected.clone();
         found.toggle_range(..);
@@ -218,7 +218,7 @@ impl Fleet {
         }
     }
 
-    /// Brings the indexes to what a slot's cluster now is.
+    /// Updates the indexes for a slot's cluster.
     fn update(&mut self, slot: usize, before: &Cluster, change: &FleetChange) {
         let (len, cluster) = (self.names.len(), &self.clusters[slot]);
         if !change.labels.is_empty() {
@@ -234,7 +234,7 @@ impl Fleet {
             }
         }
         if change.taints {
-            // Out of all old ones first: those that stay are entered again below. The order of taints does not matter.
+            // Removed from all old ones first: those that stay are added again below. The order of taints does not matter.
             for (_, slots) in self.taints.iter_mut().filter(|(taint, _)| before.taints.contains(taint)) {
                 slots.remove(slot);
             }

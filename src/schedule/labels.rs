@@ -1,4 +1,4 @@
-//! Labels of many things at once: which of them a selector fits, without looking at each.
+//! An index of labels: finds the items that a selector matches without visiting each.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use fixedbitset::FixedBitSet;
 
 use crate::api::placement::{LabelSelector, LabelSelectorOperator};
 
-/// Slots kept as a list; a value that more things share gets a bit for each thing. A label that differs on every thing
-/// would else cost the square of their number.
+/// Slots kept as a list; a value that more items share gets a bit per item. A label with a different value on every item would
+/// otherwise need quadratic memory.
 const LISTED_MAX: usize = 32;
 
 /// A set of slots, small where it holds few.
@@ -42,7 +42,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub fn remove(&mut self, slot: usize) {
         match self {
             Self::Few(list) => list.retain(|&other| other != slot),
@@ -58,7 +58,7 @@ impl Slots {
         }
     }
 
-    /// Adds its slots to a set that has a bit for each.
+    /// Adds its slots to a bit set of all items.
     pub fn add_to(&self, set: &mut FixedBitSet) {
         match self {
             Self::Few(list) => list.iter().for_each(|&slot| set.insert(slot)),
@@ -66,7 +66,7 @@ impl Slots {
         }
     }
 
-    /// Takes its slots out of a set that has a bit for each.
+    /// Removes its slots from a bit set of all items.
     pub fn take_from(&self, set: &mut FixedBitSet) {
         match self {
             Self::Few(list) => list.iter().for_each(|&slot| set.set(slot, false)),
@@ -83,14 +83,14 @@ impl Slots {
     }
 }
 
-/// Who has a label, and with which value.
+/// The items with a label, by value.
 #[derive(Clone, Debug, Default)]
 struct LabelHolders {
     any: Slots,
     values: BTreeMap<String, Slots>,
 }
 
-/// The labels of a fixed number of things, which are numbered from zero: their slots.
+/// The labels of a fixed number of items, which are numbered from zero: their slots.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     slots: Vec<BTreeMap<String, String>>,
@@ -98,22 +98,22 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Begins with `len` things without labels.
+    /// Creates an index of `len` items without labels.
     pub fn new(len: usize) -> Self {
         Self { slots: vec![BTreeMap::new(); len], keys: BTreeMap::new() }
     }
 
-    /// Returns how many things there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Tells whether there are no things.
+    /// Tells whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Replaces the labels of a thing.
+    /// Replaces the labels of an item.
     pub fn set(&mut self, slot: usize, labels: &BTreeMap<String, String>) {
         let len = self.slots.len();
         let before = std::mem::take(&mut self.slots[slot]);
@@ -128,7 +128,7 @@ impl Labels {
             if !labels.contains_key(key) {
                 found.any.remove(slot);
             }
-            // Where the key comes back with another value, the loop below makes it anew.
+            // If the key returns with another value, the loop below creates it again.
             if found.values.is_empty() {
                 self.keys.remove(key);
             }
@@ -141,13 +141,12 @@ impl Labels {
         self.slots[slot].clone_from(labels);
     }
 
-    /// Returns the labels of a thing.
+    /// Returns the labels of an item.
     pub fn get(&self, slot: usize) -> &BTreeMap<String, String> {
         &self.slots[slot]
     }
 
-    /// Returns the things a selector fits, with a bit for each thing: the same as [`LabelSelector::matches`] says of their
-    /// labels.
+    /// Returns the items that a selector matches, as a bit set: the same result as [`LabelSelector::matches`] for each item.
     pub fn matching(&self, selector: &LabelSelector) -> FixedBitSet {
         let mut found = all(self.len());
         for (key, value) in &selector.match_labels {
@@ -166,7 +165,7 @@ impl Labels {
         found
     }
 
-    /// Calls `each` with every value of a label and a thing that has it, value by value.
+    /// Calls `each` with every value of a label and an item with it, value by value.
     pub fn for_each_value(&self, key: &str, mut each: impl FnMut(&str, usize)) {
         for (value, slots) in self.keys.get(key).into_iter().flat_map(|key| &key.values) {
             slots.for_each(|slot| each(value, slot));

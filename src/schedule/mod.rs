@@ -1,9 +1,9 @@
-//! Room 3: where does it go? Filter, score, pick, bind.
+//! The schedule step: which clusters a placement goes to. Filter, score, pick, bind.
 //!
 //! [`schedule`] evaluates one placement's bindings and picks clusters for it. Bindings of the current policy are never evaluated
 //! again; a changed policy evaluates all of them from scratch.
 //!
-//! Source: KubeFleet's scheduler; its rules are restated where they are carried out.
+//! Source: KubeFleet's scheduler; the functions restate its rules.
 
 mod bindings;
 mod column;
@@ -37,15 +37,15 @@ pub use explain::{differences, explain};
 pub use fleet::{Fleet, FleetChange};
 pub use reads::{Readers, Reads};
 
-/// Decisions a policy snapshot lists at most; the API allows no more.
+/// The greatest number of decisions in a policy snapshot, from the API.
 pub const DECISIONS_MAX: usize = 1000;
-/// Clusters that were not picked and are listed all the same, at most: enough to explain, small enough to store.
+/// The greatest number of listed clusters that were not picked: enough to explain, small enough to store.
 pub const UNSELECTED_DECISIONS_MAX: usize = 20;
 
-/// What one placement's scheduling depends on.
+/// The inputs of one placement's scheduling.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The placement. One with a namespace goes only to clusters that have it.
+    /// The placement. One with a namespace goes only to clusters with that namespace.
     pub placement: &'a PlacementKey,
     /// Its policy, with defaults; `None` picks every cluster.
     pub policy: Option<&'a PlacementPolicy>,
@@ -55,14 +55,14 @@ pub struct Request<'a> {
     pub clusters: &'a Fleet,
     /// The placement's bindings, in any order.
     pub bindings: &'a [Arc<Binding>],
-    /// A cluster that holds the placement (its binding is scheduled or bound and not being removed) counts as eligible,
-    /// whatever it reports: so an outage does not become a removal when a changed policy evaluates every cluster again.
+    /// A cluster with the placement (its binding is scheduled or bound and not being removed) counts as eligible, whatever its
+    /// status: so an outage does not become a removal when a changed policy evaluates every cluster again.
     pub keep_held: bool,
-    /// What becomes of a property that is no quantity.
+    /// How to treat a property that is no quantity.
     pub bad_values: BadValues,
 }
 
-/// What becomes of a cluster's property that is asked for and is no quantity.
+/// How to treat a requested property of a cluster that is no quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadValues {
     /// The cluster does not match, and the reason says so.
@@ -72,45 +72,45 @@ pub enum BadValues {
     Error,
 }
 
-/// What is to happen to a binding.
+/// The change of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// It is new.
     Create,
-    /// It now belongs to the current policy, and is back in the state it had if it was unscheduled.
+    /// It moves to the current policy, and gets its earlier state back if it was unscheduled.
     Patch,
-    /// Its cluster is no longer picked: what it delivered is to be removed.
+    /// Its cluster is no longer picked: its objects must be removed.
     Unschedule,
-    /// Its cluster is no longer in the fleet: the record goes, and nothing on the cluster is touched.
+    /// Its cluster is no longer in the fleet: the record is deleted, and nothing on the cluster changes.
     Leave,
 }
 
 /// A binding that changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindingChange {
-    /// What happens to it.
+    /// The change.
     pub action: Action,
-    /// The binding as it is afterwards; for [`Action::Leave`] as it was.
+    /// The binding afterwards; for [`Action::Leave`] before.
     pub binding: Binding,
 }
 
-/// What came of scheduling a placement.
+/// The result of scheduling a placement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// What happens to bindings: those created, patched, unscheduled and left, in this order.
+    /// The changes of bindings: created, patched, unscheduled and left, in this order.
     pub bindings: Vec<BindingChange>,
-    /// The decisions in KubeFleet's order: picked clusters first, then some that were not.
+    /// The decisions in KubeFleet's order: picked clusters first, then some of the others.
     pub decisions: Vec<ClusterDecision>,
-    /// Whether the policy got the clusters it asks for.
+    /// Whether the policy got enough clusters.
     pub fulfilled: bool,
-    /// How many clusters were found, for people.
+    /// How many clusters were found, as text for users.
     pub message: String,
 }
 
-/// Why a placement cannot be scheduled. Each concerns that placement alone, which keeps its last good state.
+/// Why a placement cannot be scheduled. An error affects only that placement, which keeps its last good state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A cluster's property is asked for and is no quantity.
+    /// A requested property of a cluster is no quantity.
     #[error(
         "cluster {cluster} has property {property} = {value:?}, which is no quantity, and {field} compares it; correct the \
          value, or ask for another property"
@@ -125,7 +125,7 @@ pub enum Error {
         /// The field that compares it.
         field: String,
     },
-    /// A requirement that no property can be compared with.
+    /// A requirement that cannot be compared with any property.
     #[error("{field}: {why}; correct it")]
     BadRequirement {
         /// The field.
@@ -133,7 +133,7 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// A policy without what its type requires.
+    /// A policy without a field that its type requires.
     #[error("{field} is required for {placement_type}; set it")]
     Incomplete {
         /// The field.
@@ -141,7 +141,7 @@ pub enum Error {
         /// The type.
         placement_type: &'static str,
     },
-    /// Two bindings of one placement are for one cluster.
+    /// Two bindings of one placement have the same cluster.
     #[error("bindings {first} and {second} are both for cluster {cluster}; this should not happen, report it")]
     DuplicateBinding {
         /// The first by name.
@@ -151,7 +151,7 @@ pub enum Error {
         /// The cluster.
         cluster: ClusterName,
     },
-    /// An unscheduled binding is picked again, and nobody knows what it was.
+    /// An unscheduled binding is picked again, and its earlier state is unknown.
     #[error("binding {binding} is unscheduled without the state it had before; this should not happen, report it")]
     NoPreviousState {
         /// The binding.
@@ -168,15 +168,14 @@ impl Classify for Error {
     }
 }
 
-/// Decides which clusters a placement goes to, and what that means for its bindings. The order of `bindings` does not
-/// matter.
+/// Decides which clusters a placement goes to, and how its bindings change. The order of `bindings` does not matter.
 ///
 /// # Errors
 /// [`Error::Incomplete`] for the policy; [`Error::BadValue`] and [`Error::BadRequirement`] with [`BadValues::Error`]; the others
 /// for records that contradict each other.
 ///
-/// Source: KubeFleet, one scheduling cycle. It differs where a cluster is no longer in the fleet: KubeFleet unschedules
-/// that binding, here it is left.
+/// Source: KubeFleet, one scheduling cycle. It differs for a cluster that is no longer in the fleet: KubeFleet unschedules that
+/// binding, here it is left.
 pub fn schedule(request: &Request<'_>) -> Result<Outcome, Error> {
     let placement_type = request.policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);
     let bindings = bindings::Classified::of(request)?;

@@ -1,4 +1,4 @@
-//! The three placement types: which clusters are picked, in which order, and how the decisions read.
+//! The three placement types: the picked clusters, their order, and the decisions' texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ fn unscored(cluster: &str, selected: bool, reason: String) -> ClusterDecision {
     ClusterDecision { cluster_name: ClusterName::new(cluster), selected, cluster_score: None, reason }
 }
 
-/// What picked clusters mean for bindings.
+/// The consequences of picked clusters for bindings.
 struct Crossed {
     created: Vec<BindingChange>,
     patched: Vec<BindingChange>,
@@ -46,7 +46,7 @@ impl Crossed {
     }
 }
 
-/// Matches picked clusters with bindings: obsolete and unscheduled ones of picked clusters are taken in, other obsolete
+/// Matches picked clusters with bindings: obsolete and unscheduled ones of picked clusters move to this policy, other obsolete
 /// ones are unscheduled, and clusters without a binding get one.
 ///
 /// Source: KubeFleet, the cross reference of picked clusters and bindings.
@@ -64,7 +64,7 @@ fn cross_reference(
             crossed.created.push(bindings.create(request, decision));
         }
     }
-    // `PickFixed` picks clusters with a current binding too. They match nothing below and stay as they are.
+    // `PickFixed` also picks clusters with a current binding. They match nothing below and stay as they are.
     for binding in &bindings.obsolete {
         match known.remove(&binding.cluster) {
             Some(decision) => crossed.patched.push(patch(request, binding, decision)?),
@@ -79,11 +79,11 @@ fn cross_reference(
     Ok(crossed)
 }
 
-/// Lists the decisions of a full cycle: created, patched, scheduled, bound; then clusters that scored but were not picked,
-/// then rejected ones by name. A rejected cluster that keeps its binding is not listed again, but counts.
+/// Lists the decisions of a full cycle: created, patched, scheduled, bound; then clusters that scored but were not picked, then
+/// rejected ones by name. A rejected cluster that keeps its binding is not listed again, but counts.
 ///
-/// `fresh` are the clusters picked in the last cycle: what earlier cycles picked is listed as the scheduled and bound
-/// bindings it has become.
+/// `fresh` are the clusters picked in the last cycle: earlier picks are listed as the scheduled and bound bindings they have
+/// become.
 ///
 /// Source: KubeFleet, the order and limits of `status.targetClusters`.
 fn full_decisions(
@@ -112,7 +112,7 @@ fn full_decisions(
     decisions
 }
 
-/// Lists the first `count` rejected clusters by name without those that are listed.
+/// Lists the first `count` rejected clusters by name that are not listed yet.
 fn rejected(
     fleet: &Fleet,
     (filter, ranking): (&Filter<'_>, &Ranking<'_>),
@@ -134,7 +134,7 @@ fn rejected(
     slots.into_iter().filter_map(refused).collect()
 }
 
-/// Says a refusal as a sentence.
+/// Formats a refusal as a sentence.
 pub(super) fn words(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
@@ -146,7 +146,7 @@ pub(super) fn words(refusal: &Refusal) -> String {
     }
 }
 
-/// Lists the decisions of bindings as they were recorded.
+/// Lists the recorded decisions of bindings.
 fn recorded<'a>(bindings: impl IntoIterator<Item = &'a Binding>) -> Vec<ClusterDecision> {
     bindings.into_iter().map(|binding| binding.decision.clone()).take(DECISIONS_MAX).collect()
 }
@@ -169,9 +169,9 @@ pub(super) fn pick_all(request: &Request<'_>, bindings: &Classified<'_>) -> Resu
     })
 }
 
-/// Picks the named clusters that are there and eligible; fulfilled if all of them are.
+/// Picks the named clusters that exist and are eligible; fulfilled if all of them are.
 ///
-/// A binding of this policy stays when its cluster becomes ineligible; one of an earlier policy goes then.
+/// A binding of this policy stays when its cluster becomes ineligible; one of an earlier policy is unscheduled then.
 pub(super) fn pick_fixed(
     request: &Request<'_>,
     bindings: &Classified<'_>,
@@ -187,7 +187,7 @@ pub(super) fn pick_fixed(
     for name in policy.cluster_names.iter().filter(|name| seen.insert(name.as_str())) {
         let slot = fleet.slot(name);
         match slot.map(|slot| (slot, &fleet.cluster(slot).eligible)) {
-            // Taints, affinity and spread are not asked: the policy names what it wants.
+            // Taints, affinity and spread are ignored: the policy names its clusters.
             Some((slot, eligible)) if eligible.is_ok() || held.contains(slot) => {
                 valid.push((slot, unscored(name, true, format!("picked: the policy names {name}"))));
             }
@@ -213,8 +213,8 @@ pub(super) fn pick_fixed(
     })
 }
 
-/// Picks N clusters: removes the worst where there are too many, keeps what there is where it is enough, and otherwise
-/// picks the best of those that pass the filters.
+/// Picks N clusters: removes the worst if there are too many, keeps them if there are enough, and otherwise picks the best of
+/// those that pass the filters.
 pub(super) fn pick_n<'a>(
     request: &Request<'a>,
     bindings: &Classified<'_>,
@@ -231,9 +231,9 @@ pub(super) fn pick_n<'a>(
         message: format!("{count} of {number} clusters found"),
     };
     if number <= present {
-        // Also where labels or taints have changed since: what was picked stays as long as the policy does.
+        // Even if labels or taints have changed since: a pick stays as long as its policy.
         if number == present && bindings.obsolete.is_empty() {
-            // KubeFleet's order where nothing changes; elsewhere it lists scheduled ones first.
+            // KubeFleet's order if nothing changes; otherwise it lists scheduled ones first.
             let kept = bindings.bound.iter().chain(&bindings.scheduled).copied();
             return Ok(outcome(bindings.leaves().collect(), recorded(kept), present));
         }
@@ -252,8 +252,8 @@ pub(super) fn pick_n<'a>(
     Ok(outcome(crossed.into_changes(bindings), decisions, present + ranking.picked.len()))
 }
 
-/// Unschedules every obsolete binding and `surplus` others: scheduled ones before bound ones, the lowest recorded score
-/// first, then the smallest name. Returns the changes, and what is kept.
+/// Unschedules every obsolete binding and `surplus` others: scheduled ones before bound ones, the lowest recorded score first,
+/// then the smallest name. Returns the changes, and the kept bindings.
 ///
 /// Source: KubeFleet, downscaling.
 fn downscale<'a>(bindings: &Classified<'a>, surplus: usize) -> (Vec<BindingChange>, Vec<&'a Binding>) {

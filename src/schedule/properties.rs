@@ -5,9 +5,9 @@ use super::fleet::Fleet;
 use crate::model::facts::PARTS;
 pub(super) use crate::model::facts::RESOURCE_PREFIX as RESOURCES;
 
-/// Returns why the scheduler cannot read a property of this name, although the rules of a placement allow it.
+/// Returns why the scheduler cannot read a property of this name, although a placement may contain it.
 ///
-/// Source: KubeFleet's scheduler splits resource names at every dash and wants two parts.
+/// Source: KubeFleet's scheduler splits resource names at every dash and expects two parts.
 pub(super) fn unreadable(name: &str) -> Option<String> {
     let rest = name.strip_prefix(RESOURCES)?;
     let is_readable = rest.split_once('-').is_some_and(|(part, resource)| {

@@ -1,4 +1,4 @@
-//! Which of the clusters that pass are the best: scores, their order, and one choice after the other where it spreads.
+//! Ranks the clusters that pass: scores, their order, and one pick after the other with a topology spread.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -10,15 +10,15 @@ use super::{Error, Request};
 use crate::api::placement::PlacementPolicy;
 use crate::model::explanation::Refusal;
 
-/// A cluster that passed the filters. The order is the picking order reversed: by topology spread, affinity, obsolete
-/// binding, then name, so that among equals the largest name comes first.
+/// A cluster that passed the filters. The order is the picking order reversed: by topology spread, affinity, obsolete binding,
+/// then name, so that in a tie the largest name comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     /// Topology spread score.
     pub topology: i32,
     /// Affinity score.
     pub affinity: i32,
-    /// One where the cluster has a binding of an earlier policy: an edit should move few clusters.
+    /// 1 if the cluster has a binding of an earlier policy: an edit should move few clusters.
     pub obsolete: i32,
     /// The cluster; slots are in the order of names.
     pub slot: usize,
@@ -29,9 +29,9 @@ pub(super) struct Candidate {
 pub(super) struct Ranking<'a> {
     /// The picked ones, in the order they were picked.
     pub picked: Vec<Candidate>,
-    /// How many of them the last cycle picked: with a spread there is a cycle for each.
+    /// How many of them the last cycle picked: with a spread there is one cycle per pick.
     pub fresh: usize,
-    /// The best of those that scored and were not picked, as many as were asked for.
+    /// The best of those that scored and were not picked, up to the requested number.
     pub next: Vec<Candidate>,
     /// How many scored and were not picked.
     pub scored: usize,
@@ -39,9 +39,9 @@ pub(super) struct Ranking<'a> {
     pub violating: FixedBitSet,
     /// The terms of the affinity score.
     pub terms: Vec<Term<'a>>,
-    /// The constraints with the counts the last cycle saw.
+    /// The constraints with the counts of the last cycle.
     pub spreads: Vec<Spread<'a>>,
-    /// What a choice would have done in the last cycle, by constraint and domain.
+    /// The effect of a pick in the last cycle, by constraint and domain.
     pub effects: Vec<Vec<Effect>>,
 }
 
@@ -56,10 +56,10 @@ impl Ranking<'_> {
 
 /// Picks `wanted` of the clusters in `passed` and lists `listed` of the others.
 ///
-/// `chosen` are the clusters that the placement has, `obsolete` those with a binding of an earlier policy.
+/// `chosen` are the placement's clusters, `obsolete` those with a binding of an earlier policy.
 ///
-/// Source: KubeFleet, scoring and picking; with a spread constraint of either kind one cluster is picked in a cycle, and the
-/// next cycle counts again.
+/// Source: KubeFleet, scoring and picking; with a spread constraint of either kind one cycle picks one cluster, and the next
+/// cycle counts again.
 pub(super) fn rank<'a>(
     request: &Request<'a>,
     policy: &'a PlacementPolicy,
@@ -91,18 +91,18 @@ pub(super) fn rank<'a>(
     Ok(ranking)
 }
 
-/// Takes the best `wanted` out of candidates, in order, and leaves the best `listed` of the others in order in front.
+/// Takes the best `wanted` candidates, in order, and leaves the best `listed` of the others in order in front.
 fn best(candidates: &mut Vec<Candidate>, wanted: usize, listed: usize) -> Vec<Candidate> {
     let sorted = wanted.saturating_add(listed).min(candidates.len());
     if 0 < sorted && sorted < candidates.len() {
-        // Only the front is sorted: of a large fleet few are picked or listed.
+        // Only the front is sorted: few clusters of a large fleet are picked or listed.
         candidates.select_nth_unstable_by(sorted - 1, |a, b| b.cmp(a));
     }
     candidates[..sorted].sort_unstable_by(|a, b| b.cmp(a));
     candidates.drain(..wanted.min(sorted)).collect()
 }
 
-/// Candidates that have the same domain in every constraint: their topology scores are always the same.
+/// Candidates with the same domain in every constraint: their topology scores are always equal.
 struct Cell {
     domains: Vec<u32>,
     heap: BinaryHeap<Candidate>,
@@ -114,7 +114,7 @@ fn cells(spreads: &[Spread<'_>], candidates: Vec<Candidate>) -> Vec<Cell> {
     for candidate in candidates {
         domains.clear();
         domains.extend(spreads.iter().map(|spread| spread.domain(candidate.slot)));
-        // Looked up before it is entered: the key is copied once for a cell, not once for a candidate.
+        // Looked up first: the key is copied once per cell, not once per candidate.
         if let Some(cell) = by_domains.get_mut(&domains) {
             cell.push(candidate);
         } else {
@@ -134,19 +134,19 @@ fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wan
             // In the heaps every topology score is 0, so a head is the best of its cell.
             Some((Candidate { topology, ..*cell.heap.peek()? }, number))
         });
-        // A cycle that finds nobody ends the search with what it has, as in KubeFleet.
+        // A cycle without a pick ends the search, as in KubeFleet.
         let Some((candidate, number)) = heads.max().filter(|_| wanted > 0) else { break (effects, 0) };
         cells[number].heap.pop();
         picked.push(candidate);
         if picked.len() == wanted {
-            // The last pick is not counted: refusals are told by what its cycle saw.
+            // The last pick is not counted: refusals are described with the counts of its cycle.
             break (effects, 1);
         }
         for spread in &mut spreads {
             spread.choose(candidate.slot);
         }
         if picked.len() == 1 {
-            // The first cycle takes every other obsolete binding back, so the bonus is gone.
+            // The first cycle takes back every other obsolete binding, so the bonus is gone.
             forget_obsolete(&mut cells);
         }
     };

@@ -1,7 +1,7 @@
 //! What a placement's scheduling reads of clusters, and which placements a change can affect.
 //!
-//! Source: KubeFleet, what triggers a scheduling cycle. It differs in that a change of eligibility counts both ways, by the
-//! event that tells it, and in that only placements that read what changed are asked again.
+//! Source: KubeFleet, what triggers a scheduling cycle. It differs: a change of eligibility counts in both directions, and only
+//! placements that read a changed attribute are evaluated again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use super::fleet::FleetChange;
 use crate::api::placement::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
 use crate::model::id::PlacementKey;
 
-/// What a placement reads, as the change that would concern it in everything.
+/// The attributes that a placement reads, as the change that would affect all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads(FleetChange);
 
 impl Reads {
-    /// Returns what the scheduling of a policy reads. `settled` says that the current policy is fulfilled: `PickN` and
-    /// `PickFixed` then keep the clusters they have, and only a cluster that leaves matters.
+    /// Returns the attributes that the scheduling of a policy reads. `settled` means that the current policy is fulfilled:
+    /// `PickN` and `PickFixed` then keep their clusters, and only a cluster that leaves matters.
     pub fn of(placement: &PlacementKey, policy: Option<&PlacementPolicy>, settled: bool) -> Self {
         let type_ = policy.map_or(PlacementType::PickAll, |policy| policy.placement_type);
         let mut reads = FleetChange { membership: true, ..FleetChange::default() };
         if type_ != PlacementType::PickAll && settled {
             return Self(reads);
         }
-        // For `PickFixed` this is all: names and eligibility decide, and nothing else is asked.
+        // For `PickFixed` this is all: only names and eligibility decide.
         reads.eligibility = true;
         if type_ == PlacementType::PickFixed {
             return Self(reads);
@@ -36,7 +36,7 @@ impl Reads {
         if let Some(policy) = policy.filter(|_| type_ == PlacementType::PickN) {
             let preferred =
                 filter::affinity(Some(policy)).map(|a| &a.preferred_during_scheduling_ignored_during_execution);
-            // A term without weight is not scored, so what it names is not read.
+            // A term without weight is not scored, so its attributes are not read.
             for term in preferred.into_iter().flatten().filter(|term| term.weight != 0) {
                 read(&mut reads, &term.preference);
             }
@@ -45,14 +45,14 @@ impl Reads {
         Self(reads)
     }
 
-    /// Adds labels that something else than scheduling reads of the clusters.
+    /// Adds labels that others than scheduling read.
     #[must_use]
     pub fn and_labels(mut self, keys: impl IntoIterator<Item = String>) -> Self {
         self.0.labels.extend(keys);
         self
     }
 
-    /// Tells whether a change concerns something that is read.
+    /// Tells whether a change affects an attribute that is read.
     pub fn touches(&self, change: &FleetChange) -> bool {
         !self.0.labels.is_disjoint(&change.labels)
             || !self.0.properties.is_disjoint(&change.properties)
@@ -73,7 +73,7 @@ fn read(reads: &mut FleetChange, term: &ClusterSelectorTerm) {
     reads.properties.extend(term.property_sorter.iter().map(|sorter| sorter.name.clone()));
 }
 
-/// The placements by what they read.
+/// The placements by the attributes they read.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     reads: BTreeMap<PlacementKey, Reads>,
@@ -82,7 +82,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Sets what a placement reads.
+    /// Sets the attributes that a placement reads.
     pub fn set(&mut self, placement: PlacementKey, reads: Reads) {
         if self.reads.get(&placement) == Some(&reads) {
             return;
@@ -96,7 +96,7 @@ impl Readers {
         self.reads.insert(placement, reads);
     }
 
-    /// Forgets a placement.
+    /// Removes a placement.
     pub fn remove(&mut self, placement: &PlacementKey) {
         let Some(reads) = self.reads.remove(placement) else { return };
         for (index, keys) in [(&mut self.labels, reads.0.labels), (&mut self.properties, reads.0.properties)] {
@@ -109,7 +109,7 @@ impl Readers {
         }
     }
 
-    /// Returns the placements that read something that changed.
+    /// Returns the placements that read a changed attribute.
     pub fn affected(&self, change: &FleetChange) -> BTreeSet<PlacementKey> {
         // These have no index: every placement reads membership, and each unsettled one eligibility.
         if change.taints || change.eligibility || change.namespaces || change.membership {

@@ -1,4 +1,4 @@
-//! How much a cluster is preferred: the sum of the preferred terms.
+//! The affinity score of a cluster: the sum of the preferred terms.
 
 use fixedbitset::FixedBitSet;
 
@@ -8,20 +8,20 @@ use super::column::Column;
 use super::fleet::Fleet;
 use super::{BadValues, Error, Request, filter, properties};
 
-/// One preferred term, ready to be asked about clusters.
+/// One preferred term, prepared for evaluation.
 pub(super) struct Term<'a> {
     /// Its place in the policy.
     pub index: usize,
     /// The term.
     pub preferred: &'a PreferredClusterSelector,
-    /// The clusters its labels fit; `None` where it does not look at labels.
+    /// The clusters that match its labels; `None` without a label selector.
     labels: Option<FixedBitSet>,
     /// Smallest and largest value of the property it ranks by, over all clusters that report it.
     range: Option<(&'a Column, f64, f64)>,
 }
 
 impl Term<'_> {
-    /// Returns what the term adds to a cluster's score.
+    /// Returns the term's contribution to a cluster's score.
     ///
     /// Source: KubeFleet, affinity score: rounded term by term, half away from zero.
     #[allow(clippy::cast_possible_truncation, reason = "a weight is at most 100, and the fraction at most 1")]
@@ -33,7 +33,7 @@ impl Term<'_> {
         let Some(sorter) = &self.preferred.preference.property_sorter else { return weight };
         let Some((column, low, high)) = self.range else { return 0 };
         let Some(value) = column.float(slot) else { return 0 };
-        // Where all have the same nobody is preferred, and there is no range to divide by.
+        // If all clusters have the same value none is preferred, and there is no range to divide by.
         if high <= low {
             return 0;
         }
@@ -46,13 +46,13 @@ impl Term<'_> {
     }
 }
 
-/// Returns the preferred terms that count: those with a weight.
+/// Returns the preferred terms with a weight.
 pub(super) fn terms<'a>(request: &Request<'a>) -> Result<Vec<Term<'a>>, Error> {
     let fleet = request.clusters;
     let preferred = filter::affinity(request.policy)
         .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
     let term = |(index, preferred): (usize, &'a PreferredClusterSelector)| {
-        // The term's property selector is left out: KubeFleet's score does not look at it.
+        // The term's property selector is ignored: KubeFleet's score does not use it.
         let labels = preferred.preference.label_selector.as_ref().map(|selector| fleet.labels().matching(selector));
         let sorter = preferred.preference.property_sorter.as_ref();
         let range = sorter.map(|sorter| range(fleet, sorter, index, request.bad_values)).transpose()?.flatten();
@@ -78,7 +78,7 @@ fn range<'a>(
     }
     let Some(column) = fleet.property(&sorter.name) else { return Ok(None) };
     if bad_values == BadValues::Error
-        // Any cluster fails it, filtered out or not: the extremes are those of the whole fleet.
+        // An invalid value on any cluster fails it, filtered or not: the extremes are those of the whole fleet.
         && let Some(slot) = column.bad().ones().next()
     {
         return Err(properties::bad_value(fleet, slot, &sorter.name, field()));

@@ -1,4 +1,4 @@
-//! Topology spread: how evenly a placement is over the values of a label.
+//! Topology spread: how evenly a placement is distributed over the values of a label.
 
 use fixedbitset::FixedBitSet;
 
@@ -9,12 +9,12 @@ use super::fleet::Fleet;
 
 /// The domain of a cluster without the label.
 pub(super) const NO_DOMAIN: u32 = u32::MAX;
-/// What a violated constraint costs a cluster that is taken anyway.
+/// The penalty of a violated constraint for a cluster that is picked anyway.
 ///
 /// Source: KubeFleet, topology spread.
 const VIOLATION: i32 = -1000;
 
-/// One constraint, with how many clusters of each domain the placement has.
+/// One constraint, with the number of the placement's clusters in each domain.
 pub(super) struct Spread<'a> {
     /// The constraint.
     pub constraint: &'a TopologySpreadConstraint,
@@ -23,7 +23,7 @@ pub(super) struct Spread<'a> {
     counts: Vec<i64>,
 }
 
-/// The counts that a choice is evaluated by.
+/// The counts for evaluating a pick.
 #[derive(Clone, Copy)]
 struct Levels {
     least: i64,
@@ -31,19 +31,19 @@ struct Levels {
     most: i64,
 }
 
-/// What choosing a cluster of a domain would do.
+/// The effect of picking a cluster of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// The skew that would be.
+    /// The resulting skew.
     pub skew: i64,
-    /// By how much the skew changes.
+    /// The change of the skew.
     change: i32,
-    /// The skew would be more than the constraint allows.
+    /// The resulting skew exceeds the constraint.
     pub violates: bool,
 }
 
 impl<'a> Spread<'a> {
-    /// Counts the domains of a constraint over the whole fleet. `chosen` are the clusters the placement has.
+    /// Counts the domains of a constraint over the whole fleet. `chosen` are the placement's clusters.
     pub fn of(fleet: &Fleet, constraint: &'a TopologySpreadConstraint, chosen: &FixedBitSet) -> Self {
         let mut spread = Self { constraint, domains: vec![NO_DOMAIN; fleet.len()], counts: Vec::new() };
         let mut last: Option<String> = None;
@@ -67,15 +67,15 @@ impl<'a> Spread<'a> {
 
     /// Counts one more cluster.
     pub fn choose(&mut self, slot: usize) {
-        // `NO_DOMAIN` lies beyond every count: a cluster without the label is counted nowhere.
+        // `NO_DOMAIN` is beyond every count: a cluster without the label is not counted.
         if let Some(count) = self.counts.get_mut(self.domains[slot] as usize) {
             *count += 1;
         }
     }
 
-    /// Returns what a choice in each domain would do, by domain.
+    /// Returns the effect of a pick in each domain.
     ///
-    /// Source: KubeFleet, topology spread: the skew that would be is evaluated, also where it is smaller than before.
+    /// Source: KubeFleet, topology spread: the resulting skew is evaluated, even if it is smaller than before.
     pub fn effects(&self) -> Vec<Effect> {
         let Some(levels) = self.levels() else { return Vec::new() };
         let max = i64::from(self.constraint.max_skew.unwrap_or(1));
@@ -84,7 +84,7 @@ impl<'a> Spread<'a> {
             let change = if levels.most == levels.least {
                 1
             } else if count == levels.least && levels.least != levels.second {
-                // Only where the smallest count is unique does a choice raise it.
+                // A pick raises the smallest count only if that is unique.
                 -1
             } else {
                 i32::from(count == levels.most)
@@ -118,7 +118,7 @@ impl<'a> Spread<'a> {
         self.constraint.when_unsatisfiable.unwrap_or_default() == UnsatisfiableAction::DoNotSchedule
     }
 
-    /// Returns what an effect adds to a score; `None` where the cluster is rejected.
+    /// Returns the contribution of an effect to a score; `None` if the cluster is rejected.
     pub fn score(&self, effect: Effect) -> Option<i32> {
         match (effect.violates, self.rejects()) {
             (true, true) => None,
@@ -127,7 +127,7 @@ impl<'a> Spread<'a> {
         }
     }
 
-    /// Returns the refusal of a cluster whose choice would have an effect.
+    /// Returns the refusal of a cluster for an effect.
     pub fn refusal(&self, effect: Effect) -> Refusal {
         Refusal {
             filter: "TopologySpreadConstraints".to_owned(),
@@ -138,7 +138,7 @@ impl<'a> Spread<'a> {
     }
 }
 
-/// Sums the scores of a cluster over all constraints. Without its label a constraint adds nothing.
+/// Sums the scores of a cluster over all constraints. Without the label a constraint adds nothing.
 ///
 /// # Errors
 /// The first constraint that rejects the cluster, with the effect.

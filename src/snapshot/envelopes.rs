@@ -1,4 +1,4 @@
-//! Envelopes: objects that hold others, which are delivered in their stead. The snapshot keeps the envelope itself.
+//! Envelopes: objects that contain others, which are delivered in their place. The snapshot keeps the envelope itself.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::model::manifest::Manifest;
 use super::hash::{go_json, sha256};
 use super::sanitise::sanitise;
 
-/// Hexadecimal digits by which the name of an envelope's work tells envelopes apart.
+/// Hexadecimal digits that distinguish the names of envelopes' works.
 const NAME_DIGITS: usize = 16;
 
 /// Tells whether a manifest is an envelope: of one of the two kinds, or a ConfigMap with their annotation.
@@ -19,21 +19,21 @@ pub fn is_envelope(manifest: &Manifest) -> bool {
     envelope::is_envelope(&manifest.object)
 }
 
-/// Returns what the envelopes among a placement's selected objects hold, sanitised: envelope by envelope, in each by the bytes
-/// of its JSON, descending. They are said to stand where their envelope stands.
+/// Returns the sanitised contents of the envelopes among a placement's selected objects: envelope by envelope, in each by the
+/// bytes of its JSON, descending. Their origin is that of their envelope.
 ///
 /// # Errors
-/// The envelope and its entry that is no object, does not fit, or is delivered from elsewhere too, for people.
+/// The envelope and its entry that is no object, is invalid there, or is also delivered from elsewhere, as text for users.
 ///
 /// Source: KubeFleet's work generator.
 pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec<Manifest>, String> {
     let mut contents = Vec::new();
-    // Most placements have none and are spared the index of all their objects.
+    // Most placements have no envelopes and skip the index of all their objects.
     if !manifests.iter().any(is_envelope) {
         return Ok(contents);
     }
     let plain = manifests.iter().filter(|manifest| !is_envelope(manifest));
-    // An object that stands by itself and in an envelope would be written twice, and the last would win.
+    // An object beside an envelope and inside one would be written twice, and the last write would win.
     let mut known: BTreeMap<ObjectKey, String> =
         plain.map(|manifest| (manifest.id.key(), "by itself".to_owned())).collect();
     for envelope in manifests.iter().filter(|manifest| is_envelope(manifest)) {
@@ -61,7 +61,7 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
     Ok(contents)
 }
 
-/// Returns the name of an envelope's work on each cluster, given that of the work for the part of the snapshot it is in.
+/// Returns the name of an envelope's work on each cluster, from the name of the work for its part of the snapshot.
 ///
 /// Source: KubeFleet's work generator.
 pub fn envelope_work_name(work: &str, envelope: &ObjectId) -> String {

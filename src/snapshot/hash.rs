@@ -27,7 +27,7 @@ struct GoFormatter;
 impl Formatter for GoFormatter {
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         let magnitude = value.abs();
-        // Zero is below the border too, and Go writes it without an exponent.
+        // Zero is below the limit too, and Go writes it without an exponent.
         let exponent = magnitude != 0.0 && !(GO_EXPONENT_BELOW..GO_EXPONENT_FROM).contains(&magnitude);
         if !exponent {
             return write!(writer, "{value}");
@@ -102,10 +102,10 @@ pub(super) fn fingerprint(manifests: &[Manifest]) -> Fingerprint {
     Fingerprint { hash, objects }
 }
 
-/// Hashes `{"selectedResources":[...]}` and shows each object's JSON to `see`.
+/// Hashes `{"selectedResources":[...]}` and passes each object's JSON to `see`.
 fn hash_objects(manifests: &[Manifest], mut see: impl FnMut(&[u8])) -> Digest {
     let mut hasher = Sha256::new_with_prefix(br#"{"selectedResources":["#);
-    // One buffer for all objects: the JSON of a whole snapshot is never held at once.
+    // One buffer for all objects: the JSON of a whole snapshot is never in memory at once.
     let mut buffer = Vec::new();
     for (position, manifest) in manifests.iter().enumerate() {
         buffer.clear();
@@ -132,7 +132,7 @@ pub fn object_digest(manifest: &Manifest) -> Digest {
     sha256(&go_json(&manifest.object))
 }
 
-/// Returns the digest by which an override is known to have changed: over its whole spec.
+/// Returns the digest of an override's whole spec; another digest means a change.
 pub fn override_hash(spec: &OverrideSpec) -> Digest {
     let mut buffer = Vec::new();
     append_go_json(spec, &mut buffer);
@@ -141,9 +141,9 @@ pub fn override_hash(spec: &OverrideSpec) -> Digest {
 
 /// Returns KubeFleet's policy hash: over the policy in the API's field order without `numberOfClusters`; `null` for none.
 ///
-/// Fields are hashed as they stand: fill in defaults first ([`scheduled_policy`]), as KubeFleet's API server does.
+/// Fields are hashed unchanged: fill in defaults first ([`scheduled_policy`]), as KubeFleet's API server does.
 pub fn policy_hash(policy: Option<&PlacementPolicy>) -> Digest {
-    // Another number is not another policy: it must not have every binding evaluated again.
+    // Another number is not another policy: it must not cause a new evaluation of every binding.
     let counted = policy.map(|policy| PlacementPolicy { number_of_clusters: None, ..policy.clone() });
     let mut buffer = Vec::new();
     append_go_json(&counted, &mut buffer);

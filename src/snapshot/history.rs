@@ -1,4 +1,4 @@
-//! Snapshots as values: what a frozen selection consists of, when it is a new one, and how its parts are called.
+//! Snapshots: the contents of a frozen selection, when it is a new snapshot, and the names of its parts.
 
 use crate::model::id::{Digest, PlacementKey};
 use crate::model::manifest::Manifest;
@@ -6,19 +6,19 @@ use crate::model::records::{SnapshotResource, snapshot_name};
 
 use super::hash::fingerprint;
 
-/// Bytes of JSON one part of a snapshot holds at most: what fits into one object of an API server with room to spare.
+/// The greatest size of one part in bytes of JSON: it fits into one object of an API server with room to spare.
 ///
 /// Source: KubeFleet's limit of a resource snapshot.
 pub const SNAPSHOT_BYTES_MAX: usize = 800 * 1024;
 
-/// A selection, hashed and split: what a snapshot record says of it.
+/// A selection, hashed and split: the data of a snapshot record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frozen {
     /// KubeFleet's resource hash.
     pub hash: Digest,
     /// The objects with their digests, in snapshot order.
     pub resources: Vec<SnapshotResource>,
-    /// How many objects each part holds; the first is the master.
+    /// The number of objects in each part; the first is the master.
     pub parts: Vec<usize>,
 }
 
@@ -34,8 +34,8 @@ pub fn freeze(manifests: &[Manifest]) -> Frozen {
     Frozen { hash: fingerprint.hash, resources: resources.collect(), parts }
 }
 
-/// Returns how many objects each part of a snapshot holds, given their sizes in bytes: filled in order up to
-/// [`SNAPSHOT_BYTES_MAX`]. A larger object has a part of its own; no objects make one empty part.
+/// Returns the number of objects in each part of a snapshot, from their sizes in bytes: filled in order up to
+/// [`SNAPSHOT_BYTES_MAX`]. A larger object has a part of its own; a snapshot without objects has one empty part.
 ///
 /// Source: KubeFleet, splitting of resource snapshots.
 pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
@@ -53,7 +53,7 @@ pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
     parts
 }
 
-/// What a hash means for the snapshots there are.
+/// How a hash relates to the existing snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The newest snapshot has this hash.
@@ -67,12 +67,12 @@ pub enum Next {
     },
 }
 
-/// Returns whether a hash needs a new snapshot, and which old ones then go; the rule is one for resource and policy
-/// snapshots.
+/// Returns whether a hash needs a new snapshot, and which old ones are then pruned; the rule is the same for resource and
+/// policy snapshots.
 ///
-/// `existing` holds index and hash of the snapshots there are, in any order; only the newest is compared, so going back
-/// to older content is a new snapshot. With the new one at most `limit` (`revisionHistoryLimit`) remain. A snapshot to be
-/// pruned may still be named by a binding: the caller keeps such a record until no binding names it.
+/// `existing` holds index and hash of the existing snapshots, in any order; only the newest is compared, so a return to older
+/// content is a new snapshot. With the new one at most `limit` (`revisionHistoryLimit`) remain. A binding may still name a
+/// pruned snapshot: the caller keeps such a record until no binding names it.
 ///
 /// Source: KubeFleet, life cycles of both snapshot kinds; without its delay before a new resource snapshot, because a
 /// commit is atomic.
@@ -85,7 +85,7 @@ pub fn next_snapshot(existing: &[(u64, Digest)], hash: &Digest, limit: i32) -> N
     }
     let mut indexes: Vec<u64> = existing.iter().map(|(index, _)| *index).collect();
     indexes.sort_unstable();
-    // The new snapshot takes one of the places.
+    // The new snapshot counts too.
     let kept = usize::try_from(limit).unwrap_or(0).saturating_sub(1);
     indexes.truncate(indexes.len().saturating_sub(kept));
     Next::Create { index: newest + 1, prune: indexes }
@@ -97,8 +97,8 @@ pub fn part_names(placement: &PlacementKey, index: u64, parts: usize) -> Vec<Str
     std::iter::once(snapshot_name(placement, index)).chain(subs).collect()
 }
 
-/// Returns the names of the works that a snapshot of so many parts makes on each cluster: `<base>-work`, then `<base>-0`
-/// and so on, where the base is the placement's name, `<namespace>.<name>` for a ResourcePlacement.
+/// Returns the names of the works on each cluster for a snapshot with so many parts: `<base>-work`, then `<base>-0` and so on,
+/// where the base is the placement's name, `<namespace>.<name>` for a ResourcePlacement.
 pub fn work_names(placement: &PlacementKey, parts: usize) -> Vec<String> {
     let base = match &placement.namespace {
         Some(namespace) => format!("{namespace}.{}", placement.name),

@@ -1,4 +1,4 @@
-//! What a placement's selectors name and do not select.
+//! Warnings about selectors that name objects which do not exist.
 
 use super::select::Selection;
 use crate::api::check::suggest;
@@ -8,12 +8,12 @@ use crate::model::tree::{Placement, Tree};
 use crate::model::warning::{Warning, WarningKind};
 use crate::text::first_of;
 
-/// Pods that are named, before the rest is only counted.
+/// Pods in a warning; the rest is counted.
 const NAMED_MAX: usize = 3;
 
-/// Returns what is odd about a selection that succeeds: Pods, which are never delivered, and names that select nothing.
+/// Returns the warnings about a successful selection: Pods, which are never delivered, and names that select nothing.
 pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
-    // What fails is told as the error of the placement.
+    // A failed selection is reported as the placement's error.
     let Ok(selection) = Selection::new(tree, placement) else { return Vec::new() };
     let selectors = &placement.spec.resource_selectors;
     let mut pods: Vec<&Manifest> = selectors.iter().flat_map(|selector| pods(&selection, selector)).collect();
@@ -23,7 +23,7 @@ pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
     let mut warnings: Vec<Warning> =
         named.filter_map(|(index, selector)| nothing_named(&selection, index, selector)).collect();
     let is_empty = |selector: &ResourceSelector| selection.found(selector).next().is_none();
-    // Where names or Pods are to blame that is said already; this is for labels and whole kinds.
+    // Warnings about names or Pods were added above; this is for labels and whole kinds.
     if warnings.is_empty() && pods.is_empty() && selectors.iter().all(is_empty) {
         let message = "the selectors select nothing, so nothing is delivered";
         warnings.push(Warning::new(WarningKind::NothingSelected, message).at("spec.resourceSelectors"));
@@ -58,7 +58,7 @@ fn pods_words(pods: &[&Manifest]) -> Option<Warning> {
     Some(Warning::new(WarningKind::PodsNotDelivered, message).hint("write a Deployment, a Job or the like"))
 }
 
-/// Complains of a name that nothing has.
+/// Warns about a name that no object has.
 fn nothing_named(selection: &Selection<'_>, index: usize, selector: &ResourceSelector) -> Option<Warning> {
     if selector.name.is_empty() || selection.found(selector).next().is_some() {
         return None;

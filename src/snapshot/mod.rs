@@ -1,12 +1,12 @@
-//! Room 2: freeze it. Selection, sanitising, order, hashes, splitting and history.
+//! The snapshot step: freezes what a placement selects. Selection, sanitising, order, hashes, splitting and history.
 //!
-//! [`select`] turns a placement into the sanitised objects it places, in snapshot order. [`freeze`] hashes, digests and
-//! splits them. [`next_snapshot`] says whether that is a new snapshot, and which old ones go. [`works_for_cluster`] is
-//! where one cluster's objects come to differ from another's.
+//! [`select`] returns the sanitised objects of a placement, in snapshot order. [`freeze`] hashes, digests and splits them.
+//! [`next_snapshot`] decides whether that is a new snapshot, and which old ones are pruned. [`works_for_cluster`] applies the
+//! overrides of one cluster.
 //!
-//! [`enveloped`] opens what is selected as an envelope: the snapshot keeps the envelope, works hold its contents.
+//! [`enveloped`] opens selected envelopes: the snapshot keeps the envelope, works hold its contents.
 //!
-//! Source: KubeFleet's placement controller; its rules are restated where they are carried out.
+//! Source: KubeFleet's placement controller; the functions restate its rules.
 
 mod envelopes;
 mod hash;

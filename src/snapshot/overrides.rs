@@ -1,8 +1,8 @@
-//! Where one cluster's objects come to differ from another's.
+//! Overrides: the only place where clusters' objects start to differ.
 //!
-//! [`Candidates`] are the overrides that concern a placement's snapshot; [`Candidates::pick`] takes those with a rule for one
-//! cluster, and the labels that decide. [`works_for_cluster`] makes the cluster's objects from the snapshot and what was
-//! picked, and from nothing else.
+//! [`Candidates`] are the overrides that apply to a placement's snapshot; [`Candidates::pick`] selects those with a rule for
+//! one cluster, and the labels that decide. [`works_for_cluster`] renders the cluster's objects from the snapshot and this
+//! selection only.
 //!
 //! Source: KubeFleet, fetching and applying of overrides.
 
@@ -20,7 +20,7 @@ use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::manifest::{Manifest, malformed_metadata};
 use crate::model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 
-/// The overrides that concern a placement's objects, in the order they apply.
+/// The overrides that apply to a placement's objects, in order of application.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     cluster: Vec<OverrideCandidate>,
@@ -31,9 +31,9 @@ pub struct Candidates {
 #[derive(Clone, Debug)]
 struct OverrideCandidate {
     snapshot: Arc<OverrideSnapshot>,
-    /// The keys of labels that decide which of its rules are for a cluster.
+    /// The keys of labels that select its rules for a cluster.
     selector_keys: BTreeSet<String>,
-    /// The keys of labels that stand in the values of each rule, the cluster's name not put in yet.
+    /// The keys of labels in the values of each rule, before the cluster's name is inserted.
     value_keys: Vec<Vec<String>>,
 }
 
@@ -48,7 +48,7 @@ impl OverrideCandidate {
         }
     }
 
-    /// Takes it for a cluster if one of its rules is for it, and notes the keys of the labels that matter.
+    /// Picks it for a cluster if one of its rules applies, and records the keys of the relevant labels.
     fn pick<'a>(
         &'a self,
         cluster: &ClusterName,
@@ -57,9 +57,9 @@ impl OverrideCandidate {
     ) -> Option<OverrideRef> {
         let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
         let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
-        // Where no rule fits no label is recorded: one by which a rule begins to fit changes the pick by itself.
+        // Without a matching rule no label is recorded: a label that makes a rule match changes the pick by itself.
         fitting.peek()?;
-        // Also those of rules that do not fit: which rules act is told later by the recorded labels alone.
+        // Also those of rules that do not match: later only the recorded labels tell which rules apply.
         keys.extend(self.selector_keys.iter().map(|key| Cow::Borrowed(key.as_str())));
         keys.extend(fitting.flat_map(|(_, keys)| keys).map(|key| patch::key_on(key, cluster)));
         Some(self.snapshot.id.clone())
@@ -67,8 +67,8 @@ impl OverrideCandidate {
 }
 
 impl Candidates {
-    /// Finds those among the newest snapshots of overrides that are for the placement, by name or for all, and select one of
-    /// the objects it delivers. A ClusterResourceOverride of a Namespace concerns all that is in it.
+    /// Finds the newest snapshots of overrides that apply to the placement, by name or to all, and select one of its delivered
+    /// objects. A ClusterResourceOverride of a Namespace applies to everything in it.
     pub fn of<'a>(
         newest: impl Iterator<Item = &'a Arc<OverrideSnapshot>>,
         placement: &PlacementKey,
@@ -77,7 +77,7 @@ impl Candidates {
         let mut found = Self::default();
         let mut objects = None;
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
-            // Made late, because most placements have no override.
+            // Created lazily, because most placements have no override.
             let objects = objects.get_or_insert_with(|| Objects::of(manifests));
             if !objects.has_one_of(snapshot) {
                 continue;
@@ -94,13 +94,13 @@ impl Candidates {
         found
     }
 
-    /// Tells whether no override concerns the placement.
+    /// Tells whether no override applies to the placement.
     pub fn is_empty(&self) -> bool {
         self.cluster.is_empty() && self.namespaced.is_empty()
     }
 
-    /// Picks those with at least one rule for a cluster of this name and these labels, with the labels that decide between
-    /// their rules or stand in their values.
+    /// Picks those with at least one rule for a cluster of this name and these labels, with the labels that select their rules
+    /// or appear in their values.
     pub fn pick(&self, name: &ClusterName, labels: &BTreeMap<String, String>) -> PickedOverrides {
         let mut keys = BTreeSet::new();
         let cluster = self.cluster.iter().filter_map(|candidate| candidate.pick(name, labels, &mut keys)).collect();
@@ -128,7 +128,7 @@ impl<'a> Objects<'a> {
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {
-        // A ClusterResourceOverride has none, so that its selectors match objects without a namespace only.
+        // A ClusterResourceOverride has none, so its selectors match only objects without a namespace.
         let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
         let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
             group: group.to_owned(),
@@ -153,7 +153,7 @@ fn is_namespace(selector: &ResourceSelector) -> bool {
     selector.group.is_empty() && selector.version == "v1" && selector.kind == "Namespace"
 }
 
-/// Tells whether an override is for a placement. One in a namespace names a ResourcePlacement of its own namespace.
+/// Tells whether an override applies to a placement. One in a namespace names a ResourcePlacement of its own namespace.
 fn is_for(snapshot: &OverrideSnapshot, placement: &PlacementKey) -> bool {
     let named = match &snapshot.spec {
         OverrideSpec::Cluster(spec) => spec.placement.as_ref(),
@@ -175,8 +175,8 @@ fn rules(snapshot: &OverrideSnapshot) -> &[OverrideRule] {
     }
 }
 
-/// Tells whether a rule is for clusters of these labels: no selector is for none, no terms are for all, a term without a
-/// label selector is for none.
+/// Tells whether a rule applies to clusters with these labels: no selector matches none, no terms match all, a term without a
+/// label selector matches none.
 fn fits(rule: &OverrideRule, labels: &BTreeMap<String, String>) -> bool {
     rule.cluster_selector.as_ref().is_some_and(|selector| {
         let terms = &selector.cluster_selector_terms;
@@ -184,7 +184,7 @@ fn fits(rule: &OverrideRule, labels: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// Returns the label keys that decide whether a rule is for a cluster.
+/// Returns the label keys that select a rule for a cluster.
 fn selector_keys(rule: &OverrideRule) -> impl Iterator<Item = String> {
     let terms = rule.cluster_selector.iter().flat_map(|selector| &selector.cluster_selector_terms);
     let selectors = terms.filter_map(|term| term.label_selector.as_ref());
@@ -210,22 +210,22 @@ fn changes(snapshot: &OverrideSnapshot, id: &ObjectId) -> bool {
     }
 }
 
-/// Returns the objects one cluster is to hold, in the order of `manifests`; borrowed where no override changes one.
+/// Returns the objects of one cluster, in the order of `manifests`; borrowed if no override changes one.
 ///
-/// On each object first all picked ClusterResourceOverrides act, then all ResourceOverrides; of each all rules for the cluster,
-/// from the first to the last, so that the last one to write wins. Patches of one rule act together or not at all. A deleted
-/// object stays deleted: later overrides of it do nothing.
+/// On each object first all picked ClusterResourceOverrides act, then all ResourceOverrides; of each override all rules for the
+/// cluster, from the first to the last, so that the last write wins. Patches of one rule act together or not at all. A deleted
+/// object stays deleted: later overrides ignore it.
 ///
 /// # Errors
-/// Which override, rule and operation failed on which object, for people and without any value; the cluster then keeps what
-/// it has.
+/// The override, rule and operation that failed, and its object, as text for users and without any value; the cluster then
+/// keeps its objects.
 pub fn works_for_cluster<'a, 's>(
     manifests: &'a [Manifest],
     cluster: &ClusterName,
     picked: &PickedOverrides,
     lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
 ) -> Result<Cow<'a, [Manifest]>, String> {
-    // Without the snapshot the object would go out as if nobody had overridden it.
+    // Without the snapshot the object would be delivered without its override.
     let find = |id: &OverrideRef| {
         lookup(id).ok_or_else(|| format!("the snapshot {} of an override is gone; change the override", id.name()))
     };
@@ -242,8 +242,8 @@ pub fn works_for_cluster<'a, 's>(
     Ok(Cow::Owned(works))
 }
 
-/// Returns which of some objects a cluster is not to hold, because an override that was picked for it deletes them. It needs no
-/// content, so it is known of snapshots whose objects nobody has read.
+/// Returns the objects that picked overrides delete on a cluster. It needs no content, so it also works for snapshots with an
+/// unread payload.
 pub fn left_out<'a, 's>(
     ids: impl IntoIterator<Item = &'a ObjectId>,
     picked: &PickedOverrides,
@@ -258,7 +258,7 @@ pub fn left_out<'a, 's>(
     ids.into_iter().filter(is_left_out).map(ObjectId::key).collect()
 }
 
-/// Applies overrides to one object; `None` where one of them deletes it.
+/// Applies overrides to one object; `None` if one of them deletes it.
 fn overridden<'s>(
     manifest: &Manifest,
     overrides: impl Iterator<Item = &'s OverrideSnapshot>,

@@ -1,4 +1,4 @@
-//! What a snapshot keeps of an object, and the order objects stand in.
+//! The fields of an object that a snapshot keeps, and the order of objects.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
 
-/// Fields no snapshot keeps, as JSON pointers: the API server or another controller writes them.
+/// Fields that snapshots drop, as JSON pointers: the API server or another controller writes them.
 const DROPPED: &[&str] = &[
     "/metadata/resourceVersion",
     "/metadata/generation",
@@ -23,7 +23,7 @@ const DROPPED: &[&str] = &[
     "/status",
 ];
 
-/// What an API server fills into a Job that does not select its pods by hand.
+/// Fields that an API server adds to a Job without a manual pod selector.
 const DROPPED_OF_JOB: &[&str] = &[
     "/spec/selector/matchLabels/controller-uid",
     "/spec/selector/matchLabels/batch.kubernetes.io~1controller-uid",
@@ -70,9 +70,9 @@ const KIND_ORDER: [&str; 32] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Returns the object without what the hub's API server or controllers would have written: server-side metadata, owner
-/// references, `status`, two bookkeeping annotations, a Service's allocated addresses and node ports, and a Job's
-/// generated labels. Applying it twice changes nothing more.
+/// Returns the object without fields that the hub's API server or controllers would have written: server-side metadata, owner
+/// references, `status`, two bookkeeping annotations, a Service's allocated addresses and node ports, and a Job's generated
+/// labels. A second application changes nothing.
 ///
 /// Source: KubeFleet, what the placement controller stores of a selected resource.
 pub fn sanitise(object: &Value) -> Value {
@@ -87,14 +87,14 @@ pub fn sanitise(object: &Value) -> Value {
     clean
 }
 
-/// Returns the manifest with its sanitised object; the object is shared, not copied, where nothing has to go.
+/// Returns the manifest with its sanitised object; shared instead of copied if nothing is dropped.
 pub fn sanitised(manifest: &Manifest) -> Manifest {
     let clean = dropped(&manifest.object).is_empty() && !is_empty_map(manifest.object.pointer(ANNOTATIONS));
     let object = if clean { Arc::clone(&manifest.object) } else { Arc::new(sanitise(&manifest.object)) };
     Manifest { id: manifest.id.clone(), object, origin: manifest.origin.clone() }
 }
 
-/// Returns the pointers of all that is present and has to go.
+/// Returns the pointers of all fields to drop.
 fn dropped(object: &Value) -> Vec<String> {
     let present = |pointers: &[&str]| -> Vec<String> {
         pointers.iter().filter(|p| object.pointer(p).is_some()).map(|&p| p.to_owned()).collect()
@@ -102,12 +102,12 @@ fn dropped(object: &Value) -> Vec<String> {
     let mut pointers = present(DROPPED);
     match (text(object, "apiVersion"), text(object, "kind")) {
         ("v1", "Service") => {
-            // `None` makes a Service headless: it was written by a person, and is no address that was allocated.
+            // `None` makes a Service headless: a person wrote it, and it is no allocated address.
             if object.pointer("/spec/clusterIP").is_some_and(|ip| ip != "None") {
                 pointers.extend(present(&["/spec/clusterIP", "/spec/clusterIPs"]));
             }
             pointers.extend(present(&["/spec/healthCheckNodePort"]));
-            // Node ports go also where a person wrote them, as in KubeFleet.
+            // Node ports are dropped even if a person wrote them, as in KubeFleet.
             let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
             pointers.extend(
                 (0..ports).map(|port| format!("/spec/ports/{port}/nodePort")).filter(|p| object.pointer(p).is_some()),
@@ -138,7 +138,8 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
-/// What objects are ordered by: rank of the kind, then version (listed kinds) or version and kind (all others), then
+/// The sort key of objects: rank of the kind, then version (listed kinds) or version and kind (all others), then
+/// `namespace/name` as one text.
 /// `namespace/name` as one text.
 fn order_key(id: &ObjectId) -> (usize, String, String) {
     let rank = KIND_ORDER.iter().position(|kind| *kind == id.kind).unwrap_or(KIND_ORDER.len());
@@ -150,8 +151,8 @@ fn order_key(id: &ObjectId) -> (usize, String, String) {
     (rank, type_, format!("{}/{}", id.namespace, id.name))
 }
 
-/// Compares two objects as they stand in a snapshot: by KubeFleet's list of kinds, then by version, then by namespace and
-/// name. The order defines hash and split; clusters apply in waves of their own.
+/// Compares two objects in snapshot order: by KubeFleet's list of kinds, then by version, then by namespace and name. The order
+/// determines hash and split; clusters apply in waves instead.
 ///
 /// Source: KubeFleet, the order of selected resources.
 pub fn snapshot_order(a: &ObjectId, b: &ObjectId) -> Ordering {

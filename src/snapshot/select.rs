@@ -1,4 +1,4 @@
-//! Which objects of the tree a placement places.
+//! Selects the objects of a placement from the tree.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::model::tree::{Placement, Scope, Tree};
 
 use super::sanitise::{sanitised, sort_for_snapshot};
 
-/// Groups whose objects are never placed: a selector for them contributes nothing.
+/// Groups whose objects are never placed: selectors ignore them.
 const DISABLED_GROUPS: [&str; 4] =
     ["cluster.kubernetes-fleet.io", "events.k8s.io", "coordination.k8s.io", "metrics.k8s.io"];
 
@@ -26,10 +26,10 @@ const DISABLED_KINDS: [(&str, &str); 6] = [
     ("networking.fleet.azure.com", "TrafficManagerBackend"),
 ];
 
-/// The kinds of the placement group that are payload: what they hold is delivered.
+/// The kinds of the placement group that are payload: their contents are delivered.
 const ENVELOPES: [&str; 2] = ["ClusterResourceEnvelope", "ResourceEnvelope"];
 
-/// Why a placement's selectors cannot be evaluated. Each concerns that placement alone, which keeps its last good state.
+/// Why a placement's selectors cannot be evaluated. An error affects only that placement, which keeps its last good state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
     /// A ResourcePlacement selects a Namespace.
@@ -38,7 +38,7 @@ pub enum SelectionError {
         /// The selector.
         field: String,
     },
-    /// A Namespace that a placement must not take with its resources.
+    /// A placement must not select this Namespace with its resources.
     #[error(
         "{field} selects the reserved namespace {namespace} with its resources; select others, or use selectionScope NamespaceOnly"
     )]
@@ -48,12 +48,12 @@ pub enum SelectionError {
         /// The namespace.
         namespace: String,
     },
-    /// Something of gitfleet's own on every member.
+    /// An object that belongs to gitfleet on every member.
     #[error(
         "{object} is reserved: inventories of gitfleet are in the namespace {RESERVED_NAMESPACE} of every member; narrow the selectors, or use another namespace"
     )]
     Reserved {
-        /// The object, or the placement that lies there.
+        /// The object, or the placement in that namespace.
         object: String,
     },
     /// `NamespaceWithResourceSelectors` names no namespace of the tree.
@@ -64,7 +64,7 @@ pub enum SelectionError {
         /// The namespace.
         namespace: String,
     },
-    /// A ClusterResourcePlacement selects a namespaced kind by itself.
+    /// A ClusterResourcePlacement selects a namespaced kind directly.
     #[error(
         "{field} selects {kind}, which lives in namespaces; select its Namespace, with selectionScope NamespaceWithResourceSelectors to take only some kinds, or use a ResourcePlacement"
     )]
@@ -84,7 +84,7 @@ pub enum SelectionError {
         /// The kind, with its group.
         kind: String,
     },
-    /// Neither a built-in kind, nor defined by the tree, nor any document's.
+    /// The kind is not built in, not defined by the tree, and not the kind of any document.
     #[error(
         "{field} selects {kind}, which is no built-in kind, has no CustomResourceDefinition here and no document; correct the group or kind, or add its definition"
     )]
@@ -108,14 +108,14 @@ impl Classify for SelectionError {
     }
 }
 
-/// Returns the objects a placement places: sanitised, in snapshot order. An object is copied only where sanitising
-/// changes it. A selector that matches nothing contributes nothing.
+/// Returns the objects of a placement: sanitised, in snapshot order. An object is copied only if sanitising changes it. A
+/// selector without a match contributes nothing.
 ///
-/// Selectors match by group and kind; their version only has to be there. An API server would convert the object to the
-/// selector's version; a tree has the version it was written in, and that is what is placed.
+/// Selectors match by group and kind; their version is only required. An API server would convert the object to the selector's
+/// version; here the object keeps the version of its document.
 ///
 /// # Errors
-/// Every rule a selector can break with the tree; the whole placement then selects nothing.
+/// Every error of a selector against the tree; the whole placement then selects nothing.
 ///
 /// Source: KubeFleet, resource selection of the placement controller; persistent volume claims are placed, because the
 /// hub here is git and runs no workloads.
@@ -171,7 +171,7 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 /// One placement's selectors over one tree.
 pub(super) struct Selection<'a> {
     pub(super) tree: &'a Tree,
-    /// The namespace to which selectors of namespaced kinds are confined; `None` where they are not allowed.
+    /// The namespace for selectors of namespaced kinds; `None` if they are not allowed.
     namespace: Option<&'a str>,
     /// Whether the placement is a ResourcePlacement.
     namespaced: bool,
@@ -208,7 +208,7 @@ impl<'a> Selection<'a> {
         found: &mut Vec<&'a Manifest>,
     ) -> Result<(), SelectionError> {
         let field = || field.to_owned();
-        // Before the scope is asked for: of a kind that is never placed nothing needs to be known here.
+        // Before the scope is determined: the scope of a kind that is never placed may be unknown.
         if is_disabled(&selector.group, &selector.kind) {
             return Ok(());
         }
@@ -234,7 +234,7 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
-    /// Selects Namespace objects and, by default, all that is in them.
+    /// Selects Namespace objects and, by default, everything in them.
     fn evaluate_namespaces(
         &self,
         field: &str,
@@ -246,13 +246,13 @@ impl<'a> Selection<'a> {
             namespace: namespace.to_owned(),
         };
         let whole = selector.selection_scope == SelectionScope::NamespaceWithResources;
-        // Also where git has no such Namespace: the name itself is the mistake.
+        // Even if git has no such Namespace: the name itself is the mistake.
         if whole && is_reserved(&selector.name) {
             return Err(reserved(&selector.name));
         }
         for namespace in self.matching(selector) {
             let name = namespace.id.name.as_str();
-            // By labels too it fails the placement, as in KubeFleet: left out, it would be missing without a word.
+            // A match by labels also fails the placement, as in KubeFleet: leaving it out would hide the omission.
             if whole && is_reserved(name) {
                 return Err(reserved(name));
             }

@@ -1,4 +1,4 @@
-//! KubeFleet's placements among the objects: from exported snapshots and bindings to a policy snapshot with status.
+//! KubeFleet's placements: from exported snapshots and bindings to a policy snapshot with status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::yaml;
 /// Index of bindings whose policy snapshot is not the latest: they are evaluated again, whichever it was.
 const OTHER_POLICY: u64 = u64::MAX;
 
-/// A placement's policy, and which snapshot of it is current.
+/// A placement's policy, and its current snapshot.
 struct InForce {
     policy: Option<PlacementPolicy>,
     index: u64,
@@ -42,7 +42,7 @@ struct InForce {
 /// Returns the policy snapshot of every ClusterResourcePlacement and ResourcePlacement, by key, with its status.
 ///
 /// # Errors
-/// Every snapshot and binding that cannot be read, and every placement that cannot be scheduled.
+/// Every unreadable snapshot and binding, and every placement whose scheduling fails.
 pub(super) fn policy_snapshots(
     tree: &Tree,
     decided: &BTreeMap<Key, BTreeMap<ClusterName, String>>,
@@ -85,9 +85,9 @@ pub(super) fn policy_snapshots(
             // An OCM Placement may pick a ManagedCluster that has no MemberCluster.
             clusters: if delegated.is_some() { &all } else { &clusters },
             bindings: &own,
-            // As on a hub: a cluster that holds the placement is evaluated like any other.
+            // As on a hub: a cluster with the placement is evaluated like any other.
             keep_held: false,
-            // KubeFleet ends the whole cycle where a property is no quantity.
+            // KubeFleet ends the whole cycle if a property is no quantity.
             bad_values: BadValues::Error,
         };
         match scheduled(&request, &policy.name, delegated.as_ref(), metadata.generation.unwrap_or(1), now) {
@@ -147,13 +147,13 @@ fn scheduled(
     let mut object = policy_snapshot_object(&snapshot, true);
     object["metadata"]["name"] = json!(name);
     if skipped && let Some(status) = object["status"].as_object_mut() {
-        // KubeFleet skips the cycle of a PickFixed policy that names nobody, and never writes a status.
+        // KubeFleet skips the cycle of a PickFixed policy without names, and never writes a status.
         status.clear();
     }
     Ok(object)
 }
 
-/// Returns the policy to schedule, as the latest snapshot if that is of the same policy, else as a new one.
+/// Returns the policy to schedule: the latest snapshot if its policy is the same, else a new one.
 fn policy<'m>(
     key: &PlacementKey,
     tree: &Tree,
@@ -203,7 +203,7 @@ fn index(snapshot: &PolicySnapshotObject) -> Result<u64, FieldError> {
     })
 }
 
-/// Returns a binding as scheduling takes it. KubeFleet unschedules one whose cluster is `leaving` before anything else.
+/// Returns a binding for scheduling. KubeFleet first unschedules a binding whose cluster is `leaving`.
 fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving: bool) -> Binding {
     let BindingObject { metadata, spec } = object;
     let previous = match metadata.annotations.get(PREVIOUS_STATE_ANNOTATION).map(String::as_str) {
@@ -238,7 +238,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
     }
 }
 
-/// What a hub keeps of placements, by placement, in the order of names.
+/// The objects of placements on a hub, by placement, sorted by name.
 struct Kept<'m, T> {
     by_placement: BTreeMap<PlacementKey, Vec<(&'m Manifest, T)>>,
 }
@@ -284,7 +284,7 @@ fn binding_owner(object: &BindingObject) -> Result<String, FieldError> {
     owner(&object.metadata, &object.spec.scheduling_policy_snapshot_name)
 }
 
-/// Returns the placement that the label names; without it, the one whose policy snapshot has this name.
+/// Returns the placement in the label; without it, the one whose policy snapshot has this name.
 fn owner(metadata: &Metadata, snapshot: &str) -> Result<String, FieldError> {
     if let Some(name) = metadata.labels.get(PARENT_LABEL) {
         return Ok(name.clone());

@@ -1,4 +1,4 @@
-//! OCM Placements among the objects: from clusters, sets, scores and earlier decisions to decisions and status.
+//! OCM Placements: from clusters, sets, scores and earlier decisions to decisions and status.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::schedule::ocm::{
 };
 use crate::yaml;
 
-/// Group and version of what is printed, whatever the version of what was read.
+/// Group and version of the output, whatever the version of the input.
 const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";
 
-/// What came of the Placements among the objects.
+/// The results for the Placements.
 pub(super) struct Decided {
     /// PlacementDecisions and Placements.
     pub objects: Vec<Value>,
@@ -33,9 +33,9 @@ pub(super) struct Decided {
 
 /// Returns the decisions of every OCM Placement, in order of namespace and name, each followed by the Placement with its status.
 ///
-/// A Placement sees what those before it decided, as one worker of the original would. What misconfigures it withdraws its
-/// decisions, as there. One whose scheduling is disabled decides nothing: what it has is returned as it stands. One that is
-/// being deleted is left out, its decisions with it.
+/// A Placement sees the decisions of those before it, like with one worker of the original. A misconfigured one withdraws its
+/// decisions, as there. A disabled one decides nothing: its decisions are returned unchanged. One that is being deleted is left
+/// out, with its decisions.
 ///
 /// # Errors
 /// Documents that cannot be read.
@@ -74,13 +74,13 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         decided.clusters.insert(key.clone(), grouped(&pages));
         decided.objects.extend(pages.iter().map(|page| page_object(&key, page)));
         decided.objects.push(placement_object(&object, manifest, &outcome, &key, &hub, now));
-        // For the Placements after this one: the prioritizer `Balance` counts what those before them picked.
+        // For the next Placements: the prioritizer `Balance` counts the picks of earlier ones.
         hub.set_selected(&key, &outcome.selected);
     }
     Ok(decided)
 }
 
-/// Lets clusters whose properties git states by hand be ranked by them.
+/// Ranks clusters by properties that git states by hand.
 fn state_properties(hub: &mut Hub, tree: &Tree, documents: &[&Manifest]) {
     for manifest in documents.iter().filter(|manifest| manifest.id.kind == "ManagedCluster") {
         let properties = tree.clusters.get(manifest.id.name.as_str()).map(stated).unwrap_or_default();
@@ -121,7 +121,7 @@ fn page_object(key: &Key, page: &Page) -> Value {
     })
 }
 
-/// Returns the PlacementDecisions that a Placement has among the objects, by name.
+/// Returns the PlacementDecisions of a Placement, by name.
 fn standing<'d>(documents: &[&'d Manifest], key: &Key) -> Vec<&'d Value> {
     let of_placement = |page: &&&Manifest| {
         let labels = &page.object["metadata"]["labels"];
@@ -142,7 +142,7 @@ fn decisions_of(page: &Value) -> impl Iterator<Item = (ClusterName, String)> {
     names.map(move |name| (ClusterName::from(name), group.to_owned()))
 }
 
-/// Returns a Placement that nothing was decided about, with the status it has.
+/// Returns an undecided Placement with its present status.
 fn as_it_stands(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Key) -> Value {
     let mut shown = shown(object, manifest, key);
     if let Some(status) = &object.status {
@@ -151,7 +151,7 @@ fn as_it_stands(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Ke
     shown
 }
 
-/// Returns the Placement with the status that follows, and the totals that decided.
+/// Returns the Placement with its new status, and the totals of the decision.
 fn placement_object(
     object: &Object<OcmPlacementSpec>,
     manifest: &Manifest,
@@ -178,7 +178,7 @@ fn placement_object(
     shown
 }
 
-/// Returns a Placement as it was written, in the spelling of [`API_VERSION`].
+/// Returns a Placement as in its document, in the spelling of [`API_VERSION`].
 fn shown(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Key) -> Value {
     let mut metadata = json!({"name": key.name, "namespace": key.namespace});
     for (field, value) in [("labels", &object.metadata.labels), ("annotations", &object.metadata.annotations)] {
@@ -189,7 +189,7 @@ fn shown(object: &Object<OcmPlacementSpec>, manifest: &Manifest, key: &Key) -> V
     let mut spec = manifest.object.get("spec").cloned().unwrap_or_else(|| json!({}));
     let configurations = spec.pointer_mut("/prioritizerPolicy/configurations").and_then(Value::as_array_mut);
     for configuration in configurations.into_iter().flatten().filter_map(Value::as_object_mut) {
-        // v1alpha1 had the name alone at first, and the coordinate won where both were given.
+        // v1alpha1 had only the name at first, and the coordinate wins if both are given.
         if let Some(name) = configuration.remove("name") {
             configuration.entry("scoreCoordinate").or_insert_with(|| json!({"type": "BuiltIn", "builtIn": name}));
         }

@@ -1,4 +1,4 @@
-//! Members and stores that are restored from a backup: what they hold is that of a while ago.
+//! Restores of members and stores from a backup, with an earlier state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::deliver::live::LiveObject;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::store::{MemoryStore, Store as _, backup};
 
-/// What a member held at an instant.
+/// The state of a member at an instant.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
     pub(super) objects: Arc<BTreeMap<ObjectKey, LiveObject>>,
     pub(super) parents: Arc<BTreeMap<PlacementKey, Parent>>,
     pub(super) version: u64,
-    /// Objects that were about to become available, or to go, with their versions.
+    /// Objects that were becoming available, or being deleted, with their versions.
     ripening: Vec<(ObjectKey, u64)>,
 }
 
 impl Simulation {
-    /// Saves what a member holds; an earlier backup of it is forgotten. Returns whether it holds anything of ours.
+    /// Saves the state of a member, replacing an earlier backup. Returns whether it has anything of gitfleet.
     pub fn back_up(&mut self, cluster: &ClusterName) -> bool {
         let ripening = self.queue.values().filter_map(|happening| match happening {
             Happening::Ripen(of, key, version) if of == cluster => Some((key.clone(), *version)),
@@ -39,12 +39,13 @@ impl Simulation {
         true
     }
 
-    /// Puts a member back to its backup: its versions go back too, and all connections to it break. Returns whether there is one.
+    /// Restores a member from its backup: its versions go back too, and all its connections break. Returns whether there is
+    /// one.
     pub fn restore_member(&mut self, cluster: &ClusterName) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let Some(backup) = member.backup.clone() else { return false };
         member.go_back(&backup);
-        // Nothing of what happened since is going on there.
+        // Everything that started since the backup has ended there.
         self.queue.retain(|_, happening| !matches!(happening, Happening::Ripen(of, ..) if of == cluster));
         let Backup { objects, parents: inventories, ripening, version: _ } = backup;
         self.facts.push(Fact::Restored { cluster: cluster.clone(), objects, inventories });
@@ -55,7 +56,7 @@ impl Simulation {
         true
     }
 
-    /// Ends the daemon's life; the next one begins with the store of a backup, as `gitfleet store restore` leaves it.
+    /// Ends the daemon process; the next one starts with the store of a backup, as after `gitfleet store restore`.
     ///
     /// # Errors
     /// Why the backup cannot be read.

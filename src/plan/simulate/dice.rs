@@ -1,20 +1,20 @@
-//! Chance from a seed: the same seed, the same throws.
+//! Random numbers from a seed: the same seed gives the same sequence.
 
 use std::time::Duration;
 
-/// A generator of numbers that look random.
+/// A generator of pseudorandom numbers.
 ///
 /// Source: SplitMix64, Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Begins with a seed; every seed is as good as another.
+    /// Starts with a seed; all seeds are equally good.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns a number, each as likely as another.
+    /// Returns a uniformly distributed number.
     pub fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -23,9 +23,9 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `end`; 0 where there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The bias is below one in 10^15 for the small ends that are asked for.
+        // The bias is below one in 10^15 for the small values of `end` in use.
         self.throw().checked_rem(end).unwrap_or(0)
     }
 
@@ -34,7 +34,7 @@ impl Dice {
         first + self.below((last + 1).saturating_sub(first))
     }
 
-    /// Tells whether something that happens so often in a thousand times happens now. Never and always cost no throw.
+    /// Tells whether an event with this probability in thousandths happens now. Never and always consume no number.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && (per_mille >= 1000 || self.below(1000) < per_mille)
     }
@@ -45,7 +45,7 @@ impl Dice {
         Duration::from_millis(self.between(ms(shortest), ms(longest)))
     }
 
-    /// Returns one of several; `None` of none.
+    /// Returns one of several items; `None` if there is none.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         let position = usize::try_from(self.below(of.len() as u64)).ok()?;
         of.get(position)

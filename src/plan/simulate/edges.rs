@@ -1,4 +1,4 @@
-//! What the edges do in the real daemon: the source's thread and members' tasks.
+//! The simulated adapters: the source's thread and members' tasks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,32 +23,32 @@ use crate::model::tree::Tree;
 use crate::snapshot;
 use crate::store::MemoryStore;
 
-/// Pause before a report, as members' tasks make it.
+/// Pause before a report, as in members' tasks.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
-/// Pause between two reports of a work that is being carried out.
+/// Pause between two reports of an active work.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(1);
-/// First pause before a member is connected to again.
+/// First pause before a reconnection to a member.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
 const RECONNECT_MAX: Duration = Duration::from_secs(30);
-/// Longest pause before a list that failed is tried again.
+/// Longest pause before a failed list is retried.
 const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
-/// What a list fails with; 0 is an answer that broke off.
+/// HTTP statuses of failed lists; 0 is an interrupted answer.
 const LIST_FAILURES: [u16; 5] = [0, 403, 404, 410, 500];
-/// A list that fails has named fewer objects than so many.
+/// A failing list names fewer objects than this.
 const LIST_CUT_MAX: u64 = 4;
 /// Pause before a source that could not be read is polled again.
 const POLL_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// How long a payload takes that is late.
+/// The delay of a late payload.
 const PAYLOAD_LATE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// Of a thousand steps that land while lists may be stale, so many are the last that such a list shows.
+/// The probability in thousandths that a step is the last one that a stale list shows.
 const STALE_UNTIL: u64 = 300;
-/// What every member's nodes add up to.
+/// The sums over every member's nodes.
 const NODES: usize = 3;
 
-/// The source's side.
+/// The source.
 impl Simulation {
-    /// Reads the accepted commit again, at the beginning of a life.
+    /// Reads the accepted commit again, at the start of a process.
     pub(super) fn restore(&mut self) {
         self.source.unread = false;
         let Some(commit) = self.source.accepted.clone() else { return };
@@ -99,7 +99,7 @@ impl Simulation {
         self.say(Event::Source(news));
     }
 
-    /// A person let a rewritten history in: its tip is looked at again.
+    /// A person accepted a rewritten history: its tip is considered again.
     pub(super) fn accept_rewrite(&mut self, commit: CommitId) {
         self.source.accepted_rewrite = Some(commit);
         self.source.told = None;
@@ -127,9 +127,9 @@ impl Simulation {
     }
 }
 
-/// The store's side.
+/// The store.
 impl Simulation {
-    /// Ends the daemon's life, and its store is lost with it: the next one begins with an empty one.
+    /// Ends the daemon process and loses its store: the next process starts with an empty one.
     pub fn lose_store(&mut self) {
         self.crash();
         self.store = MemoryStore::new();
@@ -140,7 +140,7 @@ impl Simulation {
 }
 
 impl SimulatedSource {
-    /// Returns what is said of a tip that waits for a person.
+    /// Returns the event for a tip that waits for a person.
     fn held(&self, tip: CommitId) -> SourceEvent {
         if self.switched.contains(&tip) {
             return SourceEvent::Switched(tip, "another branch is checked out".to_owned());
@@ -148,7 +148,7 @@ impl SimulatedSource {
         SourceEvent::Rewritten(tip)
     }
 
-    /// Tells whether a tip descends from the accepted commit: history was not rewritten since that was pushed.
+    /// Tells whether a tip descends from the accepted commit: history was not rewritten since its push.
     fn descends(&self, tip: &CommitId) -> bool {
         let place = |commit: &CommitId| self.pushed.iter().position(|pushed| pushed == commit);
         let Some(accepted) = self.accepted.as_ref().and_then(place) else { return true };
@@ -156,7 +156,7 @@ impl SimulatedSource {
     }
 }
 
-/// The members' side.
+/// The members.
 impl Simulation {
     pub(super) fn start_member(&mut self, cluster: &ClusterName, access: &MemberAccess) {
         let source = self.core.as_ref().map(|core| core.world().source.clone()).unwrap_or_default();
@@ -179,7 +179,7 @@ impl Simulation {
         self.facts.push(Fact::Disconnected { cluster: cluster.clone(), connection });
     }
 
-    /// Gives a connection up; the daemon hears of it and tries again.
+    /// Ends a connection; the daemon notices and reconnects.
     pub(super) fn disconnect(&mut self, cluster: &ClusterName, reason: &str) {
         let Some(member) = self.members.get_mut(cluster).filter(|member| member.reconciler.is_some()) else { return };
         let connection = (self.life, member.epoch);
@@ -227,7 +227,7 @@ impl Simulation {
         self.pump(cluster);
     }
 
-    /// Lists the kinds that a member's task begins to watch.
+    /// Lists the kinds that a member's task starts to watch.
     fn list_expected(&mut self, cluster: &ClusterName) {
         let reconciler = |this: &mut Self| {
             this.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut().map(Reconciler::take_unwatched))
@@ -239,8 +239,8 @@ impl Simulation {
         }
     }
 
-    /// Lists a kind, or fails to: from the beginning, or after some objects. A list may show what was there a while ago; what
-    /// came since is seen later.
+    /// Lists a kind, or fails: at the start, or after some objects. A list may show an earlier state; later changes arrive
+    /// afterwards.
     fn list(&mut self, cluster: &ClusterName, kind: &WatchedKind, failures: u32) {
         let fails = self.dice.chance(self.faults.list_fails);
         let cut = if fails { self.dice.below(LIST_CUT_MAX) } else { u64::MAX };
@@ -272,7 +272,7 @@ impl Simulation {
         }
     }
 
-    /// A list that failed is tried again.
+    /// Retries a failed list.
     pub(super) fn list_again(&mut self, cluster: &ClusterName, epoch: u64, kind: &WatchedKind, failures: u32) {
         if self.members.get(cluster).is_some_and(|member| member.epoch == epoch && member.connected) {
             self.list(cluster, kind, failures);
@@ -289,7 +289,7 @@ impl Simulation {
         self.push_at(at, Happening::Hear(self.life, Box::new(Event::Member(event))));
     }
 
-    /// Lets a member's task plan, and sees to it that it reports and looks again.
+    /// Runs the plan of a member's task, and schedules its reports and checks.
     pub(super) fn pump(&mut self, cluster: &ClusterName) {
         let clock = self.clock();
         if !self.members.get(cluster).is_some_and(|member| member.connected) {
@@ -314,7 +314,7 @@ impl Simulation {
         self.arrange(cluster);
     }
 
-    /// Sees to it that a member's task reports what is unreported, and wakes up when something is due.
+    /// Schedules a member's unreported reports, and its next wake-up.
     fn arrange(&mut self, cluster: &ClusterName) {
         let (now, skew) = (self.now, self.begun_with);
         let Some(member) = self.members.get_mut(cluster) else { return };
@@ -366,7 +366,7 @@ impl Simulation {
         self.arrange(cluster);
     }
 
-    /// A step reaches the member, or does not.
+    /// A step reaches the member, or fails to.
     pub(super) fn land(&mut self, cluster: &ClusterName, epoch: u64, task: &Task) {
         let clock = self.clock();
         let is_current = self.members.get(cluster).is_some_and(|m| m.epoch == epoch && m.connected);
@@ -404,7 +404,7 @@ impl Simulation {
         }
     }
 
-    /// Lets watches see a change, and time go on with it.
+    /// Delivers a change to watches, and advances the time with it.
     fn show(&mut self, cluster: &ClusterName, key: &ObjectKey, task: &Task) {
         let Some(member) = self.members.get(cluster) else { return };
         let sight = member.sight(key);
@@ -448,7 +448,7 @@ impl Simulation {
         let Some(reconciler) = &mut member.reconciler else { return };
         match sight {
             Sight::There(live) => {
-                // A watch of what carries the label says that what lost it is gone.
+                // A watch with a label selector reports an object that lost the label as deleted.
                 if live.applyset.is_empty() {
                     reconciler.forget(&live.id.key(), live.resource_version);
                 } else {
@@ -470,7 +470,7 @@ impl Simulation {
         self.pump(cluster);
     }
 
-    /// Removes an object from a member behind the daemon's back; watches see it.
+    /// Deletes an object on a member without the daemon; watches report it.
     pub fn steal(&mut self, cluster: &ClusterName, key: &ObjectKey) {
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.steal(key);
@@ -478,8 +478,7 @@ impl Simulation {
         self.observe(cluster, sight);
     }
 
-    /// Changes an object on a member behind the daemon's back, or puts one there; watches see it. The daemon need not know the
-    /// member yet.
+    /// Changes or creates an object on a member without the daemon; watches report it. The daemon need not know the member yet.
     pub fn meddle(&mut self, cluster: &ClusterName, object: LiveObject) {
         let member = self.members.entry(cluster.clone()).or_default();
         let key = member.meddle(object);
@@ -488,7 +487,7 @@ impl Simulation {
     }
 }
 
-/// Returns the payload of a snapshot, as it is read from its commit.
+/// Returns the payload of a snapshot from its commit.
 pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
     let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
         let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();

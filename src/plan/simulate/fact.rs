@@ -1,4 +1,4 @@
-//! What is seen to happen in a simulation, for checkers, traces and timelines.
+//! The observable facts of a simulation, for checkers, traces and timelines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,56 +12,56 @@ use crate::deliver::live::LiveObject;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use crate::model::work::WorkOrder;
 
-/// One thing that happened.
+/// One fact.
 #[derive(Clone, Debug)]
 pub enum Fact {
-    /// The daemon began a life.
+    /// The daemon started a process.
     Began,
-    /// The daemon's life ended: between any two effects.
+    /// The daemon process ended, between any two effects.
     Crashed,
-    /// The daemon began a life with a clock that was set, and moved its instants as far.
+    /// The daemon started a process with a changed clock, and shifted its instants by the change.
     Corrected(SignedDuration),
-    /// The store was lost with the daemon's life: what members held of inventories then.
+    /// The store was lost with the daemon process; the inventories of members at that time.
     StoreLost(BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>>),
-    /// The store kept a record; `None` was removed.
+    /// The store kept a record; `None` means removed.
     Kept {
         /// Its key.
         key: String,
-        /// What it says now, as JSON.
+        /// Its value, as JSON.
         value: Option<Arc<[u8]>>,
     },
-    /// The store kept a record and answered with an error: who asked takes it for not kept, until the next life reads it.
+    /// The store kept a record and answered with an error: the caller treats it as not kept, until the next process reads it.
     KeptUnsaid {
         /// Its key.
         key: String,
-        /// What it says now, as JSON; `None` was removed.
+        /// Its value, as JSON; `None` means removed.
         value: Option<Arc<[u8]>>,
     },
     /// The store refused a batch.
     StoreRefused,
     /// The daemon accepted a commit, or read the accepted one again.
     Accepted(CommitId),
-    /// The daemon heard how the source's tip stands, for the first time in this life or again.
+    /// The daemon received the state of the source's tip, for the first time in this process or again.
     SourceSeen,
-    /// The payload of a commit was asked for, which nobody was told to keep.
+    /// The daemon requested the payload of a commit that nothing protects.
     PayloadGone(CommitId),
-    /// A member was told what to hold.
+    /// A member received an order.
     Ordered(Arc<WorkOrder>),
     /// A step was sent to a member.
     Sent {
-        /// The order it is of.
+        /// Its order.
         order: Arc<WorkOrder>,
-        /// The daemon's life and the member's connection it is sent on.
+        /// The daemon process and the member's connection of the step.
         connection: (u64, u64),
     },
-    /// A member did what a step asked for, or refused it; the answer may be lost.
+    /// A member executed or refused a step; the answer may be lost.
     Answered {
         /// As sent.
         order: Arc<WorkOrder>,
         /// As sent.
         connection: (u64, u64),
     },
-    /// Everything that was under way on a connection is given up.
+    /// All steps on a connection were given up.
     Disconnected {
         /// The member.
         cluster: ClusterName,
@@ -76,9 +76,9 @@ pub enum Fact {
         object: ObjectKey,
         /// Digest of the manifest.
         digest: Digest,
-        /// It is available, or nobody can tell.
+        /// It is available, or not trackable.
         available: bool,
-        /// It was there without the placement's label, and somebody else owned it.
+        /// It existed without the placement's label, and had another owner.
         was_foreign: bool,
     },
     /// An object was deleted on a member.
@@ -87,28 +87,28 @@ pub enum Fact {
         order: Arc<WorkOrder>,
         /// The object.
         object: ObjectKey,
-        /// The placement that the object's label named; `None` where it had none.
+        /// The placement in the object's label; `None` without one.
         holder: Option<PlacementKey>,
-        /// Somebody else owned it, too.
+        /// It had another owner too.
         is_shared: bool,
     },
-    /// An object on a member was given up, and stays.
+    /// An object on a member was given up, and still exists.
     Released {
         /// The order.
         order: Arc<WorkOrder>,
         /// The object.
         object: ObjectKey,
-        /// Somebody else owned it, too.
+        /// It had another owner too.
         is_shared: bool,
     },
     /// The inventory of a placement was written or removed.
     Inventory {
         /// The order.
         order: Arc<WorkOrder>,
-        /// The snapshot it says the member holds completely.
+        /// The snapshot that the member holds completely, according to it.
         holds: Option<u64>,
     },
-    /// An object on a member has become available.
+    /// An object on a member became available.
     Available {
         /// The member.
         cluster: ClusterName,
@@ -121,26 +121,26 @@ pub enum Fact {
         cluster: ClusterName,
         /// The kind.
         kind: String,
-        /// What the API server answered; 0 where the answer broke off.
+        /// The API server's status; 0 for an interrupted answer.
         code: u16,
     },
     /// A member was restored from a backup.
     Restored {
         /// The member.
         cluster: ClusterName,
-        /// The objects that it holds now.
+        /// Its objects now.
         objects: Arc<BTreeMap<ObjectKey, LiveObject>>,
-        /// The inventories that it holds now.
+        /// Its inventories now.
         inventories: Arc<BTreeMap<PlacementKey, Parent>>,
     },
-    /// A member answers, or stopped to.
+    /// A member answers again, or stopped answering.
     Reachable(ClusterName, bool),
-    /// An instant that was asked for has come: see `Simulation::at`.
+    /// A requested instant was reached: see `Simulation::at`.
     Mark(u64),
 }
 
 impl Fact {
-    /// Returns what is seen to happen when the daemon hears of its source.
+    /// Returns the fact for an event of the source.
     pub(super) fn of_news(news: &SourceEvent) -> Vec<Self> {
         let accepted = match news {
             SourceEvent::Accepted(tree) | SourceEvent::Restored(Ok(tree)) => tree.commit.clone().map(Self::Accepted),

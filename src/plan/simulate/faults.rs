@@ -1,21 +1,21 @@
-//! How long things take, and what goes wrong.
+//! Latencies and faults of a simulation.
 
 use std::time::Duration;
 
-/// How long things take: shortest and longest.
+/// Latencies: shortest and longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies {
     /// From a push until the daemon has read the commit.
     pub source: (Duration, Duration),
     /// Until a member answers a new connection.
     pub connect: (Duration, Duration),
-    /// Until a step is carried out, and as long again until its answer is there.
+    /// Until a step is executed, and as long again until its answer arrives.
     pub step: (Duration, Duration),
-    /// Until the daemon hears what a member saw or reports.
+    /// Until an observation or report of a member arrives at the daemon.
     pub report: (Duration, Duration),
-    /// Until an applied object is available, where its kind takes any time.
+    /// Until an applied object is available, if its kind takes any time.
     pub available: (Duration, Duration),
-    /// Until the daemon is started again after a crash.
+    /// Until the daemon restarts after a crash.
     pub restart: (Duration, Duration),
 }
 
@@ -33,7 +33,7 @@ impl Default for Latencies {
     }
 }
 
-/// What goes wrong, in so many of a thousand times; nothing by default.
+/// Probabilities of faults in thousandths; zero by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The daemon ends before an effect.
@@ -42,28 +42,28 @@ pub struct Faults {
     pub store_refuses: u64,
     /// The store keeps a batch, and answers with an error.
     pub store_unsure: u64,
-    /// The daemon ends while a batch is being written: it is kept or not, as the dice fall.
+    /// The daemon ends during the write of a batch: it is kept or not, at random.
     pub store_crashes: u64,
-    /// A step is not carried out, and the connection is lost.
+    /// A step is not executed, and the connection is lost.
     pub step_lost: u64,
-    /// A step is carried out, its answer and the connection are lost.
+    /// A step is executed, but its answer and the connection are lost.
     pub answer_lost: u64,
-    /// A step whose connection was lost is carried out all the same, late.
+    /// A step is executed late, although its connection was lost.
     pub late_write: u64,
-    /// A report is told twice.
+    /// A report arrives twice.
     pub report_twice: u64,
     /// A deletion takes a while.
     pub slow_delete: u64,
-    /// A list shows what was there a while ago; what came since is seen later.
+    /// A list shows an earlier state; later changes arrive afterwards.
     pub stale_list: u64,
-    /// The list of a kind fails, from the beginning or after some objects.
+    /// The list of a kind fails, at the start or after some objects.
     pub list_fails: u64,
-    /// A watch ends instead of telling of a change: its kind is listed anew on the same connection.
+    /// A watch ends instead of reporting a change: its kind is listed again on the same connection.
     pub watch_ends: u64,
-    /// A poll of the source fails, and reading a payload does.
+    /// A poll of the source or the read of a payload fails.
     pub source_fails: u64,
-    /// The accepted commit cannot be read again at the beginning of a life.
+    /// The accepted commit cannot be read again at the start of a process.
     pub restore_fails: u64,
-    /// A payload is read long after it was asked for.
+    /// A payload arrives long after its request.
     pub payload_late: u64,
 }

@@ -1,4 +1,4 @@
-//! A made-up member: it holds objects, does what steps ask for, and lets objects become available after a while.
+//! A simulated member: it stores objects, executes steps, and makes objects available after a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::records::{ApplyOutcome, Availability};
 use crate::model::work::{Desired, WorkOrder};
 
-/// How an object turns out on a member.
+/// The behaviour of an object on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It becomes available as its kind does: at once, or after a while.
+    /// It becomes available like its kind: immediately, or after a while.
     Good,
     /// It is applied and never available.
     NeverAvailable,
@@ -31,7 +31,7 @@ pub enum Fate {
     Refused,
 }
 
-/// What a watch sees of an object: how it stands, or that it is gone at a version.
+/// A watch event: the state of an object, or the version of its deletion.
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
     There(Box<LiveObject>),
@@ -44,19 +44,19 @@ pub struct SimulatedMember {
     /// It cannot be reached.
     pub(super) away: bool,
     pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
-    /// What it held a while ago: a list may show it.
+    /// An earlier state, which a list may show.
     pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
     pub(super) parents: BTreeMap<PlacementKey, Parent>,
-    /// The daemon's side; `None` where it does not talk to the member.
+    /// The daemon's reconciler; `None` while it has no task for the member.
     pub(super) reconciler: Option<Reconciler>,
-    /// Grows with every connection: what belongs to an earlier one comes to nothing.
+    /// Grows with every connection: messages of an earlier one are dropped.
     pub(super) epoch: u64,
     pub(super) connected: bool,
-    /// Tries to connect that failed in a row.
+    /// Failed connection attempts in a row.
     pub(super) failures: u32,
-    /// When the last thing that the daemon is to hear of it arrives: what is said later arrives later.
+    /// When the last message to the daemon arrives: later messages arrive later.
     pub(super) heard_until: Timestamp,
-    /// The same for what watches see.
+    /// The same for watch events.
     pub(super) seen_until: Timestamp,
     pub(super) reporting: bool,
     pub(super) waking: Option<Timestamp>,
@@ -65,28 +65,28 @@ pub struct SimulatedMember {
     writes: u64,
 }
 
-/// Returns the digest of the fields we own of an object as it was applied.
+/// Returns the digest of the fields that gitfleet owns of an applied object.
 fn owned(desired: &Desired) -> Digest {
     Digest::new(format!("owned-{}", desired.digest))
 }
 
 impl SimulatedMember {
-    /// Returns how often something was written or deleted here, inventories included.
+    /// Returns the number of writes and deletions here, inventories included.
     pub fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Returns what the member holds, by object.
+    /// Returns the member's objects.
     pub fn objects(&self) -> &BTreeMap<ObjectKey, LiveObject> {
         &self.objects
     }
 
-    /// Returns the inventories the member holds.
+    /// Returns the member's inventories.
     pub fn inventories(&self) -> &BTreeMap<PlacementKey, Parent> {
         &self.parents
     }
 
-    /// Puts an object there that nobody of ours wrote, or takes our label and content away from one.
+    /// Creates an object that gitfleet did not write, or removes our label and content from one.
     pub fn meddle(&mut self, mut object: LiveObject) -> ObjectKey {
         self.version += 1;
         object.resource_version = self.version;
@@ -95,23 +95,23 @@ impl SimulatedMember {
         key
     }
 
-    /// Takes an object away that somebody else removed.
+    /// Deletes an object on behalf of somebody else.
     pub(super) fn steal(&mut self, key: &ObjectKey) {
         self.version += 1;
         self.objects.remove(key);
     }
 
-    /// Goes back to what it held a while ago.
+    /// Returns to an earlier state.
     pub(super) fn go_back(&mut self, backup: &Backup) {
         let Backup { objects, parents, version, .. } = backup;
         self.objects.clone_from(objects);
-        // A stale list must not show what was there after the backup.
+        // A stale list must not show objects from after the backup.
         self.earlier.clone_from(objects);
         self.parents.clone_from(parents);
         self.version = *version;
     }
 
-    /// Carries a step out. Returns what it answers, the objects it changed, and what is seen to have happened.
+    /// Executes a step. Returns its answer, the changed objects, and the facts.
     pub(super) fn perform(
         &mut self,
         task: &Task,
@@ -144,7 +144,7 @@ impl SimulatedMember {
             }
             Step::Compare { position } => {
                 let desired = &order.manifests[*position];
-                // Nothing merges here: equal digests stand for a dry run that finds no difference.
+                // Nothing merges here: equal digests mean a dry run without differences.
                 let same = self.objects.get(&desired.key).is_some_and(|o| o.manifest.as_ref() == Some(&desired.digest));
                 let outcome = if same { ApplyOutcome::NoDiffFound } else { ApplyOutcome::FoundDiff };
                 let answer = Answer::refused(outcome, String::new());
@@ -168,13 +168,13 @@ impl SimulatedMember {
     ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
         let (key, uid) = (named.id.key(), named.uid.clone());
         let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
-        // As with a precondition on the uid: an object that was made anew since is not hit.
+        // Like a precondition on the uid: an object that was recreated since is not hit.
         let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
             return (answer(true), None, Vec::new());
         };
         self.writes += 1;
         self.version += 1;
-        // The inventory may be gone already: a list that was out of date showed nothing any more.
+        // The inventory may be gone already: a stale list did not show some objects.
         let mut named = self.parents.keys().chain([&order.placement]);
         let holder = named.find(|placement| applyset_id(placement) == *live.applyset).cloned();
         let is_shared = live.owner.is_some();
@@ -205,7 +205,7 @@ impl SimulatedMember {
     fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
-        // In the order of `probe_take_over` of members' tasks: another owner first, then what was there before.
+        // In the order of `probe_take_over` in members' tasks: another owner first, then existing objects.
         if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
             if let Some(owner) = known.owner.as_deref().filter(|_| !order.strategy.allow_co_ownership) {
                 return (Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)), Vec::new());
@@ -233,7 +233,7 @@ impl SimulatedMember {
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
         let live = LiveObject {
             id: desired.id.clone(),
-            // Versions go back with a backup, and name nothing for good.
+            // Versions go back with a backup, so they identify nothing permanently.
             uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
             resource_version: self.version,
             applyset: ours.into(),
@@ -243,7 +243,7 @@ impl SimulatedMember {
             terminating: known.is_some_and(|known| known.terminating),
             availability: match (fate, same) {
                 (Fate::NeverAvailable, _) => Availability::ManifestNotAvailableYet,
-                // What does not change does not restart.
+                // An unchanged object does not restart.
                 (_, Some(same)) => same.availability,
                 (_, None) => by_kind,
             },
@@ -267,7 +267,7 @@ impl SimulatedMember {
         (answer, vec![fact])
     }
 
-    /// Lets an object become available, or go where it is being deleted, unless it was changed since.
+    /// Makes an object available, or removes it if it is being deleted, unless it was changed since.
     pub(super) fn ripen(
         &mut self,
         cluster: &ClusterName,
@@ -286,7 +286,7 @@ impl SimulatedMember {
         Some((Sight::There(Box::new(live.clone())), Some(fact)))
     }
 
-    /// Returns how an object looks now; gone at the member's newest version where it is not there.
+    /// Returns the event for an object's present state; a missing one is gone at the member's newest version.
     pub(super) fn sight(&self, key: &ObjectKey) -> Sight {
         let gone = || Sight::Gone(key.clone(), self.version);
         self.objects.get(key).map_or_else(gone, |live| Sight::There(Box::new(live.clone())))

@@ -1,7 +1,7 @@
-//! The daemon on virtual time: the real core, the real planner of deliveries and a real store's semantics over made-up
-//! members and a made-up source. Pure: the same seed gives the same facts, byte for byte.
+//! Simulates the daemon on a virtual clock: the real core, the real planner of deliveries and a store with real semantics, with
+//! simulated members and a simulated source. Pure: the same seed gives the same facts, byte for byte.
 //!
-//! Somebody pushes commits, calls [`Simulation::step`] until nothing is left to happen, and looks at the [`Fact`]s.
+//! The caller pushes commits, calls [`Simulation::step`] until nothing is left to happen, and reads the [`Fact`]s.
 
 mod backup;
 mod dice;
@@ -42,34 +42,34 @@ use member::Sight;
 pub use member::{Fate, SimulatedMember};
 use time::later;
 
-/// How exactly members are simulated.
+/// The precision of members' simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Every step takes its time: anything may happen between two.
+    /// Every step takes time: anything may happen between two.
     Steps,
-    /// All steps of an order happen at once: for fleets of thousands.
+    /// All steps of an order happen together: for fleets of thousands.
     Orders,
 }
 
-/// Decides how an object turns out on a cluster.
+/// Decides the behaviour of an object on a cluster.
 pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
 
-/// The source, which outlives the daemon.
+/// The source, which outlives the daemon process.
 struct SimulatedSource {
     commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
     tip: Option<CommitId>,
-    /// Of this life: the accepted commit, as the source's side knows it, and the tip it has told of.
+    /// In this process: the source thread's accepted commit, and the tip it has reported.
     accepted: Option<CommitId>,
     told: Option<CommitId>,
-    /// Of this life: what was accepted since the daemon last said which commits are to be kept.
+    /// In this process: the commits accepted since the last retain effect.
     fresh: Vec<CommitId>,
     failing: bool,
-    /// The accepted commit could not be read again yet.
+    /// The accepted commit was not read again yet.
     unread: bool,
     pins: BTreeSet<CommitId>,
-    /// Tips that do not descend from what was the tip before, by how many pushes came before them.
+    /// Tips that do not descend from the tip before, by the number of earlier pushes.
     rewritten: BTreeMap<CommitId, usize>,
-    /// Those of them that are of another branch, which was checked out.
+    /// Those of them on another branch that was checked out.
     switched: BTreeSet<CommitId>,
     /// Every push in order.
     pushed: Vec<CommitId>,
@@ -77,7 +77,7 @@ struct SimulatedSource {
     accepted_rewrite: Option<CommitId>,
 }
 
-/// Something that is to happen.
+/// A scheduled event.
 enum Happening {
     Restart,
     Wake(u64),
@@ -94,28 +94,28 @@ enum Happening {
     Mark(u64),
 }
 
-/// The daemon, its fleet and its source, at an instant.
+/// The state of the daemon, its fleet and its source.
 pub struct Simulation {
     configuration: Configuration,
-    /// How long things take.
+    /// The latencies.
     pub latencies: Latencies,
-    /// What goes wrong from now on.
+    /// The faults from now on.
     pub faults: Faults,
     detail: Detail,
     fate: FateOf,
     dice: Dice,
     now: Timestamp,
-    /// How far the machine's clock is from the true one.
+    /// The difference between the machine's clock and the true time.
     skew: SignedDuration,
-    /// How far it was when this life began: a life measures time and does not look it up.
+    /// That difference at the start of this process: a process measures time instead of reading the clock.
     begun_with: SignedDuration,
-    /// The time that was written down last, with the true one.
+    /// The last stored time, with the true time.
     remembered: Option<ClockReading>,
-    /// Counts starts of the machine.
+    /// The number of reboots.
     boots: u64,
     queue: BTreeMap<(Timestamp, u64), Happening>,
     queued: u64,
-    /// Counts the daemon's lives.
+    /// The number of the daemon's processes.
     life: u64,
     core: Option<Core>,
     wake_at: Option<Timestamp>,
@@ -126,8 +126,8 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Begins at an instant with a daemon that has just been started, an empty store and a source without commits. Members
-    /// come into being when the daemon first talks to them.
+    /// Creates a simulation with a daemon that has just started, an empty store and a source without commits. Members are
+    /// created when the daemon starts their tasks.
     pub fn new(configuration: Configuration, seed: u64, start: Timestamp, detail: Detail, fate: FateOf) -> Self {
         let source = SimulatedSource {
             commits: BTreeMap::new(),
@@ -179,17 +179,17 @@ impl Simulation {
         &self.store
     }
 
-    /// Returns what the daemon decides with; `None` while it is down.
+    /// Returns the daemon's core; `None` while it is down.
     pub fn core(&self) -> Option<&Core> {
         self.core.as_ref()
     }
 
-    /// Returns the members that the daemon ever talked to.
+    /// Returns the members whose tasks the daemon ever started.
     pub fn members(&self) -> &BTreeMap<ClusterName, SimulatedMember> {
         &self.members
     }
 
-    /// Makes a commit the tip of the source, or says with what errors it is refused.
+    /// Makes a commit the tip of the source, or a refused commit with these errors.
     pub fn push(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.commits.insert(commit.clone(), tree);
         self.source.pushed.push(commit.clone());
@@ -201,24 +201,24 @@ impl Simulation {
         self.push_in(self.latencies.source, Happening::Poll(self.life));
     }
 
-    /// Makes a commit the tip that does not descend from what was pushed before: history was rewritten.
+    /// Makes a commit the tip that does not descend from earlier pushes: a rewritten history.
     pub fn rewrite(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.rewritten.insert(commit.clone(), self.source.pushed.len());
         self.push(commit, tree);
     }
 
-    /// Makes a commit the tip by checking out another branch than the one that is followed.
+    /// Makes a commit the tip by checking out another branch than the followed one.
     pub fn switch(&mut self, commit: CommitId, tree: Result<Arc<Tree>, Vec<InputError>>) {
         self.source.switched.insert(commit.clone());
         self.rewrite(commit, tree);
     }
 
-    /// Lets [`Fact::Mark`] be told after a time: whoever drives the simulation does something then.
+    /// Schedules a [`Fact::Mark`], at which the caller acts.
     pub fn at(&mut self, after: Duration, mark: u64) {
         self.push_at(later(self.now, after), Happening::Mark(mark));
     }
 
-    /// Lets a member answer or not.
+    /// Sets whether a member answers.
     pub fn set_reachable(&mut self, cluster: &ClusterName, reachable: bool) {
         let member = self.members.entry(cluster.clone()).or_default();
         if member.away != reachable {
@@ -231,13 +231,13 @@ impl Simulation {
         }
     }
 
-    /// Ends the daemon's life here and now; it is started again after a while.
+    /// Ends the daemon process now; it restarts after a while.
     pub fn crash(&mut self) {
         if self.core.take().is_none() {
             return;
         }
         self.facts.push(Fact::Crashed);
-        // The daemon's side of each member ends with it; what the member holds stays.
+        // The members' reconcilers end with it; the members' objects stay.
         for member in self.members.values_mut() {
             member.reconciler = None;
             member.connected = false;
@@ -246,13 +246,13 @@ impl Simulation {
         self.push_in(self.latencies.restart, Happening::Restart);
     }
 
-    /// Returns when the next thing happens.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Timestamp> {
         Some(self.queue.first_key_value()?.0.0)
     }
 
-    /// Lets the next thing happen, and what follows from it at once. Returns what was seen; `None` where nothing is left to
-    /// happen. Not every step shows anything.
+    /// Executes the next event with its immediate effects. Returns the facts; `None` if no event is left. Not every step has
+    /// facts.
     pub fn step(&mut self) -> Option<Vec<Fact>> {
         let ((at, _), happening) = self.queue.pop_first()?;
         self.now = at;
@@ -261,14 +261,14 @@ impl Simulation {
         Some(self.facts())
     }
 
-    /// Returns what was seen since it was last asked for: of what was done to the simulation from outside, between two steps.
+    /// Returns the facts of changes that the caller made between two steps.
     pub fn facts(&mut self) -> Vec<Fact> {
         std::mem::take(&mut self.facts)
     }
 
     fn push_at(&mut self, at: Timestamp, happening: Happening) {
         self.queued += 1;
-        // The number keeps what falls on one instant in its order, so that a seed always gives the same facts.
+        // The number keeps events of one instant in order, so that a seed always gives the same facts.
         self.queue.insert((at, self.queued), happening);
     }
 
@@ -280,12 +280,12 @@ impl Simulation {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Restart => self.begin(),
-            // What was on its way to an earlier life comes to nothing.
+            // Messages to an earlier process are dropped.
             Happening::Wake(life) if life == self.life => self.wake_at = None,
             Happening::Poll(life) if life == self.life => self.poll(),
             Happening::Hear(life, event) if life == self.life => self.hear(*event),
             Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
-            // Members outlive the daemon: theirs is evaluated by its connection, and a request may land late.
+            // Members outlive the daemon: their events are checked by connection, and a request may arrive late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
             Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
             Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),
@@ -298,7 +298,7 @@ impl Simulation {
         }
     }
 
-    /// Starts the daemon: the store is all it remembers.
+    /// Starts the daemon from its store.
     fn begin(&mut self) {
         let mut saved = SavedRecords::read(&self.store).expect("a store in memory can be read");
         self.life += 1;
@@ -323,17 +323,17 @@ impl Simulation {
         let Some(core) = &mut self.core else { return };
         let mut facts = if let Event::Source(news) = &event { Fact::of_news(news) } else { Vec::new() };
         let effects = core.take_in(event, now);
-        // What comes late is not taken: an earlier life's commit after a newer one.
+        // Late answers are dropped: an earlier process's commit after a newer one.
         let is_taken = |commit: &CommitId| core.source().accepted.as_ref() == Some(commit);
         facts.retain(|fact| !matches!(fact, Fact::Accepted(commit) if !is_taken(commit)));
         self.facts.extend(facts);
         self.act(effects);
     }
 
-    /// Lets a person command something. Returns the answer; `None` where the daemon is down, or ends before it can answer.
+    /// Executes a person's command. Returns the answer; `None` if the daemon is down, or ends before it can answer.
     ///
     /// # Errors
-    /// Why it is not carried out.
+    /// Why it is not executed.
     pub fn execute(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
         let now = self.clock();
         let answer = match self.core.as_mut()?.execute(command, person, now) {
@@ -344,7 +344,7 @@ impl Simulation {
         answer
     }
 
-    /// Lets the core decide until nothing is due.
+    /// Runs the core until nothing is due.
     fn decide(&mut self) {
         let now = self.clock();
         while let Some(batch) = self.core.as_mut().and_then(|core| core.decide(now)) {
@@ -353,7 +353,8 @@ impl Simulation {
         self.wake();
     }
 
-    /// Writes a batch to a store that may fail, and acts on it. Returns whether it was kept and the daemon lives.
+    /// Writes a batch to a store that may fail, and executes its effects. Returns whether the store kept it and the daemon
+    /// still runs.
     fn settle(&mut self, mut batch: Batch) -> bool {
         let now = self.clock();
         let ops = std::mem::take(&mut batch.ops);
@@ -385,7 +386,7 @@ impl Simulation {
         self.core.is_some()
     }
 
-    /// The core hears that the store failed. Returns that the batch was not kept, as far as it knows.
+    /// Reports a store failure to the core. Returns that the batch was not kept, as far as the core knows.
     fn refuse(&mut self, batch: Batch) -> bool {
         let now = self.clock();
         if let Some(core) = &mut self.core {
@@ -405,14 +406,14 @@ impl Simulation {
             }
         }
         self.store.batch(ops).expect("a store in memory takes what the core writes");
-        // With every batch, as the daemon does: the next life measures waits from it.
+        // With every batch, as the daemon does: the next process measures waits from it.
         self.remembered = Some(self.reading());
     }
 
-    /// Sees to it that the core is asked again when time alone changes something.
+    /// Schedules the core's next wake-up.
     fn wake(&mut self) {
         let Some(at) = self.core.as_ref().and_then(Core::next_wake) else { return };
-        // The core speaks of the daemon's clock, the queue of the true time.
+        // The core uses the daemon's clock, the queue the true time.
         let at = at.checked_sub(self.begun_with).unwrap_or(Timestamp::MAX).max(self.now);
         if self.wake_at.is_none_or(|known| at < known) {
             self.wake_at = Some(at);
@@ -442,7 +443,7 @@ impl Simulation {
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
                 Effect::Retain { named, at } => {
                     let SimulatedSource { accepted, fresh, pins, .. } = &mut self.source;
-                    // As the source's thread does it (`Follower::retain`).
+                    // Like the source's thread (`Follower::retain`).
                     let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
                     fresh.drain(..heard);
                     let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);

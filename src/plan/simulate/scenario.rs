@@ -1,4 +1,4 @@
-//! A rollout before anybody trusts it: trees, latencies, failures and people in, what happens out. Pure: the same scenario
+//! Simulates a rollout scenario: trees, latencies, failures and approvals in, events and outcomes out. Pure: the same scenario
 //! gives the same answer, byte for byte.
 
 mod gates;
@@ -28,53 +28,53 @@ use gates::{OpenGate, open_gates};
 use pushes::Held;
 use watch::Watch;
 
-/// What everything is simulated with: every cluster can be reached, one person opens a gate.
+/// The default rules: every cluster is reachable, one approval opens a gate.
 const CONFIGURATION: &str = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet, branch: main}\n\
     members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]\nstore: {path: /state}\n";
-/// The commit of what is there before the push where no base was named: clusters alone.
+/// The commit before the push if there is no base: clusters only.
 const NOTHING: &str = "0000000000000000000000000000000000000000";
-/// The commit of a folder that is read as it stands.
+/// The commit of a folder.
 const FOLDER: &str = "ffffffffffffffffffffffffffffffffffffffff";
-/// When the simulation begins.
+/// The start of the simulation.
 const START: i64 = 1_767_225_600;
-/// Chance is the same every time: two simulations are compared by what was changed between them.
+/// A constant seed: two simulations differ only in their inputs.
 const SEED: u64 = 0;
-/// How long the base may take to be rolled out.
+/// The longest rollout of the base.
 const BASE_MAX: Duration = Duration::from_hours(24 * 90);
-/// Instants of base and head each at which anything happens, before the simulation is given up.
+/// The greatest number of instants with events, for base and head each, before the simulation is given up.
 const INSTANTS_MAX: u64 = 50_000_000;
-/// After this long without a change a fleet that waits for nothing is at rest: a cluster that is silent is given up
-/// before.
+/// After this time without a change a fleet that waits for nothing counts as settled: longer than the core waits for a silent
+/// cluster.
 const QUIET: SignedDuration = SignedDuration::from_secs(SILENCE_MAX.as_secs() + 60);
-/// How long the daemon and a member take to hear of something.
+/// The latency between daemon and member.
 const HEARING: Duration = Duration::from_millis(10);
-/// Who approves.
+/// The approver.
 const PERSON: &str = "a person";
 
-/// What is to be simulated.
+/// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What is rolled out everywhere before the push; absent is a fleet that holds nothing.
+    /// The tree that is rolled out everywhere before the push; absent means an empty fleet.
     pub base: Option<Arc<Tree>>,
-    /// What is pushed.
+    /// The pushed tree.
     pub head: Arc<Tree>,
-    /// What is pushed after it, in order of time.
+    /// Later pushes, in order of time.
     pub then: Vec<LaterPush>,
-    /// The placements to look at; none looks at all.
+    /// The placements to report; empty means all.
     pub placements: BTreeSet<PlacementKey>,
-    /// How long a cluster takes for one write: shortest and longest.
+    /// The duration of one write on a cluster: shortest and longest.
     pub apply: (Duration, Duration),
-    /// How long an object that takes time to become available takes: shortest and longest.
+    /// The time until an object becomes available, if its kind takes time: shortest and longest.
     pub available: (Duration, Duration),
-    /// What goes wrong with what is pushed. What a cluster held before goes well, and what a later push changes.
+    /// Failures of pushed objects. Objects from before the push, and those that a later push changes, do not fail.
     pub failures: Vec<Failure>,
-    /// Clusters that do not answer.
+    /// Outages of clusters.
     pub absences: Vec<Absence>,
-    /// People who approve at given times.
+    /// Approvals at given times.
     pub approvals: Vec<TimedApproval>,
-    /// How long after it is asked for every approval is given; absent never.
+    /// The time between a request and its approval; absent means never.
     pub approve_after: Option<Duration>,
-    /// How long after the push the simulation is given up.
+    /// The time limit after the push.
     pub until: Duration,
 }
 
@@ -83,27 +83,27 @@ pub struct Scenario {
 pub struct Failure {
     /// The cluster.
     pub cluster: ClusterName,
-    /// The objects; absent is every one.
+    /// The objects; absent means all.
     pub objects: Option<BTreeSet<ObjectKey>>,
-    /// What becomes of them.
+    /// Their behaviour.
     pub fate: Fate,
 }
 
-/// A cluster that does not answer for a while.
+/// An outage of a cluster.
 #[derive(Clone, Debug)]
 pub struct Absence {
     /// The cluster.
     pub cluster: ClusterName,
-    /// From when on.
+    /// Its start.
     pub from: Duration,
-    /// Until when; absent never answers again.
+    /// Its end; absent means never.
     pub until: Option<Duration>,
 }
 
-/// A person who approves at a time what waits then.
+/// An approval at a given time of what waits then.
 #[derive(Clone, Debug)]
 pub struct TimedApproval {
-    /// The run; absent is every run that waits.
+    /// The run; absent means every waiting run.
     pub run: Option<String>,
     /// The stage; `deletion` is the deletion gate of a placement.
     pub stage: String,
@@ -111,16 +111,16 @@ pub struct TimedApproval {
     pub at: Duration,
 }
 
-/// A commit that is pushed while the one before may still roll out.
+/// A later push, possibly during the rollout of the one before.
 #[derive(Clone, Debug)]
 pub struct LaterPush {
-    /// What is pushed.
+    /// The pushed tree.
     pub tree: Arc<Tree>,
-    /// When, after the first push.
+    /// The time after the first push.
     pub at: Duration,
 }
 
-/// Something the driver does at a mark.
+/// An action of the driver at a mark.
 #[derive(Clone, Debug)]
 enum Action {
     Push(Arc<Tree>),
@@ -142,14 +142,14 @@ struct Driver<'a> {
     simulation: Simulation,
     watch: Watch,
     actions: Vec<Action>,
-    /// Marks that are to come.
+    /// Marks in the future.
     marks: usize,
     changed_at: Timestamp,
     /// Whether everything waits; unknown after a change.
     rests: Option<bool>,
-    /// What clusters held before the push.
+    /// The content of clusters before the push.
     held: Held,
-    /// The commit that was pushed last.
+    /// The last pushed commit.
     pushed: Option<CommitId>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Driver<'a> {
             .expect("the configuration of simulations has no errors");
         let start = Timestamp::from_second(START).expect("it is an instant of this century");
         let good = Box::new(|_: &ClusterName, _: &_| Fate::Good);
-        // Every write takes its time: with whole orders at once only some would.
+        // Every write takes time: if whole orders ran at once, only some would.
         let simulation = Simulation::new(configuration, SEED, start, Detail::Steps, good);
         Self {
             scenario,
@@ -174,7 +174,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Brings the fleet to where it is before the push: at rest at the base, every gate approved.
+    /// Brings the fleet to its state before the push: settled at the base, every gate approved.
     fn roll_base_out(&mut self) {
         let none = (Duration::ZERO, Duration::ZERO);
         self.simulation.latencies =
@@ -186,7 +186,7 @@ impl<'a> Driver<'a> {
 
     fn push(&mut self) {
         let Scenario { apply, available, absences, approvals, head, base, then, .. } = self.scenario;
-        // A step takes this long to land, and as long again to be answered: both together are one write.
+        // A step takes this long to arrive, and as long again for its answer: together they are one write.
         let half = (apply.0 / 2, apply.1 / 2);
         let hearing = (HEARING, HEARING);
         let none = (Duration::ZERO, Duration::ZERO);
@@ -198,7 +198,7 @@ impl<'a> Driver<'a> {
             available: *available,
             restart: none,
         };
-        // Before the push: content that is there by now never fails, so that a way back can succeed.
+        // Before the push: existing content never fails, so that a rollback can succeed.
         self.held = self.held_now();
         self.simulation.fate = self.fate(false);
         let world = self.simulation.core().map(|core| (core.world(), core.placements()));
@@ -218,7 +218,7 @@ impl<'a> Driver<'a> {
         }
         let tree = prepared(head);
         self.pushed = Some(commit_of(&tree));
-        // The same commit twice is no push.
+        // A second push of the same commit is skipped.
         if base.as_ref().is_none_or(|base| commit_of(base) != commit_of(&tree)) {
             self.simulation.push(commit_of(&tree), Ok(Arc::new(tree)));
         }
@@ -234,18 +234,18 @@ impl<'a> Driver<'a> {
     }
 
     fn schedule(&mut self, after: Duration, action: Action) {
-        // What is at the push itself comes before it.
+        // Actions at the time of the push happen before it.
         let mark = self.actions.len() as u64;
         self.actions.push(action);
         self.marks += 1;
         self.simulation.at(after, mark);
     }
 
-    /// Lets things happen until everything rests, or until an instant.
+    /// Runs until everything has settled, or until an instant.
     fn run(&mut self, until: Timestamp) {
         for _ in 0..INSTANTS_MAX {
             let Some(next) = self.simulation.next_at().filter(|next| *next <= until) else { return };
-            // The queue alone cannot tell: looks at drifted objects repeat for ever.
+            // The queue alone cannot tell: checks of drifted objects repeat forever.
             if next > self.changed_at + QUIET && self.marks == 0 && self.is_at_rest() {
                 return;
             }
@@ -269,12 +269,12 @@ impl<'a> Driver<'a> {
             for mark in marks {
                 self.act(mark);
             }
-            // What follows from an action at once is seen at once: the next step may be hours away.
+            // The immediate effects of an action are handled now: the next step may be hours away.
             facts = std::mem::take(&mut self.simulation.facts);
         }
     }
 
-    /// Looks at placements that changed, and lets people answer.
+    /// Evaluates changed placements, and lets people approve.
     fn look(&mut self, changed: &BTreeSet<PlacementKey>) {
         if changed.is_empty() {
             return;
@@ -304,14 +304,14 @@ impl<'a> Driver<'a> {
                 self.watch.say(self.simulation.now(), SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
             }
             Some(Action::Push(tree)) => self.push_later(&tree),
-            // Opened by somebody else meanwhile, or gone: then there is nothing to approve.
+            // Opened by somebody else meanwhile, or gone: nothing to approve.
             Some(Action::Open(gate)) => drop(self.approve(&gate)),
             Some(Action::Approve(approval)) => self.approve_waiting(&approval),
             None => {}
         }
     }
 
-    /// A person comes and approves what waits.
+    /// A person approves what waits.
     fn approve_waiting(&mut self, approval: &TimedApproval) {
         let placements = self.simulation.core().map(crate::core::Core::placements);
         let open = placements.into_iter().flatten().flat_map(|(key, state)| open_gates(key, state));
@@ -345,7 +345,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells whether no placement that is looked at moves any more, or will as time passes.
+    /// Tells whether no reported placement moves any more, now or as time passes.
     fn is_at_rest(&mut self) -> bool {
         if let Some(known) = self.rests {
             return known;
@@ -365,8 +365,8 @@ impl<'a> Driver<'a> {
 }
 
 impl Simulation {
-    /// Lets everything happen that is due at the next instant, and only then decides, as the daemon does with what arrives
-    /// together: a wave of a thousand clusters is one decision.
+    /// Runs all events of the next instant, and decides afterwards, as the daemon does with simultaneous events: a wave of a
+    /// thousand clusters is one decision.
     fn step_instant(&mut self) -> Option<Vec<Fact>> {
         let at = self.next_at()?;
         self.now = at;
@@ -379,7 +379,7 @@ impl Simulation {
     }
 }
 
-/// Returns the placement that a key of the store is about, where it says how a rollout stands.
+/// Returns the placement of a store key, if its record affects a rollout's state.
 fn placement_of(key: &str) -> Option<PlacementKey> {
     let prefixes = [records::PLACEMENT_PREFIX, records::BINDING_PREFIX, records::RUN_PREFIX];
     prefixes.into_iter().find_map(|prefix| records::placement_of(key, prefix))
@@ -405,7 +405,7 @@ fn commit_of(tree: &Tree) -> CommitId {
     tree.commit.clone().unwrap_or_else(|| CommitId::from(FOLDER))
 }
 
-/// Returns a tree with its clusters and nothing else.
+/// Returns a tree with only its clusters.
 fn clusters_of(tree: &Tree) -> Tree {
     let mut empty = Tree::default();
     empty.commit = Some(CommitId::from(NOTHING));
@@ -413,7 +413,7 @@ fn clusters_of(tree: &Tree) -> Tree {
     empty
 }
 
-/// Returns a tree as it is simulated: as a commit, and with gates that anybody may open.
+/// Returns a tree for simulation: as a commit, and with gates that anybody may open.
 fn prepared(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     tree.commit = Some(commit_of(&tree));

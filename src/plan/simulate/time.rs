@@ -1,4 +1,4 @@
-//! The clock of the machine that the daemon runs on: it is set, and the machine started anew.
+//! The clock of the daemon's machine: clock changes and reboots.
 
 use std::time::Duration;
 
@@ -10,29 +10,30 @@ use crate::core::waits;
 use crate::model::records::ClockReading;
 
 impl Simulation {
-    /// Returns the time as the daemon has it.
+    /// Returns the daemon's time.
     pub fn clock(&self) -> Timestamp {
         self.now + self.begun_with
     }
 
-    /// Sets the machine's clock so far from the true one. A life measures time: the next one sees it.
+    /// Sets the difference between the machine's clock and the true time. A process measures time, so only the next one
+    /// notices.
     pub fn set_skew(&mut self, skew: SignedDuration) {
         self.skew = skew;
     }
 
-    /// Starts the machine anew, and the daemon with it.
+    /// Reboots the machine and restarts the daemon.
     pub fn reboot(&mut self) {
         self.boots += 1;
         self.crash();
     }
 
     pub(super) fn reading(&self) -> ClockReading {
-        // The machine is as old as time: only differences count.
+        // The absolute uptime does not matter: only differences count.
         let up = Duration::try_from(self.now.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default();
         ClockReading { at: self.clock(), boot: Some(self.boots.to_string()), up }
     }
 
-    /// Lets waits go on where the life before left them.
+    /// Shifts stored waits as a new process does.
     pub(super) fn resume_waits(&mut self, saved: &mut SavedRecords) {
         let step = waits::correction(self.remembered.as_ref(), &self.reading(), waits::newest(saved));
         if step.is_zero() {
@@ -44,7 +45,7 @@ impl Simulation {
     }
 }
 
-/// Returns the instant so long after another, or the last there is.
+/// Returns an instant plus a duration, limited to the latest valid instant.
 pub(super) fn later(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }

@@ -1,4 +1,4 @@
-//! Gates: who said yes, to what, and whether that is enough.
+//! Gates: approvals and rejections, and when a gate opens.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,7 +12,7 @@ use crate::model::runs::{
 use super::phases::end_run;
 use crate::rollout::rights::{Policy, may};
 
-/// Characters of a digest that are enough to say which one is meant.
+/// The least digits of a digest that identify it.
 const DIGEST_PREFIX_MIN: usize = 7;
 
 /// A gate, as a person names it.
@@ -22,23 +22,23 @@ pub struct GateName {
     pub run: String,
     /// The stage.
     pub stage: String,
-    /// The side; absent is the one that waits.
+    /// The side; absent means the one that waits.
     pub gate: Option<Gate>,
 }
 
-/// What a person's yes came to.
+/// The result of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Approved {
     /// Whether the gate is open now.
     pub opened: bool,
-    /// How many people's words count.
+    /// The number of valid approvals.
     pub given: u32,
-    /// How many are needed.
+    /// The number of required approvals.
     pub required: u32,
 }
 
-/// Returns the gates that an approval request's name may mean, among the stages of `runs` that ask or will ask for an
-/// approval: `RUN-before-STAGE`, `RUN-after-STAGE`, and `RUN-STAGE`. More than one where names of runs run into each other.
+/// Returns the gates with the name of an approval request, among the stages of `runs` with approvals: `RUN-before-STAGE`,
+/// `RUN-after-STAGE`, and `RUN-STAGE`. There may be several, if names of runs overlap.
 pub fn named_request<'a>(name: &str, runs: impl IntoIterator<Item = &'a RunRecord>) -> Vec<GateName> {
     let mut found = Vec::new();
     for run in runs {
@@ -61,12 +61,12 @@ fn has_approval(tasks: &[TaskRecord]) -> bool {
     tasks.iter().any(|task| task.type_ == StageTaskType::Approval)
 }
 
-/// Takes a person's yes at a gate of a run. The gate opens when as many different people as `rules` want have said so for
-/// exactly the stage's digest, none longer ago than their word counts; it never closes again. Who the person is and whether
-/// they may was found out before; whether those who spoke earlier still may is asked again, by the policy as it is now.
+/// Records an approval at a gate of a run. The gate opens when as many different people as `rules` requires have approved
+/// exactly the stage's digest, with approvals that have not expired; it never closes again. The caller has authorized the
+/// person; earlier approvals are authorized again, by the present policy.
 ///
 /// # Errors
-/// Nothing waits there, the request or the digest shown is another or too old, or the person has said so already. Nothing has
+/// Nothing waits there, the request or the digest differs or has expired, or the person has approved already. Nothing has
 /// changed then.
 pub fn approve(
     run: &mut RunRecord,
@@ -101,7 +101,7 @@ pub fn approve(
         );
         return Err(refusal(RefusalReason::NotPossible, message));
     }
-    // One word for each person: who says it twice is still one.
+    // One approval per person: a second one replaces the first.
     task.approvals.retain(|approval| !approval.is_by(person) && may(&approval.by, Verb::Approve, policy).is_ok());
     task.approvals.push(Approval {
         by: person.clone(),
@@ -114,10 +114,10 @@ pub fn approve(
     Ok(Approved { opened, given: voices(task, &digest, rules, now), required: required(rules) })
 }
 
-/// Takes a person's no at a gate: the run ends.
+/// Records a rejection at a gate: the run ends.
 ///
 /// # Errors
-/// Nothing waits there, or the digest shown is another. Nothing has changed then.
+/// Nothing waits there, or the digest differs. Nothing has changed then.
 pub fn reject(
     run: &mut RunRecord,
     at: &GateName,
@@ -128,7 +128,7 @@ pub fn reject(
     let stage = waiting(run, at)?;
     check_digest(stage, command.digest.as_deref())?;
     let name = stage.name.clone();
-    // A stage that only waits for its timer has asked nobody, so there is nothing to say no to.
+    // A stage that only waits for its timer has no request to reject.
     let _ = open_task(stage).ok_or_else(|| nothing_waits(&name))?;
     let said = format!("{} rejected stage {name}", person.name);
     let why = command.reason.iter().chain(&command.message);
@@ -137,7 +137,7 @@ pub fn reject(
     Ok(())
 }
 
-/// Marks a task done that is: enough people said yes. Says whether it is done.
+/// Marks a task as done if it has enough approvals. Returns whether it is done.
 pub(super) fn evaluate(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> bool {
     if task.done_at.is_none() && voices(task, digest, rules, now) >= required(rules) {
         task.done_at = Some(now);
@@ -145,29 +145,29 @@ pub(super) fn evaluate(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRu
     task.done_at.is_some()
 }
 
-/// Says how many people's words count, of how many that are needed.
+/// Describes how many of the required approvals are valid.
 pub(super) fn tally(task: &TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> String {
     format!("{} of {}", voices(task, digest, rules, now), required(rules))
 }
 
-/// Returns when the request, or a word given to it, will be too old; the next such instant after `now`.
+/// Returns when the request, or an approval of it, expires; the next such instant after `now`.
 pub(super) fn expires_at(task: &TaskRecord, rules: ApprovalRules, now: Timestamp) -> Option<Timestamp> {
     let starts = task.asked_at.into_iter().chain(task.approvals.iter().map(|approval| approval.at));
     starts.filter_map(|at| at.checked_add(signed(rules)).ok()).filter(|at| *at > now).min()
 }
 
-/// Asks anew where a request is too old to be answered; says whether it was.
+/// Repeats an expired request; returns whether it did.
 pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timestamp) -> bool {
     let is_due = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
     if is_due {
         task.asked_at = Some(now);
-        // Nobody has to say again what still counts.
+        // Valid approvals stay valid.
         task.approvals.retain(|approval| !is_over(approval.at, rules, now));
     }
     is_due
 }
 
-/// Returns the stage that is meant, if it waits for a person on that side.
+/// Returns the named stage, if it waits for an approval on that side.
 fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRecord, Refusal> {
     let (phase, is_final) = (run.phase, run.phase.is_final());
     if !run.stages.iter().any(|stage| stage.name == at.stage) {
@@ -187,7 +187,7 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
             return Err(refusal(RefusalReason::NotWaiting, message));
         }
     };
-    // The gates before and after a stage are two questions: an answer to one must not be taken for the other.
+    // The gates before and after a stage are different requests: an answer to one must not count for the other.
     if at.gate.is_some_and(|gate| gate != side) {
         let message = format!(
             "{} does not wait; what waits is {}",
@@ -199,7 +199,7 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
     Ok(stage)
 }
 
-/// Tells whether a stage waits for a person's yes.
+/// Tells whether a stage waits for an approval.
 pub fn waits_for_person(stage: &StageRecord) -> bool {
     let tasks = match stage.phase {
         StagePhase::WaitingBefore => &stage.before,
@@ -209,7 +209,7 @@ pub fn waits_for_person(stage: &StageRecord) -> bool {
     tasks.iter().any(|task| task.type_ == StageTaskType::Approval && task.done_at.is_none())
 }
 
-/// Returns the approval that a waiting stage still waits for.
+/// Returns the approval task that a stage waits for.
 fn open_task(stage: &mut StageRecord) -> Option<&mut TaskRecord> {
     let tasks = if stage.phase == StagePhase::WaitingBefore { &mut stage.before } else { &mut stage.after };
     tasks.iter_mut().find(|task| task.type_ == StageTaskType::Approval && task.done_at.is_none())
@@ -223,7 +223,7 @@ fn nothing_waits(stage: &str) -> Refusal {
 }
 
 fn check_digest(stage: &StageRecord, shown: Option<&str>) -> Result<(), Refusal> {
-    // Whether a digest has to be named is decided before, by the configuration.
+    // The caller checks whether the configuration requires a digest.
     let Some(shown) = shown else { return Ok(()) };
     let digest = stage.digest.as_str();
     if digest == shown || (shown.len() >= DIGEST_PREFIX_MIN && digest.starts_with(shown)) {
@@ -245,11 +245,11 @@ fn refusal(reason: RefusalReason, message: String) -> Refusal {
 }
 
 fn required(rules: ApprovalRules) -> u32 {
-    // Also where the configuration says 0: no gate opens without anybody's word.
+    // Even if the configuration says 0: no gate opens without an approval.
     rules.required.max(1)
 }
 
-/// Returns how many people's words count. Every person has one approval at most.
+/// Returns the number of valid approvals. Every person has at most one.
 fn voices(task: &TaskRecord, digest: &Digest, rules: ApprovalRules, now: Timestamp) -> u32 {
     let count = task.approvals.iter().filter(|approval| counts(approval, digest, rules, now)).count();
     u32::try_from(count).unwrap_or(u32::MAX)

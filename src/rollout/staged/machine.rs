@@ -1,4 +1,4 @@
-//! How a run moves: as far as it goes at one instant, and what it still owes when it has ended.
+//! The state machine of a run: advances it as far as possible at one instant, and completes the remaining work of an ended run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,32 +18,32 @@ use super::messages::{NAMED_CLUSTERS_MAX, clusters, succeeded};
 use super::pass::{Pass, Place};
 use super::phases::enter_cluster;
 
-/// A cluster as a run sees it.
+/// The observed state of a cluster, for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each true or false of any cluster")]
 pub struct Seen {
     /// The source still names it.
     pub in_fleet: bool,
-    /// A binding that is neither unscheduled nor being removed speaks for it.
+    /// It has a binding that is neither unscheduled nor being removed.
     pub picked: bool,
     /// Its binding is bound at exactly the run's snapshot, apply strategy and this cluster's overrides.
     pub bound_to: bool,
     /// It answers and is not suspended.
     pub online: bool,
-    /// Its binding's health, evaluated with an unavailable period of zero: staged updates count what cannot be tracked as
-    /// available at once.
+    /// Its binding's health, with an unavailable period of zero: staged updates count untrackable objects as available
+    /// immediately.
     ///
     /// Source: KubeFleet.
     pub health: Health,
-    /// Why it failed, for people; read where `health` says that it did.
+    /// Why it failed, as text for users; read only if `health` says that it did.
     pub failure: String,
-    /// Bound, told to hold something, and neither ready nor failed: unavailable by our doing.
+    /// Bound, with an assignment, and neither ready nor failed: unavailable because of a rollout.
     pub unavailable: bool,
-    /// A newer run of the placement has reached its stage: [`catch_up`] of this one leaves it alone. See [`reached`].
+    /// A newer run of the placement has reached its stage: [`catch_up`] of this one ignores it. See [`reached`].
     pub taken: bool,
     /// Deletion stage: no binding is left.
     pub removed: bool,
-    /// Deletion stage: a closed deletion gate holds it.
+    /// Deletion stage: a closed deletion gate protects it.
     pub held: bool,
 }
 
@@ -57,53 +57,53 @@ impl Seen {
     }
 }
 
-/// What a run depends on, beside its record.
+/// The inputs of a run, beside its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The clusters of the run. One that is missing has left the fleet.
+    /// The clusters of the run. A missing one has left the fleet.
     pub clusters: &'a BTreeMap<ClusterName, Seen>,
-    /// A person paused the placement, or holds the run in some other way; `state: Stop` is read from the record.
+    /// A person paused the placement, or stopped the run in another way; `state: Stop` is read from the record.
     pub stop: bool,
     /// Clusters of one stage that may fail before nothing new starts.
     pub max_failures: MaxFailures,
-    /// What an approval needs.
+    /// The rules for approvals.
     pub rules: ApprovalRules,
-    /// It returns to a snapshot whose gates were open once: tasks are not asked for.
+    /// It returns to a snapshot that has passed its gates: tasks are skipped.
     pub asks_no_gate: bool,
 }
 
-/// What is to be done, and what happened. The record says so already: both are to be written down together.
+/// The actions and events of a run. The record already contains them: store both together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Clusters to bring to the run's snapshot, apply strategy and overrides now, in order. Named again until their binding
-    /// is there: one whose binding was lost is started anew, and one that is tried again needs a new generation and start.
+    /// Clusters that must get the run's snapshot, apply strategy and overrides now, in order. Repeated until their binding has
+    /// them: a lost binding is restarted, and a retry needs a new generation and start.
     pub start: Vec<ClusterName>,
-    /// Clusters to be removed now; each is named once.
+    /// Clusters to remove now; each is named once.
     pub remove: Vec<ClusterName>,
-    /// When time alone may change the answer.
+    /// When time alone may change the result.
     pub wake_at: Option<Timestamp>,
-    /// What happened, in order.
+    /// The events, in order.
     pub notes: Vec<Note>,
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What.
+    /// The event.
     pub event: JournalKind,
-    /// In which stage.
+    /// Its stage.
     pub stage: Option<String>,
-    /// To which cluster.
+    /// Its cluster.
     pub cluster: Option<ClusterName>,
-    /// More, for people; may be empty.
+    /// Details, as text for users; may be empty.
     pub message: String,
 }
 
-/// Moves a run whose stages are frozen as far as it goes: what was seen of clusters is entered, gates that may open do, and
-/// clusters whose turn has come start. The same values again change nothing.
+/// Advances a run with frozen stages as far as possible: records the observed state of clusters, opens gates, and starts
+/// clusters whose turn has come. A second call with the same inputs changes nothing.
 ///
-/// Nothing new starts while it is stopped or while more clusters of a stage failed than may; what is on its way arrives. A run
-/// that has ended is caught up instead.
+/// Nothing new starts while it is stopped or while too many clusters of a stage failed; moves in progress finish. An ended run
+/// goes to [`catch_up`] instead.
 pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -> Step {
     if run.phase.is_final() {
         return catch_up(run, situation, now);
@@ -114,7 +114,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
         pass.enter(run, RunPhase::Initialized, "prepared; it begins with state: Run".to_owned());
         return pass.step;
     }
-    // A run that has begun cannot go back to where it was only prepared: it stops.
+    // A started run cannot return to the prepared phase: it stops.
     let stops = situation.stop || matches!(run.state, Some(RunState::Stop | RunState::Initialize));
     for stage in &mut run.stages {
         pass.settle(stage);
@@ -148,9 +148,9 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     pass.step
 }
 
-/// Does what an ended run still owes: clusters on their way arrive or fail, failed ones may recover, and where it succeeded or
-/// was superseded, clusters that were offline at their turn are brought to its snapshot when they return, under the same
-/// limits. A run that succeeded also tries failed clusters again when it is told to, and removes what it could not reach.
+/// Completes the remaining work of an ended run: moves in progress succeed or fail, failed clusters may recover, and if the run
+/// succeeded or was superseded, clusters that were offline at their turn get its snapshot when they return, under the same
+/// limits. A run that succeeded also retries failed clusters on request, and removes what it could not reach before.
 pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -> Step {
     let mut pass = Pass { situation, now, ended: Some(run.phase), step: Step::default() };
     let has_succeeded = run.phase == RunPhase::Succeeded;
@@ -162,7 +162,7 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
         pass.step.start.clear();
     }
     if may_start && (has_succeeded || run.phase == RunPhase::Superseded) {
-        // The gates of these stages were opened for their deferred clusters, too; later ones asked nobody yet.
+        // The gates of these stages were opened for their deferred clusters too; later gates were not requested yet.
         for stage in run.stages.iter_mut().filter(|stage| stage.phase.is_reached()) {
             pass.start_clusters(stage, true);
         }
@@ -180,8 +180,8 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
     pass.step
 }
 
-/// Tries failed clusters again, and asks again for approvals that were asked for too long ago. An ended run has nothing to try
-/// again, unless it succeeded with failed clusters. [`advance`] starts them.
+/// Retries failed clusters, and repeats expired requests for approvals. An ended run has nothing to retry, unless it succeeded
+/// with failed clusters. [`advance`] starts them.
 pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<Note> {
     let mut notes = Vec::new();
     if run.phase.is_final() && run.phase != RunPhase::Succeeded {
@@ -212,8 +212,8 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
     notes
 }
 
-/// Tries clusters again that failed `since` nothing was to start, where they count as failed no more: a deadline that passed
-/// meanwhile is no verdict. [`advance`] starts them.
+/// Retries clusters that failed `since` a pause started and that no longer count as failed: a deadline during the pause does
+/// not count. [`advance`] starts them.
 pub fn forgive(run: &mut RunRecord, since: Timestamp, is_failed: impl Fn(&ClusterName) -> bool, now: Timestamp) {
     for cluster in run.stages.iter_mut().flat_map(|stage| &mut stage.clusters) {
         if cluster.phase == ClusterPhase::Failed && cluster.since >= since && !is_failed(&cluster.name) {
@@ -222,14 +222,14 @@ pub fn forgive(run: &mut RunRecord, since: Timestamp, is_failed: impl Fn(&Cluste
     }
 }
 
-/// Returns the clusters of the stages that a run has reached: they are its own, and no older run brings them anywhere.
+/// Returns the clusters in the stages that a run has reached: no older run updates them any more.
 pub fn reached(run: &RunRecord) -> BTreeSet<&ClusterName> {
     let stages = stages_of(run).filter(|stage| stage.phase.is_reached());
     stages.flat_map(|stage| stage.clusters.iter().map(|cluster| &cluster.name)).collect()
 }
 
-/// Tells whether a run has ended and [`catch_up`] may still do something about it: not every cluster has arrived or was
-/// skipped. What has not begun stays so, unless the run succeeded.
+/// Tells whether a run has ended and [`catch_up`] still has work: not every cluster has finished or was skipped. Clusters that
+/// have not started stay so, unless the run succeeded.
 pub fn owes(run: &RunRecord) -> bool {
     use ClusterPhase::{Pending, Skipped, Succeeded};
     let is_open = |cluster: &RunCluster| match cluster.phase {
@@ -244,7 +244,7 @@ fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
     run.stages.iter().chain(&run.deletion)
 }
 
-/// Says why nothing new starts, if more clusters of a stage failed than may.
+/// Describes why nothing new starts, if too many clusters of a stage failed.
 fn over_budget(run: &RunRecord, max_failures: MaxFailures) -> Option<String> {
     run.stages.iter().find_map(|stage| {
         let failed = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed);

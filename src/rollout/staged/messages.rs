@@ -1,4 +1,4 @@
-//! What a run says of itself, for people.
+//! Messages of a run, as text for users.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use super::gates::tally;
 use super::machine::Situation;
 use super::pass::{Place, after};
 
-/// Clusters that a message names; the others are counted.
+/// Clusters in a message; the others are counted.
 pub(super) const NAMED_CLUSTERS_MAX: usize = 5;
 /// Why a cluster was not started.
 pub(super) const DEFERRED: &str = "offline or suspended at its turn; it moves when it returns";
@@ -24,7 +24,7 @@ pub(super) fn clusters(count: usize) -> String {
     format!("{count} cluster{}", if count == 1 { "" } else { "s" })
 }
 
-/// Says what a run that has succeeded left behind.
+/// Describes what a successful run left unfinished.
 pub(super) fn succeeded(run: &RunRecord) -> String {
     let in_phase = |phase: ClusterPhase| -> Vec<&str> {
         let all = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
@@ -45,8 +45,8 @@ pub(super) fn succeeded(run: &RunRecord) -> String {
     if said.is_empty() { "all stages are done".to_owned() } else { format!("all stages are done; {}", said.join("; ")) }
 }
 
-/// Says what a stage that moves its clusters still waits for; `None` when its clusters are done: each is available,
-/// skipped, offline, or failed within what may fail. Where all that are left are offline it waits, because nothing was proven.
+/// Describes what a stage with moving clusters waits for; `None` when its clusters are done: each is available, skipped,
+/// offline, or failed within the limit. If only offline clusters are left it waits, because no cluster has succeeded.
 pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Option<String> {
     use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
@@ -75,7 +75,7 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
             said = format!("{said}, {} {what} ({})", count(phase), named(phase));
         }
     }
-    // Clusters have their turn and none is on its way: what is unavailable uses up the concurrency.
+    // Clusters have their turn and none moves: unavailable ones use up the concurrency.
     if updating == 0 && waiting > 0 {
         let is_unavailable =
             |cluster: &RunCluster| situation.clusters.get(&cluster.name).is_some_and(|s| s.unavailable);
@@ -84,7 +84,7 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
     Some(said)
 }
 
-/// Says what a closed gate waits for.
+/// Describes what a closed gate waits for.
 pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situation<'_>, now: Timestamp) -> String {
     let (tasks, begin) = match gate {
         Gate::Before => (&stage.before, format!("stage {} has not begun", stage.name)),
@@ -112,7 +112,7 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
     }
 }
 
-/// Says where a run is whose removals are not done; `None` when they are.
+/// Describes the state of a run with unfinished removals; `None` when they are done.
 pub(super) fn removals(stage: &StageRecord, situation: &Situation<'_>) -> Option<Place> {
     let is_held = |cluster: &RunCluster| {
         let held = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.held);

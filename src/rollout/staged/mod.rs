@@ -1,10 +1,10 @@
-//! Staged update runs: the stages of a strategy, the gates between them, and how a run moves through both.
+//! Staged update runs: the stages of a strategy, the gates between them, and the state machine of a run.
 //!
-//! [`stages()`] puts clusters into stages. [`advance`] moves a run as far as it goes at one instant and [`catch_up`] does
-//! what an ended run still owes; both change the record and answer with what is to be done. [`approve`] and [`reject`] take
-//! people's words at gates. Which phase may follow which is written down in [`phases`], and drawn in docs/rollouts.md.
+//! [`stages()`] assigns clusters to stages. [`advance`] advances a run as far as possible at one instant and [`catch_up`]
+//! completes the remaining work of an ended run; both change the record and return the actions. [`approve`] and [`reject`]
+//! record people's decisions at gates. [`phases`] defines the allowed transitions, which docs/rollouts.md draws.
 //!
-//! Source: KubeFleet's update run controller; what is different on purpose is said where it is carried out.
+//! Source: KubeFleet's update run controller; comments name the intended differences.
 
 mod gates;
 mod machine;

@@ -1,4 +1,4 @@
-//! One pass over a run: the steps that [`advance`](super::advance) and [`catch_up`](super::catch_up) are made of.
+//! One pass over a run: the steps of [`advance`](super::advance) and [`catch_up`](super::catch_up).
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use super::machine::{Note, Seen, Situation, Step};
 use super::messages;
 use super::phases::{enter_cluster, enter_run, enter_stage};
 
-/// Where a run is when it can go no further at this instant.
+/// Why a run can go no further at this instant.
 pub(super) enum Place {
-    /// Clusters are to move, or a stage is to begin.
+    /// Clusters must finish, or a stage must start.
     Moving(String),
     /// A gate is closed.
     Gate(String),
@@ -27,13 +27,13 @@ pub(super) enum Place {
 
 /// A pass at one instant.
 pub(super) struct Pass<'a> {
-    /// What the run depends on.
+    /// The inputs of the run.
     pub situation: &'a Situation<'a>,
-    /// When.
+    /// The instant.
     pub now: Timestamp,
     /// The final phase of a run that has ended.
     pub ended: Option<RunPhase>,
-    /// What comes of it.
+    /// The resulting actions and events.
     pub step: Step,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Pass<'a> {
         self.step.notes.push(Note { event, stage: Some(stage.to_owned()), cluster: None, message: message.into() });
     }
 
-    /// Brings the run into a phase.
+    /// Sets the phase of the run.
     pub fn enter(&mut self, run: &mut RunRecord, phase: RunPhase, message: String) {
         if enter_run(run, phase, message, self.now) {
             let message = format!("{phase:?}: {}", run.message);
@@ -68,10 +68,10 @@ impl<'a> Pass<'a> {
         self.step.notes.push(Note { event, stage, cluster, message: message.to_owned() });
     }
 
-    /// Enters what was seen of a stage's clusters that are on their way, failed, or gone. Those on their way whose binding was
-    /// lost are to be started anew.
+    /// Records the observed state of a stage's clusters that move, failed, or left. Moving clusters with a lost binding must be
+    /// restarted.
     pub fn settle(&mut self, stage: &mut StageRecord) {
-        // A run that was rolled back, was rejected or failed brings nobody to its snapshot any more.
+        // A run that was rolled back, rejected or failed updates no cluster any more.
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
         let is_open =
             |cluster: &&mut RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
@@ -85,10 +85,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the phase that follows from what was seen of a cluster of an update stage, and why.
+    /// Returns the phase that follows from the observed state of a cluster of an update stage, and why.
     fn settled(&self, phase: ClusterPhase, seen: Option<&'a Seen>) -> Option<(ClusterPhase, &'a str)> {
         use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
-        // What an ended run has not come to stays as it is, so that the record says how far it was.
+        // Clusters that an ended run has not started stay so, so that the record shows its progress.
         let is_over = phase == Pending && self.ended.is_some_and(|ended| ended != RunPhase::Succeeded);
         if is_over || matches!(phase, Succeeded | Skipped) {
             return None;
@@ -98,14 +98,14 @@ impl<'a> Pass<'a> {
             _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
-            // The newest run that has reached a cluster answers for it: two must never write it.
+            // The newest run that has reached a cluster answers for it: two runs must never write it.
             Updating | Deferred | Pending if seen.taken && self.ended.is_some() => Some((Skipped, messages::TAKEN)),
             _ => None,
         }
     }
 
-    /// Enters what was seen of the clusters that are to be left. One that is lost on its way has been told to remove what it
-    /// holds, and does so when it returns: nothing else waits for it.
+    /// Records the observed state of the clusters to remove. One that becomes unreachable was told to remove its objects, and
+    /// does so when it returns: nothing waits for it.
     pub fn settle_removals(&mut self, stage: &mut StageRecord) {
         use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
         for cluster in &mut stage.clusters {
@@ -124,14 +124,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Walks a reached stage in order: what is right already is done, and what may start does. A cluster that must wait because
-    /// an earlier run left others unavailable does not hold up those others, which are what it waits for.
+    /// Walks a reached stage in order: marks clusters that are right already, and starts those that may start. A cluster that
+    /// waits because an earlier run left others unavailable does not block those others.
     pub fn start_clusters(&mut self, stage: &mut StageRecord, may_start: bool) {
         use ClusterPhase::{Deferred, Failed, Pending, Succeeded, Updating};
         let ended = self.ended;
         let waits = |cluster: &RunCluster| match cluster.phase {
             Deferred => true,
-            // What a superseded run had not begun is left to the run that took over.
+            // Clusters that a superseded run had not started belong to the newer run.
             Pending => ended != Some(RunPhase::Superseded),
             _ => false,
         };
@@ -142,26 +142,26 @@ impl<'a> Pass<'a> {
         let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
         let is_unavailable = |cluster: &&RunCluster| match cluster.phase {
             Updating => true,
-            // What failed is limited by `max_failures`; counted here, too, it would hold up its own stage.
+            // `max_failures` limits failed clusters; counted here too, they would block their own stage.
             Failed => false,
             _ => self.seen(cluster).is_some_and(|seen| seen.unavailable),
         };
         let mut unavailable = stage.clusters.iter().filter(is_unavailable).count();
         for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
             let Some(seen) = self.seen(cluster) else { continue };
-            // It needs no turn and takes nothing of the concurrency.
+            // It needs no turn and uses no concurrency.
             if seen.is_ready() {
                 stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");
             } else if !may_start || updating >= max {
-                // Others further on may be right already.
+                // Later clusters may be right already.
             } else if !seen.online {
                 if cluster.phase == Pending {
                     self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
                 }
             } else if seen.unavailable || unavailable < max {
-                // To start what is unavailable already makes nothing worse. Made to wait, a cluster that only this
-                // snapshot repairs would hold up the stage for ever.
+                // Starting an unavailable cluster makes nothing worse. If it had to wait although only this snapshot repairs
+                // it, it would block the stage forever.
                 updating += 1;
                 unavailable += usize::from(!seen.unavailable);
                 stage.started_at.get_or_insert(self.now);
@@ -171,9 +171,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Removes what may be removed, all at once.
+    /// Removes all clusters that may be removed, together.
     ///
-    /// Source: KubeFleet, which knows no deletion gates and waits for clusters that do not answer.
+    /// Source: KubeFleet, which has no deletion gates and waits for clusters that do not answer.
     pub fn start_removals(&mut self, stage: &mut StageRecord) {
         use ClusterPhase::{Deferred, Pending, Succeeded, Updating};
         for cluster in &mut stage.clusters {
@@ -193,8 +193,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Goes through the stages, and answers where the run is then. Unless it `may_go`, no stage begins, no gate opens and no
-    /// cluster starts.
+    /// Walks the stages, and returns where the run stops. Unless it `may_go`, no stage starts, no gate opens and no cluster
+    /// starts.
     pub fn walk(&mut self, run: &mut RunRecord, may_go: bool) -> Place {
         for stage in &mut run.stages {
             if let Some(place) = self.walk_stage(&run.name, stage, may_go) {
@@ -204,7 +204,7 @@ impl<'a> Pass<'a> {
         run.deletion.as_mut().map_or(Place::Done, |stage| self.walk_removals(stage, may_go))
     }
 
-    /// Moves a stage as far as it goes; `None` once it is done.
+    /// Advances a stage as far as possible; `None` once it is done.
     fn walk_stage(&mut self, run: &str, stage: &mut StageRecord, may_go: bool) -> Option<Place> {
         use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
         loop {
@@ -217,7 +217,7 @@ impl<'a> Pass<'a> {
                     return None;
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
-                // All clusters may leave while the gate waits for a person: then nothing is left to approve.
+                // All clusters may leave while the gate waits for an approval: then nothing is left to approve.
                 Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,
@@ -230,7 +230,7 @@ impl<'a> Pass<'a> {
                     if stage.after.is_empty() || self.situation.asks_no_gate { Succeeded } else { WaitingAfter }
                 }
                 WaitingAfter => {
-                    // The gate holds back the next stage: deferred clusters of this one move as before.
+                    // The gate holds back the next stage: deferred clusters of this one still move.
                     self.start_clusters(stage, may_go);
                     if self.is_open(stage, Gate::After) && may_go {
                         Succeeded
@@ -246,7 +246,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Removes what is no longer picked.
+    /// Removes clusters that are no longer picked.
     fn walk_removals(&mut self, stage: &mut StageRecord, may_go: bool) -> Place {
         if stage.phase == StagePhase::Pending {
             if !may_go {
@@ -254,7 +254,7 @@ impl<'a> Pass<'a> {
             }
             enter_stage(stage, StagePhase::Updating, self.now);
             stage.started_at = Some(self.now);
-            // Every run enters its deletion stage; the journal is silent about those with nothing to delete.
+            // Every run enters its deletion stage; the journal omits those without clusters.
             if !stage.clusters.is_empty() {
                 self.note(JournalKind::StageStarted, &stage.name, "");
             }
@@ -295,8 +295,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Marks what is done of the tasks on one side of a stage; says whether all are. A wait counts from when the stage began to
-    /// wait, whatever happened since.
+    /// Marks the finished tasks on one side of a stage; returns whether all are done. A wait counts from when the stage began
+    /// to wait, whatever happened since.
     fn is_open(&mut self, stage: &mut StageRecord, gate: Gate) -> bool {
         let tasks = if gate == Gate::Before { &mut stage.before } else { &mut stage.after };
         for task in tasks.iter_mut().filter(|task| task.done_at.is_none()) {
@@ -315,7 +315,7 @@ impl<'a> Pass<'a> {
         tasks.iter().all(|task| task.done_at.is_some())
     }
 
-    /// Finds when time alone may change the answer.
+    /// Finds when time alone may change the result.
     pub fn wake(&mut self, run: &RunRecord) {
         let mut wake_at: Option<Timestamp> = None;
         let mut wake = |at: Option<Timestamp>| {
@@ -328,7 +328,7 @@ impl<'a> Pass<'a> {
                 if is_updating {
                     wake(cluster.started_at.and_then(|at| after(at, STUCK_AFTER)));
                 }
-                // What an earlier run left unavailable holds up others until it is available or has failed.
+                // Clusters that an earlier run left unavailable block others until they are available or have failed.
                 let seen = self.seen(cluster).filter(|seen| is_updating || seen.unavailable);
                 wake(seen.and_then(|seen| seen.health.changes_in).and_then(|rest| after(self.now, rest)));
             }
@@ -357,7 +357,7 @@ fn waiting_tasks(stage: &StageRecord) -> Option<&[crate::model::runs::TaskRecord
     }
 }
 
-/// Returns the instant that is so long after another, if time goes on that long.
+/// Returns an instant plus a duration, if the result is valid.
 pub(super) fn after(at: Timestamp, period: Duration) -> Option<Timestamp> {
     at.checked_add(SignedDuration::try_from(period).ok()?).ok()
 }

@@ -1,13 +1,13 @@
-//! Which phase may follow which: of a run, of a stage, of a cluster. Nobody sets a phase but through this file.
+//! The allowed transitions between phases: of a run, of a stage, of a cluster. Only this file sets phases.
 
 use jiff::Timestamp;
 
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 
-/// What may follow what, and when: any of these phases, then that one.
+/// A transition and its cause: from any of these phases to that one.
 pub type Transitions<P> = &'static [(&'static [P], P, &'static str)];
 
-/// Phases of a run that go together, outer ones first: what may happen in all of them is said, and drawn, once.
+/// Groups of a run's phases, outer ones first: transitions of a whole group are listed, and drawn, once.
 pub const RUN_GROUPS: &[(&str, &[RunPhase])] = &[
     ("Unfinished", UNFINISHED),
     ("NotBegun", NOT_BEGUN),
@@ -63,7 +63,7 @@ pub const RUN: Transitions<RunPhase> = {
 
 /// Phases of a stage. The diagram in docs/rollouts.md is this table.
 ///
-/// A stage that waits for an approval before it begins stays in that phase when its run ends: it was never reached.
+/// A stage that waits for an approval before its start stays in that phase when its run ends: it was never reached.
 pub const STAGE: Transitions<StagePhase> = {
     use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
     &[
@@ -79,8 +79,8 @@ pub const STAGE: Transitions<StagePhase> = {
     ]
 };
 
-/// Phases of a cluster in a run. The diagram in docs/rollouts.md is this table. All of it may happen after the run has ended,
-/// too: see [`catch_up`](super::catch_up).
+/// Phases of a cluster in a run. The diagram in docs/rollouts.md is this table. All transitions may also happen after the run
+/// has ended: see [`catch_up`](super::catch_up).
 pub const CLUSTER: Transitions<ClusterPhase> = {
     use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
     &[
@@ -97,12 +97,12 @@ pub const CLUSTER: Transitions<ClusterPhase> = {
     ]
 };
 
-/// Tells whether a phase may follow another.
+/// Tells whether a transition is allowed.
 pub fn may_follow<P: PartialEq + Copy>(table: Transitions<P>, from: P, to: P) -> bool {
     table.iter().any(|(before, after, _)| before.contains(&from) && *after == to)
 }
 
-/// Brings a run into a phase; says whether it was in another before. In the same one only the message is new.
+/// Sets the phase of a run; returns whether it changed. In the same phase only the message changes.
 pub fn enter_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>, now: Timestamp) -> bool {
     run.message = message.into();
     if run.phase == phase {
@@ -113,21 +113,21 @@ pub fn enter_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String
     true
 }
 
-/// Ends a run that does not end by itself: it failed, was superseded, rolled back or rejected. The stage it is in ends with
-/// it; clusters on their way stay as they are, and [`catch_up`](super::catch_up) says what becomes of them.
+/// Ends a run from outside: it failed, was superseded, rolled back or rejected. Its current stage ends with it; moving clusters
+/// stay as they are, and [`catch_up`](super::catch_up) completes them.
 pub fn end_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>, now: Timestamp) {
     enter_run(run, phase, message, now);
     for stage in run.stages.iter_mut().chain(&mut run.deletion) {
         match stage.phase {
             StagePhase::Updating | StagePhase::WaitingAfter => enter_stage(stage, StagePhase::Failed, now),
-            // As Failed it would count as reached, and its clusters as brought somewhere by this run.
+            // As Failed it would count as reached, and its clusters as updated by this run.
             StagePhase::WaitingBefore => stage.ended_at = Some(now),
             StagePhase::Pending | StagePhase::Succeeded | StagePhase::Skipped | StagePhase::Failed => {}
         }
     }
 }
 
-/// Brings a stage into a phase it is not in, and keeps its times.
+/// Sets a different phase of a stage, and keeps its times.
 pub(super) fn enter_stage(stage: &mut StageRecord, phase: StagePhase, now: Timestamp) {
     debug_assert!(may_follow(STAGE, stage.phase, phase), "a stage went from {:?} to {phase:?}", stage.phase);
     (stage.phase, stage.since) = (phase, now);
@@ -139,7 +139,7 @@ pub(super) fn enter_stage(stage: &mut StageRecord, phase: StagePhase, now: Times
     }
 }
 
-/// Brings a cluster into a phase it is not in, and keeps when it was told to move.
+/// Sets a different phase of a cluster, and keeps its start.
 pub(super) fn enter_cluster(cluster: &mut RunCluster, phase: ClusterPhase, message: impl Into<String>, now: Timestamp) {
     debug_assert!(may_follow(CLUSTER, cluster.phase, phase), "a cluster went from {:?} to {phase:?}", cluster.phase);
     (cluster.phase, cluster.since, cluster.message) = (phase, now, message.into());

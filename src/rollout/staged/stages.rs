@@ -1,4 +1,4 @@
-//! Which cluster is in which stage, and in which order it moves there.
+//! Assigns clusters to stages, and orders them there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
 use crate::text::first_of;
 
-/// Clusters that an error names; the others are counted.
+/// Clusters in an error; the others are counted.
 ///
 /// Source: KubeFleet, clusters in no stage.
 const NAMED_CLUSTERS_MAX: usize = 10;
@@ -19,13 +19,13 @@ const NAMED_CLUSTERS_MAX: usize = 10;
 pub struct PlannedStage {
     /// Its name.
     pub name: String,
-    /// Its clusters, in the order they move.
+    /// Its clusters, in update order.
     pub clusters: Vec<ClusterName>,
-    /// Clusters that may be on their way at once, at least 1.
+    /// Clusters that may move at the same time, at least 1.
     pub max_concurrency: usize,
 }
 
-/// A strategy that does not fit the clusters it is to move.
+/// A strategy that does not fit its clusters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
     /// Selectors overlap.
@@ -40,7 +40,7 @@ pub enum StageError {
         /// Their common clusters: the first ten by name, and how many more.
         clusters: String,
     },
-    /// Selectors leave clusters out.
+    /// Selectors omit clusters.
     #[error(
         "{total} clusters that the placement picked are in no stage: {clusters}; widen a labelSelector (an absent one selects no cluster, an empty one every cluster), or label the clusters"
     )]
@@ -50,7 +50,7 @@ pub enum StageError {
         /// The first ten by name, and how many more.
         clusters: String,
     },
-    /// A cluster cannot be put in order.
+    /// A cluster has no place in the order.
     #[error(
         "stage {stage} moves its clusters in order of the label {key:?}, and cluster {cluster} {}; set it to an integer, or remove sortingLabelKey",
         .value.as_ref().map_or("does not have it".to_owned(), |value| format!("has {value:?} there"))
@@ -65,12 +65,12 @@ pub enum StageError {
         /// Its value, if it has one.
         value: Option<String>,
     },
-    /// A task that cannot stand where it does.
+    /// A task is not allowed in its position.
     #[error("stage {stage}: {what}")]
     Task {
         /// The stage.
         stage: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, and what to do.
         what: String,
     },
 }
@@ -81,13 +81,13 @@ impl Classify for StageError {
     }
 }
 
-/// Puts clusters, given with their labels, into the stages of a strategy. A stage without clusters is allowed.
+/// Assigns clusters, given with their labels, to the stages of a strategy. A stage may be empty.
 ///
 /// Source: KubeFleet's update run initialisation. A cluster without the sorting label is an error there, too, although its API
 /// text says otherwise.
 ///
 /// # Errors
-/// The first stage whose tasks or order are wrong or that shares clusters with an earlier one; else the clusters in no stage.
+/// The first stage with an invalid task or order, or with clusters of an earlier one; else the clusters in no stage.
 pub fn stages(
     strategy: &StagedUpdateStrategySpec,
     clusters: &BTreeMap<ClusterName, BTreeMap<String, String>>,
@@ -124,11 +124,11 @@ pub fn stages(
     Err(StageError::NoStage { total: left_out.len(), clusters })
 }
 
-/// Returns where a cluster stands in its stage; by name where the stage asks for nothing else.
+/// Returns the sort key of a cluster in its stage; its name if the stage has no sorting label.
 fn position(stage: &Stage, cluster: &ClusterName, labels: &BTreeMap<String, String>) -> Result<i64, StageError> {
     let Some(key) = &stage.sorting_label_key else { return Ok(0) };
     let value = labels.get(key);
-    // Both Go's Atoi and this take a sign and decimal digits, and nothing else.
+    // Go's Atoi and this parser both accept exactly a sign and decimal digits.
     value.and_then(|value| value.parse().ok()).ok_or_else(|| StageError::SortingLabel {
         stage: stage.name.clone(),
         key: key.clone(),
@@ -137,14 +137,14 @@ fn position(stage: &Stage, cluster: &ClusterName, labels: &BTreeMap<String, Stri
     })
 }
 
-/// Returns how many of `clusters` may be on their way at once: a number as it is, a percentage rounded down, at least 1.
+/// Returns how many of `clusters` may move at the same time: a number unchanged, a percentage rounded down, at least 1.
 ///
 /// Source: KubeFleet.
 fn max_concurrency(limit: Option<&IntOrPercent>, clusters: usize) -> usize {
     let number = match limit {
         None => 1,
         Some(IntOrPercent::Int(number)) => usize::try_from(*number).unwrap_or(1),
-        // What is neither is refused with the commit; should it come here, one at a time is the careful reading.
+        // Other values are refused with the commit; if one arrives here, one cluster at a time is the safe value.
         Some(IntOrPercent::Text(text)) => {
             let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<usize>().ok());
             percent.map_or(1, |percent| percent * clusters / 100)

@@ -1,4 +1,4 @@
-//! What changed on the hub, as far as a placement can read it.
+//! A change on the hub, as far as a placement can read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::member::OcmMember;
 use crate::api::ocm::AddOnScoreStatus;
 use crate::model::id::ClusterName;
 
-/// What changed on the hub, as far as a placement can read it.
+/// A change on the hub, as far as a placement can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing that any placement reads.
@@ -29,31 +29,31 @@ pub enum Change {
         resource: String,
         /// The cluster.
         cluster: ClusterName,
-        /// The scores whose values differ; `None` where the time until which they hold does, which concerns every reader.
+        /// The scores with different values; `None` if the time until which they are valid differs, which affects every reader.
         names: Option<BTreeSet<String>>,
     },
 }
 
-/// What changed about a cluster.
+/// The changed attributes of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterChange {
-    /// Sets that have it and had it before.
+    /// Sets that contained it before and still do.
     pub in_sets: BTreeSet<String>,
-    /// Sets that it joined or left; all of its sets where it arrived, left, or began to be deleted.
+    /// Sets that it joined or left; all of its sets if it was added, removed, or is being deleted.
     pub moved_sets: BTreeSet<String>,
-    /// Labels that differ.
+    /// Labels with different values.
     pub labels: BTreeSet<String>,
-    /// Claims that differ.
+    /// Claims with different values.
     pub claims: BTreeSet<String>,
     /// Whether taints differ.
     pub taints: bool,
-    /// Resources that it ranks differently by: `cpu`, `memory`.
+    /// Resources with a different rank value: `cpu`, `memory`.
     pub resources: BTreeSet<&'static str>,
-    /// Whether anything of the object differs.
+    /// Whether anything in the object differs.
     pub object: bool,
 }
 
-/// Returns the scores whose values differ between two states of an AddOnPlacementScore; `None` where the end of validity does.
+/// Returns the scores with different values in two states of an AddOnPlacementScore; `None` if the end of validity differs.
 pub(super) fn differing_scores(
     before: Option<&AddOnScoreStatus>,
     after: Option<&AddOnScoreStatus>,
@@ -75,7 +75,7 @@ fn differing_keys<V: PartialEq>(before: &BTreeMap<String, V>, after: &BTreeMap<S
 type SeenMember<'a> = Option<(&'a OcmMember, &'a BTreeSet<String>)>;
 
 impl ClusterChange {
-    /// Returns what differs between two states of a cluster; `None` where nothing does.
+    /// Returns the differences between two states of a cluster; `None` if there are none.
     pub(super) fn between(before: SeenMember<'_>, after: SeenMember<'_>) -> Option<Self> {
         let (Some((old, old_sets)), Some((new, new_sets))) = (before, after) else {
             let (_, sets) = before.or(after)?;
@@ -91,7 +91,7 @@ impl ClusterChange {
             labels: differing_keys(&old.labels, &new.labels),
             claims: differing_keys(&old.claims, &new.claims),
             taints: old.taints != new.taints,
-            // Capacity has to be there and is not ranked by: another number of it changes nothing.
+            // Capacity must exist and does not affect ranks: another value changes nothing.
             resources: resources.filter(|r| old.ranked_resource(r) != new.ranked_resource(r)).collect(),
             object: old.object != new.object,
         };

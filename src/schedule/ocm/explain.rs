@@ -1,4 +1,4 @@
-//! The same evaluation, told cluster by cluster.
+//! Explains an evaluation, cluster by cluster.
 
 use std::cmp::Reverse;
 
@@ -12,11 +12,11 @@ use crate::api::ocm::{ClusterPredicate, Quantity};
 use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
 
-/// What stands for the choice of candidates, where the original has no name for it.
+/// The name for the choice of candidates, for which the original has none.
 const SET_FILTER: &str = "ManagedClusterSet";
 const SET_SUBJECT: &str = "cluster set";
 
-/// Returns for every cluster of the hub the first filter that said no, or its scores and its place.
+/// Returns for every cluster of the hub the first filter that rejected it, or its scores and rank.
 ///
 /// # Errors
 /// As [`super::schedule`].
@@ -29,7 +29,7 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
     for slot in (0..request.hub.names().len()).filter(|&slot| !evaluated.contains(slot)) {
         let number = slot_number(slot);
         let rejected =
-            // Nobody was evaluated. The message says once why, and no cluster is blamed for it.
+            // No cluster was evaluated. The message gives the reason once, without a rejected cluster.
             if outcome.misconfigured.is_some() && outcome.scores.is_empty() && candidates.clusters.contains(slot) {
                 None
             } else if !candidates.clusters.contains(slot) {
@@ -105,7 +105,7 @@ fn ranked(request: &Request<'_>, outcome: &OcmOutcome) -> Vec<ClusterExplanation
     explained.collect()
 }
 
-/// Returns what a prioritizer looked at; `count` are the decisions of others that name the cluster.
+/// Returns the input of a prioritizer; `count` is the number of decisions of others that name the cluster.
 fn observed(request: &Request<'_>, kind: &PrioritizerKind, slot: u32, count: u32) -> Option<String> {
     let hub = request.hub;
     let text = |quantity: &Quantity| match quantity {
@@ -151,7 +151,7 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
     }
 }
 
-/// Says a refusal as a sentence.
+/// Formats a refusal as a sentence.
 fn words(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
@@ -201,7 +201,7 @@ fn by_taint(taint: &crate::api::ocm::ManagedClusterTaint) -> Refusal {
     }
 }
 
-/// Returns what fails first in the predicate of which the least fails.
+/// Returns the first failing part of the predicate with the fewest failing parts.
 fn by_nearest_predicate(request: &Request<'_>, slot: u32) -> Refusal {
     let member = request.hub.member(slot);
     let predicates = &request.policy.spec().predicates;
@@ -213,7 +213,7 @@ fn by_nearest_predicate(request: &Request<'_>, slot: u32) -> Refusal {
     if !nearest.is_empty() {
         return nearest.swap_remove(0);
     }
-    // Labels and claims fit: an expression does not hold.
+    // Labels and claims match, so an expression is false.
     let expressions =
         predicates.get(position).map(|p| p.required_cluster_selector.cel_selector.cel_expressions.join(" && "));
     Refusal {

@@ -16,13 +16,13 @@ use crate::model::id::ClusterName;
 /// A group of decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// As the strategy names it; empty for what no named group has. Several groups may have one name.
+    /// Its name in the strategy; empty for the group of the remaining clusters. Several groups may have one name.
     pub name: String,
     /// Its clusters, in order of name.
     pub clusters: Vec<u32>,
 }
 
-/// One PlacementDecision as it is to be.
+/// One desired PlacementDecision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// `metadata.name`.
@@ -33,19 +33,19 @@ pub struct Page {
     pub clusters: Vec<ClusterName>,
 }
 
-/// Selected clusters in groups, and what is wrong with the strategy.
+/// Selected clusters in groups, and errors in the strategy.
 pub(super) struct Grouped {
     pub(super) groups: Vec<Group>,
     pub(super) misconfigured: Option<Notice>,
 }
 
-/// Cuts the selected clusters into groups.
+/// Splits the selected clusters into groups.
 ///
-/// Named groups come first and take what fits them, each cut into groups of the same name and of limited length; then what
-/// is left. Where nothing is selected there is one empty group, so that one empty object exists.
+/// Named groups come first and take the matching clusters, each split into groups of the same name and of limited length; then
+/// the remaining clusters. Without selected clusters there is one empty group, so that one empty object exists.
 ///
-/// Source: Open Cluster Management. A length that cannot be read leaves no group at all; a selector that cannot be read
-/// leaves the groups before it.
+/// Source: Open Cluster Management. An unreadable length results in no group at all; an unreadable selector keeps the groups
+/// before it.
 pub(super) fn cut(request: &Request<'_>, selected: &FixedBitSet) -> Grouped {
     let strategy = &request.policy.spec().decision_strategy.group_strategy;
     let mut groups = Vec::new();
@@ -76,7 +76,7 @@ fn chunks(groups: &mut Vec<Group>, name: &str, clusters: &FixedBitSet, length: u
     groups.extend(slots.chunks(length).map(|chunk| Group { name: name.to_owned(), clusters: chunk.to_vec() }));
 }
 
-/// Returns how many of `n` clusters a group has at most; at least 1.
+/// Returns the greatest length of a group for `n` clusters; at least 1.
 fn group_length(wanted: Option<&IntOrPercent>, n: usize) -> Result<usize, String> {
     let length = match wanted {
         None => n,
@@ -87,7 +87,7 @@ fn group_length(wanted: Option<&IntOrPercent>, n: usize) -> Result<usize, String
             None => return Err(format!("{text} invalid type: string is not a percentage")),
         },
     };
-    // At least 1, also where nothing is selected: `chunks` panics at zero.
+    // At least 1, also without selected clusters: `chunks` panics at zero.
     Ok(if length == 0 || length > n { n.max(1) } else { length })
 }
 
@@ -97,11 +97,11 @@ fn group_error(group: &DecisionGroup) -> Option<String> {
         .or_else(|| predicate::selector_error(&predicate::claims(&selector.claim_selector)))
 }
 
-/// Returns what is wrong with the strategy, by field.
+/// Returns the errors in the strategy, by field.
 pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
     let path = "spec.decisionStrategy.groupStrategy";
     let strategy = &spec.decision_strategy.group_strategy;
-    // Whether a length can be read does not depend on how many clusters there are.
+    // Whether a length is valid does not depend on the number of clusters.
     let length = group_length(strategy.clusters_per_decision_group.as_ref(), 0).err();
     let mut complaints: Vec<FieldError> =
         length.map(|m| FieldError::new(format!("{path}.clustersPerDecisionGroup"), m)).into_iter().collect();
@@ -113,10 +113,10 @@ pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
 }
 
 impl OcmOutcome {
-    /// Returns the decision objects as they are to be; every other object with the placement's label is to go. `None` where
-    /// all are to stay as they are.
+    /// Returns the desired decision objects; all others with the placement's label must be deleted. `None` if all stay as they
+    /// are.
     ///
-    /// Source: Open Cluster Management: names count on from 1 over all groups.
+    /// Source: Open Cluster Management: names are numbered from 1 across all groups.
     pub fn pages(&self, key: &Key, hub: &Hub) -> Option<Vec<Page>> {
         let Decisions::Groups(groups) = &self.decisions else { return None };
         let mut pages = Vec::new();
@@ -139,14 +139,14 @@ impl OcmOutcome {
 }
 
 impl Group {
-    /// Returns the clusters of each of its objects: one without clusters where it has none.
+    /// Returns the clusters of each of its objects: one empty object if it has no clusters.
     pub(super) fn pages(&self) -> impl Iterator<Item = &[u32]> {
         let empty = self.clusters.is_empty().then_some(&[][..]);
         empty.into_iter().chain(self.clusters.chunks(PAGE_CLUSTERS_MAX))
     }
 }
 
-/// Returns the name of a placement's decision object by its position over all groups.
+/// Returns the name of a placement's decision object by its position across all groups.
 pub(super) fn page_name(key: &Key, position: usize) -> String {
     format!("{}-decision-{}", key.name, position + 1)
 }

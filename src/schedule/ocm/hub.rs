@@ -1,4 +1,4 @@
-//! What placements read of the hub, indexed: clusters, sets, bindings, scores, and everybody's decisions.
+//! The hub: indexes of everything that placements read. Clusters, sets, bindings, scores, and all decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,14 +32,14 @@ struct Scores {
 
 impl Scores {
     fn place(&mut self, slot: usize, status: Option<&AddOnScoreStatus>, slots: usize) {
-        // A score that the new object leaves out must not stay.
+        // A score that the new object does not have must be removed.
         for values in self.values.values_mut() {
             values[slot] = 0;
         }
         self.until.resize(slots, None);
         self.until[slot] = status.and_then(|status| status.valid_until);
         for score in status.into_iter().flat_map(|status| &status.scores) {
-            // Of several entries with one name the last counts, as in the original.
+            // If several entries have one name, the last one counts, as in the original.
             self.values.entry(score.name.clone()).or_insert_with(|| vec![0; slots])[slot] = score.value;
         }
     }
@@ -49,16 +49,17 @@ impl Scores {
 pub(super) const RESOURCES: [(&str, &str); 2] =
     [("cpu", "ResourceAllocatableCPU"), ("memory", "ResourceAllocatableMemory")];
 
-/// The decisions of one placement: its clusters, and what the hub does not know or is named twice.
+/// The decisions of one placement: its clusters, and names that the hub does not know or that occur twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HeldDecisions {
     slots: FixedBitSet,
     others: BTreeMap<ClusterName, u32>,
 }
 
-/// What placements read of the hub.
+/// The data that placements read.
 ///
-/// Changing, adding or removing one thing keeps the indexes; the loss or gain of a cluster moves slots and rebuilds them.
+/// Changing, adding or removing one item updates the indexes; a cluster that is added or removed shifts slots and rebuilds
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Hub {
     names: Vec<ClusterName>,
@@ -73,7 +74,7 @@ pub struct Hub {
     bindings: BTreeMap<String, BTreeSet<String>>,
     scores: BTreeMap<String, Scores>,
     held: BTreeMap<Key, HeldDecisions>,
-    /// Decisions that name a cluster, by slot, and by name for those the hub does not know or that are named twice.
+    /// The number of decisions that name a cluster, by slot, and by name for those the hub does not know or that occur twice.
     counts: Vec<u32>,
     other_counts: BTreeMap<ClusterName, u32>,
 }
@@ -103,7 +104,7 @@ impl Hub {
         Some(u32::try_from(slot).expect("a hub has fewer than four billion clusters"))
     }
 
-    /// Sets, replaces or (`None`) removes a cluster. Its arrival and its loss move the slots of others.
+    /// Sets, replaces or (`None`) removes a cluster. Adding or removing one shifts the slots of others.
     pub fn set_cluster(&mut self, name: &ClusterName, member: Option<OcmMember>) -> Change {
         let position = self.names.binary_search(name);
         let before = position.ok().map(|slot| (self.members[slot].clone(), self.sets_of(slot)));
@@ -145,7 +146,7 @@ impl Hub {
         Change::Set(name.to_owned())
     }
 
-    /// Binds a set to a namespace, or ends that. A binding counts while its set exists.
+    /// Binds a set to a namespace, or removes the binding. A binding counts while its set exists.
     pub fn set_binding(&mut self, namespace: &str, set: &str, bound: bool) -> Change {
         let sets = self.bindings.entry(namespace.to_owned()).or_default();
         let changed = if bound { sets.insert(set.to_owned()) } else { sets.remove(set) };
@@ -161,7 +162,7 @@ impl Hub {
             return Change::Nothing;
         }
         let names = change::differing_scores(scores.objects.get(cluster), status.as_ref());
-        // Without its cluster the object is kept all the same: the cluster may come later.
+        // The object is kept without its cluster: the cluster may be added later.
         if let Some(slot) = slot {
             scores.place(slot as usize, status.as_ref(), slots);
         }
@@ -172,13 +173,13 @@ impl Hub {
         Change::Score { resource: resource.to_owned(), cluster: cluster.clone(), names }
     }
 
-    /// Sets the clusters that a placement's decision objects name, every time they are named. Objects that name no placement
-    /// are all of the key with an empty name. No change: nobody is evaluated again because somebody else's decisions moved.
+    /// Sets the clusters in a placement's decision objects, with repetitions. Objects without a placement share the key with an
+    /// empty name. This is no change: decisions of others do not cause an evaluation.
     pub fn set_decisions<'n>(&mut self, key: &Key, clusters: impl IntoIterator<Item = &'n str>) {
         let mut held = HeldDecisions { slots: self.no_clusters(), others: BTreeMap::new() };
         for name in clusters {
             match self.slot(name) {
-                // `Balance` counts every time a cluster is named, and a bit holds only one of them.
+                // `Balance` counts every occurrence of a cluster, and a bit holds only one.
                 Some(slot) if !held.slots.put(slot as usize) => {}
                 _ => *held.others.entry(ClusterName::from(name)).or_default() += 1,
             }
@@ -186,7 +187,7 @@ impl Hub {
         self.hold(key, held);
     }
 
-    /// Sets the clusters that a placement has to those that an evaluation selected.
+    /// Sets a placement's clusters to those that an evaluation selected.
     pub fn set_selected(&mut self, key: &Key, selected: &FixedBitSet) {
         self.hold(key, HeldDecisions { slots: selected.clone(), others: BTreeMap::new() });
     }
@@ -214,12 +215,13 @@ impl Hub {
         }
     }
 
-    /// Returns the clusters that a placement has; `None` where it has none.
+    /// Returns a placement's clusters; `None` if it has none.
     pub fn held(&self, key: &Key) -> Option<&FixedBitSet> {
         self.held.get(key).map(|held| &held.slots)
     }
 
-    /// Returns how often decisions of other placements name each cluster, by slot, and the largest such count over all names.
+    /// Returns the number of other placements' decisions that name each cluster, by slot, and the largest such count over all
+    /// names.
     pub(super) fn counts_of_others(&self, key: &Key) -> (Vec<u32>, u32) {
         let mut counts = self.counts.clone();
         let mut own_others = None;
@@ -239,7 +241,7 @@ impl Hub {
         (counts, largest)
     }
 
-    /// Returns a set of no clusters, with a place for each.
+    /// Returns an empty set with a place for each cluster.
     pub(super) fn no_clusters(&self) -> FixedBitSet {
         FixedBitSet::with_capacity(self.names.len())
     }
@@ -260,12 +262,13 @@ impl Hub {
         &self.taints
     }
 
-    /// Returns what can be allocated of a resource (of `RESOURCES`), by slot; NaN for clusters that are not ranked by it.
+    /// Returns the allocatable amount of a resource (of `RESOURCES`), by slot; NaN for clusters without a rank by it.
     pub(super) fn allocatable(&self, resource: usize) -> &[f64] {
         &self.allocatable[resource]
     }
 
-    /// Returns the values of an add-on's score by slot, and until when each object holds; `None` where nobody has the score.
+    /// Returns the values of an add-on's score by slot, and until when each object is valid; `None` if no cluster has the
+    /// score.
     #[allow(clippy::type_complexity, reason = "two columns, each of which may be absent")]
     pub(super) fn score_columns(&self, resource: &str, score: &str) -> Option<(Option<&[i32]>, &[Option<Timestamp>])> {
         let scores = self.scores.get(resource)?;
@@ -310,7 +313,7 @@ impl Hub {
             self.claims.set(slot, &new.claims);
         }
         if old.taints != new.taints {
-            // Out of all of them first: `place` enters the cluster where it belongs.
+            // Removed from all of them first: `place` adds the cluster to the right ones.
             self.taints.retain(|_, clusters| {
                 clusters.remove(slot);
                 !clusters.is_clear()
@@ -336,7 +339,7 @@ impl Hub {
         }
     }
 
-    /// Puts a relabelled cluster into its sets and out of others.
+    /// Updates the sets of a relabelled cluster.
     fn regroup(&mut self, slot: usize) {
         let labels = &self.members[slot].labels;
         for (name, set) in &mut self.sets {
@@ -346,7 +349,7 @@ impl Hub {
         }
     }
 
-    /// Changes which clusters there are, and carries the decisions over to the new slots.
+    /// Changes the list of clusters, and moves the decisions to the new slots.
     fn move_slots(&mut self, change: impl FnOnce(&mut Self)) {
         let held = std::mem::take(&mut self.held);
         let named = |held: &HeldDecisions| {
@@ -354,7 +357,7 @@ impl Hub {
             names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
             names
         };
-        // Decisions are kept by slot, so they are spelt out as names before slots move.
+        // Decisions are stored by slot, so they are converted to names before slots shift.
         let decisions: Vec<(Key, Vec<ClusterName>)> =
             held.iter().map(|(key, held)| (key.clone(), named(held))).collect();
         change(self);
@@ -406,7 +409,7 @@ impl Hub {
     }
 }
 
-/// Tells whether labels put a cluster into a set.
+/// Tells whether labels match a set.
 fn is_member(set: &str, spec: &ManagedClusterSetSpec, labels: &BTreeMap<String, String>) -> bool {
     let selector = &spec.cluster_selector;
     match selector.selector_type {

@@ -1,4 +1,4 @@
-//! A hub from documents, as `schedule` and `plan` have them.
+//! Builds a hub from documents, for `schedule` and `plan`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PLACEMENT_LABE
 use crate::api::table::{self, OCM_GROUP};
 use crate::model::id::ClusterName;
 
-/// A document of which only name and spec matter; an absent spec is an empty one.
+/// A document whose name and spec matter only; an absent spec is empty.
 #[derive(serde::Deserialize)]
 struct Plain<S> {
     metadata: Metadata,
@@ -21,18 +21,18 @@ struct Plain<S> {
 }
 
 impl Hub {
-    /// Reads the documents that make up a hub: managed clusters, sets, bindings, scores and decisions of any version; others
-    /// are skipped. The order of documents does not matter.
+    /// Reads the documents of a hub: managed clusters, sets, bindings, scores and decisions of any version; others are skipped.
+    /// The order of documents does not matter.
     ///
     /// # Errors
-    /// The position of the first document that is wrong, and every field of it that is.
+    /// The position of the first invalid document, with all its invalid fields.
     pub fn read<'d>(documents: impl IntoIterator<Item = &'d Value>) -> Result<Self, (usize, Vec<FieldError>)> {
         let documents: Vec<(&str, &Value)> = documents.into_iter().map(|document| (kind(document), document)).collect();
         let mut members = BTreeMap::new();
         for (position, (kind, document)) in documents.iter().enumerate() {
             let found = table::lookup(OCM_GROUP, kind).filter(|_| !matches!(*kind, "" | "Placement"));
             found.map_or(Ok(()), |kind| kind.check(document).map(drop)).map_err(|errors| (position, errors))?;
-            // Clusters first, wherever they stand: all else is indexed by their slots, which each newcomer would move.
+            // Clusters first, in any position: all else is indexed by their slots, which each new cluster would shift.
             if *kind == "ManagedCluster" {
                 let (name, member) = OcmMember::read(document).map_err(|errors| (position, errors))?;
                 members.insert(name, member);
@@ -43,7 +43,7 @@ impl Hub {
         for (position, (kind, document)) in documents.into_iter().enumerate() {
             hub.add(kind, document, &mut decisions).map_err(|errors| (position, errors))?;
         }
-        // All pages of a placement at once: setting its decisions replaces those it has.
+        // All pages of a placement together: setting its decisions replaces the present ones.
         for (key, clusters) in &decisions {
             hub.set_decisions(key, clusters.iter().map(String::as_str));
         }
@@ -72,7 +72,7 @@ impl Hub {
             }
             "PlacementDecision" => {
                 let decision: PlacementDecision = typed(document)?;
-                // A page without the label belongs to nobody, and `Balance` counts it nevertheless.
+                // A page without the label belongs to no placement, but `Balance` counts it.
                 let placement = decision.metadata.labels.get(PLACEMENT_LABEL).cloned().unwrap_or_default();
                 let clusters = decision.status.decisions.into_iter().map(|decision| decision.cluster_name);
                 decisions.entry(Key::new(decision.metadata.namespace, placement)).or_default().extend(clusters);

@@ -1,4 +1,4 @@
-//! A managed cluster as placements see it.
+//! A managed cluster for OCM Placements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::api::ocm::{ManagedClusterTaint, Quantity};
 use crate::api::table::{self, Checked, OCM_GROUP};
 use crate::model::id::ClusterName;
 
-/// KubeFleet's names of the properties that stand for a resource: the resource, what can be allocated, what there is.
+/// KubeFleet's names of the properties for a resource: the resource, its allocatable and its total amount.
 const PROPERTIES: [(&str, &str, &str); 2] = [
     ("cpu", "resources.kubernetes-fleet.io/allocatable-cpu", "resources.kubernetes-fleet.io/total-cpu"),
     ("memory", "resources.kubernetes-fleet.io/allocatable-memory", "resources.kubernetes-fleet.io/total-memory"),
 ];
 
-/// A managed cluster as placements see it.
+/// A managed cluster for OCM Placements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OcmMember {
     /// `metadata.labels`.
@@ -27,7 +27,7 @@ pub struct OcmMember {
     pub taints: Vec<ManagedClusterTaint>,
     /// `status.allocatable`.
     pub allocatable: BTreeMap<String, Quantity>,
-    /// `status.capacity`: a cluster is ranked by a resource only if it is here, too.
+    /// `status.capacity`: a cluster has a rank by a resource only if it is here too.
     pub capacity: BTreeMap<String, Quantity>,
     /// Whether it is being deleted: nothing is placed there.
     pub deleting: bool,
@@ -39,7 +39,7 @@ impl OcmMember {
     /// Reads a ManagedCluster document.
     ///
     /// # Errors
-    /// Every field that does not fit, and documents of another kind.
+    /// Every invalid field, and documents of another kind.
     pub fn read(document: &Value) -> Result<(ClusterName, Self), Vec<FieldError>> {
         let kind = table::lookup(OCM_GROUP, "ManagedCluster").expect("the kind is in the table");
         let Checked::ManagedCluster(cluster) = kind.check(document)? else {
@@ -60,8 +60,8 @@ impl OcmMember {
         Ok((ClusterName::from(name), member))
     }
 
-    /// Takes cpu and memory from properties, where the object's status says nothing of them: a cluster without Open Cluster
-    /// Management's agent is observed, or described by annotation, in KubeFleet's names.
+    /// Takes cpu and memory from properties if the object's status lacks them: a cluster without Open Cluster Management's
+    /// agent is observed, or described by annotation, with KubeFleet's names.
     pub fn fill_resources(&mut self, properties: &BTreeMap<String, String>) {
         for (resource, allocatable, capacity) in PROPERTIES {
             for (target, property) in [(&mut self.allocatable, allocatable), (&mut self.capacity, capacity)] {
@@ -72,14 +72,14 @@ impl OcmMember {
         }
     }
 
-    /// Returns what can be allocated of a resource, in its unit; `None` for a cluster that is not ranked by it.
+    /// Returns the allocatable amount of a resource, in its unit; `None` for a cluster without a rank by it.
     pub(super) fn ranked_resource(&self, resource: &str) -> Option<f64> {
         self.capacity.get(resource)?;
         quantity(self.allocatable.get(resource)?)
     }
 }
 
-/// Returns a quantity as a number; `None` where it is none.
+/// Returns a quantity as a number; `None` if it is invalid.
 ///
 /// Source: Kubernetes apimachinery, `Quantity.AsApproximateFloat64`: digits times a power of ten.
 fn quantity(quantity: &Quantity) -> Option<f64> {

@@ -1,10 +1,10 @@
 //! Open Cluster Management's Placement: which managed clusters, in which groups, with which scores.
 //!
-//! [`Hub`] is what placements read, [`OcmPolicy`] a placement's spec made ready, [`schedule`] one evaluation, [`explain`] the same
-//! evaluation told cluster by cluster, and [`reads`] says which placements a change concerns. Clusters are slots: their
-//! positions in order of name, good until the hub gains or loses a cluster.
+//! [`Hub`] holds the data that placements read, [`OcmPolicy`] is a prepared spec, [`schedule`] runs one evaluation, [`explain`]
+//! explains it cluster by cluster, and [`reads`] finds the placements that a change affects. Clusters are slots: their
+//! positions by name, valid until the hub gains or loses a cluster.
 //!
-//! Source: Open Cluster Management's placement controller; its rules are restated where they are carried out.
+//! Source: Open Cluster Management's placement controller; the functions restate its rules.
 
 mod cel;
 mod change;
@@ -42,9 +42,9 @@ pub use status::{ConditionVerdict, DecisionGroupStatus, SCORE_NOTE_LENGTH_MAX, S
 /// Names a Placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// `metadata.namespace`: its bindings say which sets it may pick from.
+    /// `metadata.namespace`: its bindings determine the sets it may pick from.
     pub namespace: String,
-    /// `metadata.name`; empty for decision objects that name no placement.
+    /// `metadata.name`; empty for decision objects without a placement.
     pub name: String,
 }
 
@@ -61,12 +61,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// What becomes of the decisions of a placement that cannot be carried out.
+/// How to treat the decisions of a misconfigured placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMisconfigured {
-    /// They are withdrawn, as the original does: a typing error in a toleration takes the workload off every cluster.
+    /// Withdraw them, as the original does: a typing error in a toleration removes the workload from every cluster.
     Withdraw,
-    /// The last good ones stay, and the condition says so.
+    /// Keep the last good ones; the condition reports the error.
     Keep,
 }
 
@@ -75,22 +75,22 @@ pub enum OnMisconfigured {
 pub struct Request<'a> {
     /// The placement.
     pub key: &'a Key,
-    /// Its spec, made ready.
+    /// Its prepared spec.
     pub policy: &'a OcmPolicy,
-    /// What it reads, its own decisions and those of the others included.
+    /// The hub, including its own decisions and those of others.
     pub hub: &'a Hub,
     /// The time at which tolerations and scores expire or not.
     pub now: Timestamp,
-    /// What becomes of the decisions where the placement is misconfigured.
+    /// How to treat the decisions if the placement is misconfigured.
     pub on_misconfigured: OnMisconfigured,
 }
 
-/// A part of the evaluation that has something to say, by its name in the original, and what it says.
+/// A message of one part of the evaluation, with the part's name in the original.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
     /// `Predicate`, `TaintToleration`, a prioritizer; empty where the original names none.
     pub plugin: String,
-    /// What is wrong, in the original's words.
+    /// The error, in the original's words.
     pub message: String,
 }
 
@@ -100,47 +100,47 @@ impl Notice {
     }
 }
 
-/// What is to be published.
+/// The decisions to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decisions {
-    /// These groups, in order of their index. None means no decision object at all.
+    /// These groups, in order of their index. Empty means no decision object at all.
     Groups(Vec<Group>),
-    /// What is published stays: the placement is misconfigured.
+    /// The published ones stay: the placement is misconfigured.
     Kept,
 }
 
-/// What came of an evaluation. Slots are those of the hub that was asked.
+/// The result of an evaluation. Slots belong to the given hub.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OcmOutcome {
     /// What is to be published.
     pub decisions: Decisions,
-    /// The picked clusters; for [`Decisions::Kept`] those that the placement has.
+    /// The picked clusters; for [`Decisions::Kept`] the placement's present ones.
     pub selected: FixedBitSet,
-    /// How many clusters are missing to the number asked for.
+    /// The number of missing clusters.
     pub unscheduled: usize,
     /// The total of every cluster that passed the filters, in order of name.
     pub scores: Vec<(u32, i64)>,
     /// The condition PlacementSatisfied.
     pub satisfied: ConditionVerdict,
-    /// What makes the placement one that cannot be carried out.
+    /// The error that makes the placement misconfigured.
     pub misconfigured: Option<Notice>,
-    /// What is to be known, and changes nothing: expired scores.
+    /// A warning without effect: expired scores.
     pub warning: Option<Notice>,
-    /// When to evaluate again though nothing changes: a toleration of a picked cluster ends, or a score that counts expires.
+    /// When to evaluate again without a change: a toleration of a picked cluster ends, or a score in use expires.
     pub requeue_at: Option<Timestamp>,
 }
 
-/// Why a placement was not evaluated. It keeps what it has, conditions included.
+/// Why a placement was not evaluated. It keeps its decisions and its conditions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A set that it may pick from has a selector that cannot be read.
+    /// One of its sets has an unreadable selector.
     #[error("ManagedClusterSet {set} cannot be read, and placement {placement} picks from it: {message}")]
     ClusterSet {
         /// The placement.
         placement: Key,
         /// The set.
         set: String,
-        /// What is wrong with the selector.
+        /// The error in the selector.
         message: String,
     },
 }
@@ -151,19 +151,20 @@ impl Classify for Error {
     }
 }
 
-/// Tells whether annotations keep a placement from being scheduled: it is then to be left as it is, conditions included.
+/// Tells whether annotations disable scheduling of a placement: it keeps its decisions and its conditions.
 pub fn is_disabled(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(SCHEDULING_DISABLED).is_some_and(|value| value == "true")
 }
 
 /// Decides which clusters a placement gets.
 ///
-/// Filters are asked first, Predicate before TaintToleration, then prioritizers; the best by total and then by name are picked.
+/// Filters run first, Predicate before TaintToleration, then prioritizers; the best by total and then by name are picked.
 ///
 /// # Errors
-/// [`Error::ClusterSet`] where the candidates cannot be told.
+/// [`Error::ClusterSet`] if the candidates cannot be determined.
 ///
-/// Source: Open Cluster Management, one scheduling cycle. It differs where scores expire: there nobody looks at the clock.
+/// Source: Open Cluster Management, one scheduling cycle. It differs for expiring scores: the original does not wake up for
+/// them.
 pub fn schedule(request: &Request<'_>) -> Result<OcmOutcome, Error> {
     let candidates = candidates(request)?;
     let evaluation = evaluate(request, &candidates);
@@ -177,7 +178,7 @@ struct Candidates {
     clusters: FixedBitSet,
 }
 
-/// Returns the clusters of all sets that are bound to the namespace, exist, and are asked for; without those being deleted.
+/// Returns the clusters of all sets that are bound to the namespace, exist, and are requested; without those being deleted.
 fn candidates(request: &Request<'_>) -> Result<Candidates, Error> {
     let hub = request.hub;
     let wanted = &request.policy.spec().cluster_sets;
@@ -202,7 +203,7 @@ fn candidates(request: &Request<'_>) -> Result<Candidates, Error> {
     Ok(Candidates { bound: !bound.is_empty(), sets, clusters })
 }
 
-/// What filters and prioritizers said, before it is cut into groups.
+/// The results of filters and prioritizers, before they are split into groups.
 struct Evaluation {
     selected: FixedBitSet,
     unscheduled: usize,
@@ -215,7 +216,7 @@ struct Evaluation {
 /// Runs filters and prioritizers and selects.
 ///
 /// # Errors
-/// The first part of the placement that cannot be carried out.
+/// The first misconfigured part of the placement.
 fn evaluate(request: &Request<'_>, candidates: &Candidates) -> Result<Evaluation, Notice> {
     let mut passed = predicate::filter(request, &candidates.clusters)?;
     taint::filter(request, &mut passed)?;
@@ -232,7 +233,7 @@ fn evaluate(request: &Request<'_>, candidates: &Candidates) -> Result<Evaluation
     })
 }
 
-/// Returns the best clusters by total, names deciding between equals, and how many are missing to the number asked for.
+/// Returns the best clusters by total, with names as tie break, and the number of missing clusters.
 fn select(request: &Request<'_>, totals: &[(u32, i64)]) -> (FixedBitSet, usize) {
     let mut selected = request.hub.no_clusters();
     let wanted = request.policy.spec().number_of_clusters.map(|n| usize::try_from(n).unwrap_or(0));
@@ -241,7 +242,7 @@ fn select(request: &Request<'_>, totals: &[(u32, i64)]) -> (FixedBitSet, usize) 
             let mut ranked: Vec<(std::cmp::Reverse<i64>, u32)> =
                 totals.iter().map(|&(slot, total)| (std::cmp::Reverse(total), slot)).collect();
             if wanted > 0 {
-                // Which clusters are the best matters, not their order: the answer is a set.
+                // The set of the best clusters matters, not their order.
                 ranked.select_nth_unstable(wanted - 1);
             }
             selected.extend(ranked[..wanted].iter().map(|&(_, slot)| slot as usize));

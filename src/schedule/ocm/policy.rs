@@ -1,4 +1,4 @@
-//! A placement's spec made ready: checked as the scheduler checks it, expressions compiled, weights settled.
+//! Prepares a placement's spec: checks it like the scheduler, compiles expressions, computes weights.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use super::prioritize::{self, Prioritizer};
 use crate::api::check::FieldError;
 use crate::api::ocm::OcmPlacementSpec;
 
-/// A placement's spec made ready for any number of evaluations.
+/// A placement's spec, prepared for any number of evaluations.
 #[derive(Clone, Debug)]
 pub struct OcmPolicy {
     spec: OcmPlacementSpec,
-    /// One for each predicate, or the first thing wrong in any of them.
+    /// One per predicate, or the first error in any of them.
     pub(super) expressions: Result<Vec<Expressions>, Notice>,
-    /// Those that count, or what is wrong with them.
+    /// The prioritizers in use, or their error.
     pub(super) prioritizers: Result<Vec<Prioritizer>, Notice>,
 }
 
 impl OcmPolicy {
-    /// Makes a spec ready. What is wrong with it is kept and said when it is evaluated: a predicate that cannot be read goes
-    /// unnoticed as long as there are no clusters.
+    /// Prepares a spec. Errors are kept and reported at the evaluation: an unreadable predicate has no effect while there are
+    /// no clusters.
     pub fn new(spec: OcmPlacementSpec) -> Self {
         let expressions = predicate::prepare(&spec);
         let prioritizers = prioritize::prioritizers(&spec.prioritizer_policy);
@@ -33,8 +33,8 @@ impl OcmPolicy {
         &self.spec
     }
 
-    /// Returns everything that makes the placement misconfigured by the files alone, with paths from the object's root. An API
-    /// server would accept it, so none of it refuses a commit: the placement gets its condition, and `validate` can tell.
+    /// Returns everything in the files that makes the placement misconfigured, with paths from the object's root. An API server
+    /// would accept it, so none of it refuses a commit: the placement gets its condition, and `validate` can report it.
     pub fn complaints(&self) -> Vec<FieldError> {
         let mut complaints = predicate::complaints(&self.spec);
         complaints.extend(super::taint::complaints(&self.spec));
@@ -45,7 +45,7 @@ impl OcmPolicy {
         complaints
     }
 
-    /// Returns the names of AddOnPlacementScores that its prioritizers read.
+    /// Returns the names of AddOnPlacementScores for its prioritizers.
     pub(super) fn score_names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.prioritizers.iter().flatten().filter_map(|prioritizer| match &prioritizer.kind {
             prioritize::PrioritizerKind::AddOn(coordinate) => {
@@ -55,7 +55,7 @@ impl OcmPolicy {
         })
     }
 
-    /// Returns the names of AddOnPlacementScores that its expressions read; `None` where one of them is not written out.
+    /// Returns the names of AddOnPlacementScores in its expressions; `None` if one of them is not a literal.
     pub(super) fn score_names_of_expressions(&self) -> Option<BTreeSet<&str>> {
         let mut names = BTreeSet::new();
         for expressions in self.expressions.iter().flatten() {
@@ -64,7 +64,7 @@ impl OcmPolicy {
         Some(names)
     }
 
-    /// Tells whether an expression reads clusters whole.
+    /// Tells whether an expression reads whole clusters.
     pub(super) fn reads_objects(&self) -> bool {
         self.expressions.iter().flatten().any(|expressions| !expressions.is_empty())
     }

@@ -1,4 +1,4 @@
-//! The first filter: a cluster passes if any predicate fits, by its labels, its claims and its expressions.
+//! The first filter: a cluster passes if any predicate matches its labels, its claims and its expressions.
 
 use fixedbitset::FixedBitSet;
 
@@ -14,7 +14,7 @@ pub(super) const PLUGIN: &str = "Predicate";
 /// Checks the selectors of all predicates and compiles their expressions.
 ///
 /// # Errors
-/// The first that cannot be read.
+/// The first unreadable one.
 pub(super) fn prepare(spec: &OcmPlacementSpec) -> Result<Vec<Expressions>, Notice> {
     let prepare = |predicate: &crate::api::ocm::ClusterPredicate| {
         let selector = &predicate.required_cluster_selector;
@@ -28,7 +28,7 @@ pub(super) fn prepare(spec: &OcmPlacementSpec) -> Result<Vec<Expressions>, Notic
     spec.predicates.iter().map(prepare).collect()
 }
 
-/// Returns what is wrong with the predicates, by field.
+/// Returns the errors in the predicates, by field.
 pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
     let mut complaints = Vec::new();
     for (index, predicate) in spec.predicates.iter().enumerate() {
@@ -50,9 +50,9 @@ pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
 /// Returns the clusters among the candidates that pass.
 ///
 /// # Errors
-/// A predicate that cannot be read, where there are predicates and candidates.
+/// An unreadable predicate, if there are predicates and candidates.
 ///
-/// Source: Open Cluster Management, plugin Predicate. Without predicates or candidates nothing is looked at.
+/// Source: Open Cluster Management, plugin Predicate. Without predicates or candidates nothing is evaluated.
 pub(super) fn filter(request: &Request<'_>, candidates: &FixedBitSet) -> Result<FixedBitSet, Notice> {
     let predicates = &request.policy.spec().predicates;
     if predicates.is_empty() || candidates.is_clear() {
@@ -71,7 +71,7 @@ pub(super) fn filter(request: &Request<'_>, candidates: &FixedBitSet) -> Result<
             with_expressions.push((fitting, expressions));
         }
     }
-    // Expressions cost most: they are asked last, and only about clusters that nothing else lets pass.
+    // Expressions are the most expensive: they run last, and only for clusters that no other predicate lets pass.
     for (mut fitting, expressions) in with_expressions {
         fitting.difference_with(&passed);
         passed.extend(expressions.matching(request.hub, &fitting));
@@ -88,12 +88,12 @@ pub(super) fn fitting(hub: &Hub, by_label: &LabelSelector, by_claim: &ClaimSelec
     fitting
 }
 
-/// Returns a claim selector as what it is evaluated as: a label selector over claims.
+/// Returns a claim selector as a label selector over claims.
 pub(super) fn claims(selector: &ClaimSelector) -> LabelSelector {
     LabelSelector { match_expressions: selector.match_expressions.clone(), ..LabelSelector::default() }
 }
 
-/// Returns why a selector cannot be read. Claims are held to the rules of labels, though their values may be longer.
+/// Returns why a selector is unreadable. Claims follow the rules of labels, although their values may be longer.
 ///
 /// Source: Kubernetes apimachinery, label selector requirements.
 pub(super) fn selector_error(selector: &LabelSelector) -> Option<String> {

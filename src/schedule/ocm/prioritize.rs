@@ -8,20 +8,20 @@ use super::taint::slot_number;
 use super::{Notice, Request};
 use crate::api::ocm::{AddOnCoordinate, PrioritizerPolicy, ScoreCoordinate, ScoreCoordinateType};
 
-/// What a cluster is scored by.
+/// The criterion of a prioritizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PrioritizerKind {
-    /// The fewer decisions of other placements name it, the better.
+    /// Fewer decisions of other placements that name it are better.
     Balance,
-    /// Whether the placement has it already.
+    /// Whether the placement already has it.
     Steady,
-    /// How much of a resource (of [`RESOURCES`]) can be allocated, compared with the others.
+    /// The allocatable amount of a resource (of [`RESOURCES`]), compared with the others.
     Resource(usize),
-    /// What an add-on says.
+    /// The score of an add-on.
     AddOn(AddOnCoordinate),
 }
 
-/// A prioritizer that counts.
+/// A prioritizer in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prioritizer {
     pub(super) kind: PrioritizerKind,
@@ -43,13 +43,13 @@ impl Prioritizer {
     }
 }
 
-/// Settles which prioritizers count, with which weight.
+/// Determines the prioritizers in use, with their weights.
 ///
 /// # Errors
-/// A mode or a prioritizer that does not exist; one of weight 0 is never looked at.
+/// An unknown mode or prioritizer; one of weight 0 is ignored.
 ///
-/// Source: Open Cluster Management. Entries are told apart by type, built-in name, and the very add-on object: a built-in
-/// listed twice has the last weight, an add-on listed twice counts twice.
+/// Source: Open Cluster Management. Entries are identified by type, built-in name, and add-on object: a built-in listed twice
+/// has the last weight, an add-on listed twice counts twice.
 pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer>, Notice> {
     let built_in = |name: &str| ScoreCoordinate { built_in: Some(name.to_owned()), ..ScoreCoordinate::default() };
     let mut weights: Vec<(ScoreCoordinate, i32)> = match policy.mode.as_str() {
@@ -98,20 +98,20 @@ fn kind(coordinate: &ScoreCoordinate) -> Result<PrioritizerKind, Notice> {
     }
 }
 
-/// What prioritizers said.
+/// The results of prioritizers.
 pub(super) struct Prioritized {
     /// The total of every cluster, in order of name.
     pub(super) totals: Vec<(u32, i64)>,
     /// Scores that expired.
     pub(super) warning: Option<Notice>,
-    /// The moment at which the first score that counts will have expired.
+    /// When the first score in use expires.
     pub(super) expires: Option<Timestamp>,
 }
 
 /// Returns the total of every cluster that passed the filters.
 ///
 /// # Errors
-/// Prioritizers that cannot be carried out.
+/// Prioritizers that cannot be evaluated.
 pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prioritized, Notice> {
     let prioritizers = request.policy.prioritizers.as_ref().map_err(Clone::clone)?;
     let slots: Vec<u32> = passed.ones().map(slot_number).collect();
@@ -137,14 +137,14 @@ pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prio
     Ok(Prioritized { totals, warning, expires })
 }
 
-/// What one prioritizer says.
+/// The result of one prioritizer.
 #[derive(Default)]
 pub(super) struct Scored {
-    /// Its score of each cluster asked about.
+    /// Its score of each given cluster.
     pub(super) scores: Vec<i64>,
     /// Clusters whose score expired.
     expired: Vec<u32>,
-    /// The moment at which the first score that counts will have expired.
+    /// When the first score in use expires.
     expires: Option<Timestamp>,
 }
 
@@ -169,7 +169,7 @@ fn balance(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
     let (counts, largest) = request.hub.counts_of_others(request.key);
     #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
     let score = |&slot: &u32| match counts[slot as usize] {
-        // The formula says the same, but divides by zero where no cluster is named at all.
+        // The formula gives the same, but divides by zero if no cluster is named at all.
         0 => 100,
         count => 2 * ((100.0 * (0.5 - f64::from(count) / f64::from(largest))) as i64),
     };
@@ -177,7 +177,7 @@ fn balance(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
 }
 
 /// Source: Open Cluster Management, prioritizers by resource: linear between the least and the most of the clusters that
-/// passed. Clusters without the resource get the middle, 0; where all have the same, each gets 100.
+/// passed. Clusters without the resource get the middle, 0; if all have the same, each gets 100.
 fn by_resource(allocatable: &[f64], slots: &[u32]) -> Vec<i64> {
     let ranked = || slots.iter().map(|&slot| allocatable[slot as usize]).filter(|value| !value.is_nan());
     let least = ranked().fold(f64::INFINITY, f64::min);
@@ -193,7 +193,7 @@ fn by_resource(allocatable: &[f64], slots: &[u32]) -> Vec<i64> {
     slots.iter().map(score).collect()
 }
 
-/// Source: Open Cluster Management, prioritizer AddOn. A score holds at the very moment until which it is valid.
+/// Source: Open Cluster Management, prioritizer AddOn. A score is still valid at the very end of its validity.
 fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32]) -> Scored {
     let Some((values, until)) = request.hub.score_columns(&coordinate.resource_name, &coordinate.score_name) else {
         return Scored { scores: vec![0; slots.len()], ..Scored::default() };
@@ -218,7 +218,7 @@ fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32])
         };
         scored.scores.push(value.into());
     }
-    // At the end itself it still holds, so the next look is just after.
+    // At the end itself it is still valid, so the next evaluation is just after.
     scored.expires = first_end.and_then(|end| end.checked_add(SignedDuration::from_nanos(1)).ok());
     scored
 }

@@ -1,7 +1,7 @@
-//! Which placements a change concerns.
+//! Finds the placements that a change affects.
 //!
-//! Source: Open Cluster Management finds them through the sets bound to a namespace; the attributes that a placement reads
-//! narrow that further here, and scores that its expressions name widen it.
+//! Source: Open Cluster Management finds them through the sets bound to a namespace; here the attributes that a placement reads
+//! narrow that further, and scores in its expressions widen it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::prioritize::PrioritizerKind;
 use super::{Change, Hub, Key, OcmPolicy};
 use crate::api::placement::LabelSelector;
 
-/// What a placement reads of clusters.
+/// The data that a placement reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reads {
     /// Sets it may pick from; empty means every bound one.
@@ -53,7 +53,7 @@ impl Reads {
             reads.scores.entry(resource.to_owned()).or_default().insert(score.to_owned());
         }
         match policy.score_names_of_expressions() {
-            // The text does not tell which scores of an object an expression looks at, so all of them count.
+            // The text does not show which scores of an object an expression reads, so all of them count.
             Some(names) => reads.scores.extend(names.into_iter().map(|name| (name.to_owned(), BTreeSet::new()))),
             None => reads.any_score = true,
         }
@@ -64,7 +64,7 @@ impl Reads {
         self.sets.is_empty() || self.sets.iter().any(|wanted| wanted == set)
     }
 
-    /// Tells whether it looks at what changed about a cluster of its sets.
+    /// Tells whether it reads a changed attribute of a cluster in its sets.
     fn looks_at(&self, change: &ClusterChange) -> bool {
         change.taints
             || (self.objects && change.object)
@@ -79,7 +79,7 @@ impl Reads {
     }
 }
 
-/// The placements by namespace, with what each reads.
+/// The placements by namespace, with their inputs.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     namespaces: BTreeMap<String, BTreeMap<String, Reads>>,
@@ -98,14 +98,15 @@ impl Readers {
         }
     }
 
-    /// Returns the placements that a change of the hub may concern, asked after it was made. A placement that is not returned
-    /// would decide what it decided.
+    /// Returns the placements that a change of the hub may affect; call it after the change. All others would decide the same
+    /// again.
     pub fn affected(&self, hub: &Hub, change: &Change) -> BTreeSet<Key> {
         match change {
             Change::Nothing => BTreeSet::new(),
-            // Those that ask for other sets are told, too: whether any set is bound decides what they say of having none.
+            // Placements with other sets are included too: the message of an empty candidate list depends on whether any set is
+            // bound.
             Change::Binding { namespace, .. } => self.of(namespace).collect(),
-            // As with a binding: whether there is any set at all is part of what each of them says.
+            // As with a binding: each message depends on whether there is any set at all.
             Change::Set(set) => {
                 let bound = self.namespaces.keys().filter(|namespace| hub.is_bound(namespace, set));
                 bound.flat_map(|namespace| self.of(namespace)).collect()
@@ -131,7 +132,7 @@ impl Readers {
         placements.flat_map(|(namespace, placements)| placements.keys().map(move |name| Key::new(namespace, name)))
     }
 
-    /// Returns the placements that pick from one of the sets and of which something holds. A set that is gone is still bound.
+    /// Returns the matching placements that pick from one of the sets. A set that is gone is still bound.
     fn where_<'s>(
         &self,
         hub: &Hub,

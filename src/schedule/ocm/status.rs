@@ -1,4 +1,4 @@
-//! What a placement says of itself: conditions, status, and the text of its ScoreUpdate event.
+//! The status of a placement: conditions, status, and the text of its ScoreUpdate event.
 
 use std::fmt::Write as _;
 
@@ -10,17 +10,17 @@ use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OcmOutcome, OnM
 use crate::api::condition::{Condition, set_condition};
 use crate::model::conditions::{ConditionType, Reason};
 
-/// Characters of a ScoreUpdate event's text, the mark that it goes on not counted.
+/// Characters of a ScoreUpdate event's text, the mark that it continues not counted.
 pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;
 
-/// What the condition PlacementSatisfied says.
+/// The contents of the condition PlacementSatisfied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionVerdict {
-    /// Whether it holds.
+    /// Whether it is true.
     pub holds: bool,
-    /// Why, as one word.
+    /// The reason, as one word.
     pub reason: Reason,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ pub struct ConditionVerdict {
 pub struct Status {
     /// How many clusters are picked.
     pub number_of_selected_clusters: usize,
-    /// The groups and their objects; absent where what stands there stays.
+    /// The groups and their objects; absent if the present ones stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision_groups: Option<Vec<DecisionGroupStatus>>,
     /// PlacementMisconfigured and PlacementSatisfied.
@@ -43,7 +43,7 @@ pub struct Status {
 pub struct DecisionGroupStatus {
     /// From 0.
     pub decision_group_index: usize,
-    /// As the strategy names it.
+    /// Its name in the strategy.
     pub decision_group_name: String,
     /// Names of its PlacementDecisions.
     pub decisions: Vec<String>,
@@ -51,7 +51,7 @@ pub struct DecisionGroupStatus {
     pub cluster_count: usize,
 }
 
-/// Puts together what came of an evaluation, for good or ill.
+/// Assembles the result of an evaluation, successful or not.
 pub(super) fn outcome(
     request: &Request<'_>,
     candidates: &Candidates,
@@ -62,7 +62,7 @@ pub(super) fn outcome(
         Ok(evaluation) => (evaluation, None),
         Err(notice) => (Evaluation::nothing(request), Some(notice)),
     };
-    // Groups are cut last, and only the last complaint survives in the original.
+    // Groups are created last, and only the last error is reported in the original.
     let misconfigured = evaluation.groups.misconfigured.or(notice);
     let kept = match (&misconfigured, request.on_misconfigured) {
         (Some(notice), OnMisconfigured::Keep) => Some(notice),
@@ -89,7 +89,7 @@ pub(super) fn outcome(
 }
 
 impl Evaluation {
-    /// What the original makes of a placement that cannot be carried out.
+    /// The original's treatment of a misconfigured placement.
     fn nothing(request: &Request<'_>) -> Self {
         let selected = request.hub.no_clusters();
         let groups = groups::cut(request, &selected);
@@ -97,7 +97,7 @@ impl Evaluation {
     }
 }
 
-/// Source: Open Cluster Management, condition PlacementSatisfied; the row for decisions that are kept is ours.
+/// Source: Open Cluster Management, condition PlacementSatisfied; gitfleet adds the row for kept decisions.
 fn verdict(
     request: &Request<'_>,
     candidates: &Candidates,
@@ -126,7 +126,7 @@ fn verdict(
     }
     match (selected, unscheduled, kept) {
         (0, _, _) => {
-            // Misconfigured or not: the original says the same wherever nothing is selected.
+            // Misconfigured or not: the original reports the same whenever nothing is selected.
             no(Reason::NoManagedClusterMatched, "No ManagedCluster matches any of the cluster predicate".to_owned())
         }
         (_, _, Some(notice)) => {
@@ -143,7 +143,7 @@ fn verdict(
 }
 
 impl OcmOutcome {
-    /// Returns the status to write, from the conditions that stand there: a condition's time moves when its status flips.
+    /// Returns the status to write, from the present conditions: a condition's time changes when its status changes.
     ///
     /// Source: Open Cluster Management, which sets no observedGeneration.
     pub fn status(&self, key: &Key, before: &[Condition], now: Timestamp) -> Status {
@@ -184,7 +184,7 @@ impl OcmOutcome {
         Some(statuses.collect())
     }
 
-    /// Returns the text of the ScoreUpdate event: totals by name, cut after 1000 characters. `None` where nothing is scored.
+    /// Returns the text of the ScoreUpdate event: totals by name, truncated to 1000 characters. `None` without scores.
     pub fn score_note(&self, hub: &Hub) -> Option<String> {
         if self.scores.is_empty() {
             return None;

@@ -11,10 +11,10 @@ use crate::api::ocm::{ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
 /// The name of this filter.
 pub(super) const PLUGIN: &str = "TaintToleration";
 
-/// How a taint is borne.
+/// How a placement tolerates a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bearing {
-    /// For as long as it is there.
+    /// As long as it exists.
     Always,
     /// Until then.
     Until(Timestamp),
@@ -22,12 +22,12 @@ enum Bearing {
     Not,
 }
 
-/// Takes out the clusters with a taint that is not tolerated.
+/// Removes the clusters with a taint that is not tolerated.
 ///
 /// # Errors
-/// A toleration that cannot be read, where there are clusters left.
+/// An unreadable toleration, if there are clusters left.
 ///
-/// Source: Open Cluster Management, plugin TaintToleration. `PreferNoSelect` repels nobody and costs no score.
+/// Source: Open Cluster Management, plugin TaintToleration. `PreferNoSelect` rejects no cluster and does not change scores.
 pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<(), Notice> {
     if passed.is_clear() {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
         {
             clusters.difference_with(held);
         }
-        // The same taint began at another time on each cluster, so each is looked at.
+        // The same taint has another date on each cluster, so each is evaluated.
         let repelled = |slot: &usize| {
             let taints = request.hub.member(slot_number(*slot)).taints.iter();
             let mut same = taints.filter(|taint| is(taint, text));
@@ -64,10 +64,10 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
     Ok(())
 }
 
-/// Returns when the first toleration of a candidate ends that the placement has or gets.
+/// Returns when the first toleration of a present or picked candidate ends.
 ///
-/// Source: Open Cluster Management looks at the clusters of the decisions alone, and is called again by its own writes. One
-/// that is no candidate any more is looked at there too, to no end.
+/// Source: Open Cluster Management evaluates only the clusters of the decisions, and its own writes trigger it again. It also
+/// evaluates clusters that are no candidates any more, without effect.
 pub(super) fn ends(request: &Request<'_>, candidates: &FixedBitSet, selected: &FixedBitSet) -> Option<Timestamp> {
     let tolerations = &request.policy.spec().tolerations;
     if tolerations.iter().all(|toleration| toleration.toleration_seconds.is_none()) {
@@ -96,7 +96,7 @@ pub(super) fn ends(request: &Request<'_>, candidates: &FixedBitSet, selected: &F
     ends.min()
 }
 
-/// Returns the first taint of a cluster that repels the placement.
+/// Returns the first taint of a cluster that rejects the placement.
 pub(super) fn repelling<'a>(request: &'a Request<'_>, slot: u32) -> Option<&'a ManagedClusterTaint> {
     let held = request.hub.held(request.key).is_some_and(|held| held.contains(slot as usize));
     request.hub.member(slot).taints.iter().find(|taint| {
@@ -105,7 +105,7 @@ pub(super) fn repelling<'a>(request: &'a Request<'_>, slot: u32) -> Option<&'a M
     })
 }
 
-/// Returns what is wrong with the tolerations, by field.
+/// Returns the errors in the tolerations, by field.
 pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
     let complaint = |(index, toleration): (usize, &OcmToleration)| {
         Some(FieldError::new(format!("spec.tolerations[{index}]"), toleration_error(toleration)?))
@@ -121,13 +121,13 @@ fn toleration_error(toleration: &OcmToleration) -> Option<&'static str> {
     (exists && !toleration.value.is_empty()).then_some("If the operator is Exists, the value should be empty.")
 }
 
-/// How the tolerations that match a taint speak of its time.
+/// The time limits of the tolerations that match a taint.
 enum Tolerances {
     /// None matches.
     None,
-    /// One that matches has no time: whatever the time added, the taint is borne.
+    /// A matching one has no limit: the taint is tolerated whatever its date.
     Always,
-    /// The clock decides.
+    /// The time decides.
     ByTime,
 }
 
@@ -144,8 +144,8 @@ fn tolerances(tolerations: &[OcmToleration], text: &TaintText) -> Tolerances {
     }
 }
 
-/// Returns how a taint is borne: by the first toleration that matches it and has not ended. A toleration with seconds has long
-/// ended for a taint without a time added, as for one of year 1, which is how the original has an absent time.
+/// Returns how a taint is tolerated: by the first matching toleration that has not ended. A toleration with seconds has already
+/// ended for a taint without a date, because the original reads an absent date as year 1.
 fn bearing(tolerations: &[OcmToleration], taint: &ManagedClusterTaint, now: Timestamp) -> Bearing {
     if taint.effect == ManagedTaintEffect::PreferNoSelect {
         return Bearing::Always;
@@ -154,7 +154,7 @@ fn bearing(tolerations: &[OcmToleration], taint: &ManagedClusterTaint, now: Time
     let mut bearings = matching.map(|toleration| {
         let Some(seconds) = toleration.toleration_seconds else { return Bearing::Always };
         let Some(added) = taint.time_added else { return Bearing::Not };
-        // Beyond what a time can be is for ever, and before it is never.
+        // An instant after the valid range is never reached, and one before it always was.
         match added.checked_add(SignedDuration::from_secs(seconds)) {
             Ok(end) if now < end => Bearing::Until(end),
             Err(_) if seconds > 0 => Bearing::Always,
@@ -164,7 +164,7 @@ fn bearing(tolerations: &[OcmToleration], taint: &ManagedClusterTaint, now: Time
     bearings.find(|bearing| *bearing != Bearing::Not).unwrap_or(Bearing::Not)
 }
 
-/// Tells whether a toleration speaks of a taint. An unknown operator matches nothing.
+/// Tells whether a toleration matches a taint. An unknown operator matches nothing.
 fn matches(toleration: &OcmToleration, key: &str, value: &str, effect: ManagedTaintEffect) -> bool {
     toleration.effect.is_none_or(|wanted| wanted == effect)
         && (toleration.key.is_empty() || toleration.key == key)

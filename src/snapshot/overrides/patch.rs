@@ -1,4 +1,4 @@
-//! JSON patches with what differs by cluster in their values.
+//! JSON patches with variables for cluster data in their values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,24 +10,24 @@ use serde_json::Value;
 use crate::api::overrides::{JsonPatchOverride, PatchOperation};
 use crate::model::id::ClusterName;
 
-/// Stands for the cluster's name.
+/// The variable for the cluster's name.
 const CLUSTER_NAME: &str = "${MEMBER-CLUSTER-NAME}";
-/// With a label's key and a closing brace after it, stands for the cluster's value of that label.
+/// The variable for a label, followed by its key and a closing brace.
 const CLUSTER_LABEL: &str = "${MEMBER-CLUSTER-LABEL-KEY-";
 
-/// Which patch failed, and why: without any value, which may be a secret.
+/// The failed patch and the reason: without any value, which may be a secret.
 #[derive(Debug)]
 pub struct PatchFailure<'a> {
     /// The patch.
     pub patch: &'a JsonPatchOverride,
-    /// Why, for people.
+    /// The reason, as text for users.
     pub why: String,
 }
 
 /// Applies the patches of one rule to an object.
 ///
 /// # Errors
-/// The first patch that cannot be applied; the object is then of no use.
+/// The first patch that fails; the object is then invalid.
 ///
 /// Source: RFC 6902; KubeFleet's variables.
 pub fn apply<'a>(
@@ -40,7 +40,7 @@ pub fn apply<'a>(
         .iter()
         .map(|patch| operation(patch, cluster, labels).map_err(|why| PatchFailure { patch, why }))
         .collect::<Result<Vec<_>, _>>()?;
-    // Nothing is undone, because whoever calls this drops the object.
+    // No rollback, because the caller drops the object.
     json_patch::patch_unsafe(object, &operations).map_err(|error| PatchFailure {
         patch: &patches[error.operation],
         why: "path not found in the object".to_owned(),
@@ -64,7 +64,7 @@ fn operation(
     })
 }
 
-/// Returns how a patch's operation is written.
+/// Returns the name of a patch's operation.
 pub fn word(operation: PatchOperation) -> &'static str {
     match operation {
         PatchOperation::Add => "add",
@@ -73,13 +73,13 @@ pub fn word(operation: PatchOperation) -> &'static str {
     }
 }
 
-/// Puts the cluster's name and labels into a value: into its JSON, as text, keys of maps included.
+/// Inserts the cluster's name and labels into a value: into its JSON text, including keys of maps.
 fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, String>) -> Result<Value, String> {
     let raw = value.to_string();
     if !raw.contains(CLUSTER_NAME) && !raw.contains(CLUSTER_LABEL) {
         return Ok(value.clone());
     }
-    // The name first, as in KubeFleet: it may be a part of a label's key.
+    // The name first, as in KubeFleet: it may be part of a label's key.
     let named = raw.replace(CLUSTER_NAME, cluster.as_str());
     let mut filled = String::with_capacity(named.len());
     let mut rest = named.as_str();
@@ -90,7 +90,7 @@ fn filled_in(value: &Value, cluster: &ClusterName, labels: &BTreeMap<String, Str
             if is_label_key(key) {
                 return format!("the cluster {cluster} has no label {key}");
             }
-            // Up to a brace further on anything may stand there, a secret too.
+            // Any text may follow up to a brace, even a secret.
             format!("{CLUSTER_LABEL} in the value is not followed by a label's key and a closing brace")
         })?;
         filled.push_str(before);
@@ -106,18 +106,18 @@ fn is_label_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
 }
 
-/// Stands for the cluster's name in a label's key; no text of JSON has it.
+/// Represents the cluster's name in a label's key; no JSON text contains it.
 const NAME_IN_KEY: &str = "\0";
 
-/// Returns the keys of the labels that stand in a patch's value, each for [`key_on`]: the cluster's name, which is put in first,
-/// may be a part of one.
+/// Returns the keys of the labels in a patch's value, each for [`key_on`]: the cluster's name, which is inserted first, may be
+/// part of one.
 pub fn label_keys(patch: &JsonPatchOverride) -> Vec<String> {
     let raw =
         patch.value.as_ref().map(|value| value.0.to_string()).unwrap_or_default().replace(CLUSTER_NAME, NAME_IN_KEY);
     raw.split(CLUSTER_LABEL).skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.to_owned())).collect()
 }
 
-/// Returns a label's key as it is on a cluster.
+/// Returns a label's key for a cluster.
 pub fn key_on<'a>(key: &'a str, cluster: &ClusterName) -> Cow<'a, str> {
     if key.contains(NAME_IN_KEY) { Cow::Owned(key.replace(NAME_IN_KEY, cluster.as_str())) } else { Cow::Borrowed(key) }
 }

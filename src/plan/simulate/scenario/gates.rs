@@ -1,11 +1,11 @@
-//! Gates that wait for a person, as the people of a scenario find them.
+//! Waiting gates, for the approvers of a scenario.
 
 use crate::decide::state::PlacementState;
 use crate::model::id::PlacementKey;
 use crate::model::runs::DELETION_GATE;
 use crate::status::staged_run::{ClosedGate, closed_gates, command_name};
 
-/// A gate that waits for a person.
+/// A gate that waits for an approval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OpenGate {
     pub placement: PlacementKey,
@@ -15,14 +15,14 @@ pub(super) struct OpenGate {
 }
 
 impl OpenGate {
-    /// Returns the name by which a person approves it.
+    /// Returns its name for approvals.
     pub fn target(&self) -> String {
         let own = || self.placement.to_string();
         self.run.as_ref().map_or_else(own, |run| command_name(&self.placement, run))
     }
 }
 
-/// Returns the gates of a placement that wait for a person now.
+/// Returns the waiting gates of a placement.
 pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<OpenGate> {
     let gate = |run: Option<&str>, stage: &str| OpenGate {
         placement: key.clone(),

@@ -1,4 +1,4 @@
-//! What was seen, put together.
+//! Assembles the result from what was observed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::views::simulation::{
 };
 
 impl Watch {
-    /// Returns what came of everything, as it stands at the end.
+    /// Returns the result at the end.
     pub fn finish(
         self,
         core: Option<(&World, &BTreeMap<PlacementKey, PlacementState>)>,
@@ -48,7 +48,7 @@ impl Watch {
             None => (Outcome::Failed, "nothing was decided about it".to_owned()),
         };
         let mut runs: BTreeMap<&String, &RunRecord> = seen.ended.iter().collect();
-        // Records forget old runs; of those that they still have they know more.
+        // Records of old runs may be gone; the remaining ones have more details.
         runs.extend(state.iter().flat_map(|(_, state)| state.runs.values()).map(|run| (&run.name, run)));
         let mut runs: Vec<&RunRecord> = runs.into_values().filter(|run| !seen.before.contains(&run.name)).collect();
         runs.sort_by_key(|run| run.sequence);
@@ -134,7 +134,7 @@ impl Watch {
     }
 }
 
-/// Says how a placement ended.
+/// Describes the outcome of a placement.
 fn ended(view: &PlacementView<'_>, seen: &Seen) -> (Outcome, String) {
     match rollout_state(view) {
         RolloutState::AllAtTarget => (Outcome::Done, String::new()),

@@ -1,4 +1,4 @@
-//! Commits that are pushed while the one before rolls out, and what fails of each.
+//! Commits that are pushed during the rollout of the one before, and their failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::plan::simulate::{Fate, FateOf};
 use crate::snapshot::sanitised;
 use crate::views::simulation::EventKind;
 
-/// What clusters hold, by digest.
+/// The content of clusters, by digest.
 pub(super) type Held = BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>;
 
 impl Driver<'_> {
-    /// Returns what the clusters on which something fails hold now.
+    /// Returns the present content of the clusters with failures.
     pub(super) fn held_now(&self) -> Held {
         let clusters: BTreeSet<&ClusterName> = self.scenario.failures.iter().map(|failure| &failure.cluster).collect();
         let members =
@@ -33,7 +33,7 @@ impl Driver<'_> {
     pub(super) fn push_later(&mut self, tree: &Tree) {
         let commit = commit_of(tree);
         let now = self.simulation.now();
-        // The same commit twice is no push.
+        // A second push of the same commit is skipped.
         if self.pushed.as_ref() == Some(&commit) {
             let message = format!("commit {} is pushed, which is there already", commit.short());
             return self.watch.say(now, global(EventKind::Pushed, message));
@@ -45,13 +45,13 @@ impl Driver<'_> {
         self.pushed = Some(commit);
     }
 
-    /// Returns what becomes of objects from a push on: what fails is what the first push brought. With `is_later`, of the
-    /// objects that a later push changes only the content that the first push has.
+    /// Returns the behaviour of objects after a push: the content of the first push fails. With `is_later`, an object that a
+    /// later push changes fails only with its content from the first push.
     pub(super) fn fate(&self, is_later: bool) -> FateOf {
         let failures = self.scenario.failures.clone();
         let held = self.held.clone();
         let first = if is_later { self.corrected() } else { BTreeMap::new() };
-        // With overrides the content differs from the tree's: what a cluster holds or was refused by now is the first push's.
+        // With overrides the content differs from the tree's: present or refused content of a cluster is the first push's.
         let told = if is_later { self.told() } else { BTreeSet::new() };
         Box::new(move |cluster, desired| {
             let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
@@ -68,7 +68,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Returns the objects that later pushes change, as the first one has them.
+    /// Returns the objects that later pushes change, with the content of the first one.
     fn corrected(&self) -> BTreeMap<ObjectKey, Arc<Value>> {
         let content = |tree: &Tree| -> BTreeMap<ObjectKey, Arc<Value>> {
             tree.manifests.iter().map(|manifest| (manifest.id.key(), sanitised(manifest).object)).collect()
@@ -79,7 +79,7 @@ impl Driver<'_> {
         first
     }
 
-    /// Returns the content that orders of clusters name now.
+    /// Returns the content in the present orders of clusters.
     fn told(&self) -> BTreeSet<(ClusterName, Digest)> {
         let core = self.simulation.core();
         let orders = core.into_iter().flat_map(crate::core::Core::orders);

@@ -1,4 +1,4 @@
-//! What is seen of placements while a scenario runs: each time records change they are compared with what they were.
+//! Observes placements during a scenario: compares records with their earlier state at each change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use crate::status::placement::is_right;
 use crate::status::work::{Mode, counted};
 use crate::views::simulation::{EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
 
-/// How a run stood when it was last looked at.
+/// The last observed state of a run.
 #[derive(Debug, Default)]
 struct SeenRun {
     phase: Option<RunPhase>,
@@ -35,21 +35,21 @@ struct SeenRun {
 #[derive(Debug, Default)]
 struct SeenStage {
     clusters: Vec<Option<ClusterPhase>>,
-    /// Of each task before and after, when it was asked for and when it was done.
+    /// For each task before and after: when it was requested and when it was done.
     tasks: Vec<(Option<Timestamp>, Option<Timestamp>)>,
 }
 
-/// How a binding stood when it was last looked at.
+/// The last observed state of a binding.
 #[derive(Debug, Default)]
 struct SeenBinding {
     cluster: Option<ClusterName>,
     started_at: Option<Timestamp>,
     deleting: bool,
-    /// Its move that is not over, or failed.
+    /// Its unfinished or failed move.
     moves: Option<usize>,
 }
 
-/// What is known of one placement.
+/// The observations about one placement.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     runs: BTreeMap<String, SeenRun>,
@@ -60,7 +60,7 @@ pub(super) struct Seen {
     open: BTreeSet<OpenGate>,
     /// Runs that had ended before the push.
     pub before: BTreeSet<String>,
-    /// Runs as they ended: they may be forgotten later.
+    /// Runs at their end: their records may be dropped later.
     pub ended: BTreeMap<String, RunRecord>,
     /// When clusters were first deferred, by run.
     pub deferred: BTreeMap<(String, ClusterName), Offset>,
@@ -73,23 +73,23 @@ pub(super) struct Seen {
     pub changed_at: Option<Offset>,
 }
 
-/// Everything that is seen from the push on.
+/// All observations since the push.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Absent while the base is rolled out.
+    /// Absent during the rollout of the base.
     pushed_at: Option<Timestamp>,
-    /// Absent looks at every placement.
+    /// Absent means every placement.
     chosen: Option<BTreeSet<PlacementKey>>,
-    /// Strategies with the people that may approve; the trees that are simulated have them no more.
+    /// Strategies with their approvers, which the simulated trees no longer have.
     pub strategies: Staged,
     pub placements: BTreeMap<PlacementKey, Seen>,
     pub events: Vec<SimulatedEvent>,
-    /// What was looked at is not told: it was there before.
+    /// The first state of a record is no event: it existed before.
     is_silent: bool,
 }
 
 impl Watch {
-    /// Begins with the push.
+    /// Starts with the push.
     pub fn begin(
         now: Timestamp,
         scenario: &Scenario,
@@ -104,7 +104,7 @@ impl Watch {
             let ended = state.1.runs.values().filter(|run| run.phase.is_final());
             seen.before = ended.map(|run| run.name.clone()).collect();
             seen.ended.clear();
-            // What waits since before the push is asked for again by nobody.
+            // Gates that wait since before the push are not requested again.
             (seen.max_unavailable, seen.changed_at) = (0, None);
             seen.moves.clear();
             for binding in seen.bindings.values_mut() {
@@ -119,7 +119,7 @@ impl Watch {
         watch
     }
 
-    /// Looks at what a later commit has, too.
+    /// Includes the strategies of a later commit.
     pub fn follow(&mut self, tree: &Tree) {
         self.strategies = Staged::of(tree);
         for key in tree.placements.keys().filter(|key| self.is_chosen(key)).cloned().collect::<Vec<_>>() {
@@ -141,7 +141,7 @@ impl Watch {
         Offset(i64::try_from(at.duration_since(pushed_at).as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Takes an event down.
+    /// Records an event.
     pub fn say(&mut self, now: Timestamp, event: SimulatedEvent) {
         if self.is_watching() && !self.is_silent {
             let at = self.offset(now);
@@ -149,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// Looks at a placement whose records changed. Returns the gates that wait for a person since then.
+    /// Observes a placement whose records changed. Returns the gates that started to wait for a person.
     pub fn look(
         &mut self,
         key: &PlacementKey,
@@ -179,7 +179,7 @@ impl Watch {
     }
 }
 
-/// One look at one placement.
+/// One observation of one placement.
 struct Look<'a> {
     key: &'a PlacementKey,
     seen: &'a mut Seen,
@@ -220,7 +220,7 @@ impl Look<'_> {
             self.fail(state);
         }
         self.seen.goal = record.goal;
-        // One that is tolerated is a failure all the same.
+        // A tolerated failure is still a failure.
         if self.said.iter().any(|said| matches!(said.event, EventKind::ClusterFailed | EventKind::RollbackBegan)) {
             self.fail(state);
         }
@@ -245,7 +245,7 @@ impl Look<'_> {
         });
     }
 
-    /// Takes down who had been told to move when a failure is noticed for the first time.
+    /// Records which clusters had been told to move at the first failure.
     fn fail(&mut self, state: &PlacementState) {
         if self.seen.failed_at.is_some() {
             return;
@@ -266,7 +266,7 @@ impl Look<'_> {
             seen.begun = true;
             self.run_began(run);
         }
-        // One more: the stage of deletions comes after the others.
+        // Plus one: the deletion stage comes after the others.
         seen.stages.resize_with(run.stages.len() + 1, SeenStage::default);
         for (stage, seen) in run.stages.iter().chain(&run.deletion).zip(&mut seen.stages) {
             self.stage(run, stage, seen, approvers);
@@ -315,7 +315,7 @@ impl Look<'_> {
             }
             let is_removal = stage.name == DELETION_STAGE;
             let kind = match cluster.phase {
-                // A turn that came back after a failure is told when it is taken.
+                // A turn after a failure is reported when the cluster starts.
                 ClusterPhase::Pending => continue,
                 ClusterPhase::Deferred => EventKind::ClusterDeferred,
                 ClusterPhase::Updating if is_removal => EventKind::RemovalBegan,
@@ -371,7 +371,7 @@ impl Look<'_> {
         };
         let unavailable = state.bindings().filter(is_told).filter(|binding| !is_available(binding)).count();
         self.seen.max_unavailable = self.seen.max_unavailable.max(unavailable);
-        // A run tells of its clusters itself.
+        // A run reports its clusters itself.
         let is_staged = state.record.spec.strategy.type_ == StrategyType::External && !state.record.removed;
         if is_staged {
             return;

@@ -1,7 +1,7 @@
-//! What expressions may name and cost.
+//! Limits what expressions may name and cost.
 //!
-//! An expression without loops is bounded by its length. Loops are bounded while they run: what they iterate over, and every
-//! text or list that is put together, passes a meter that stops the evaluation when its budget is spent.
+//! The length of an expression without loops limits its cost. Loops are limited at run time: a meter checks every range, and
+//! every string or list that is built, and stops the evaluation when its budget is spent.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,14 +19,14 @@ const DEPTH_MAX: usize = 100;
 pub(super) const METER: &str = "@meter";
 /// The function that refuses long texts and lists; no expression can name it.
 pub(super) const SHORT: &str = "@short";
-/// Characters of what functions take whose result is as long as the product of what they take.
+/// Arguments of functions whose result is as long as the product of their arguments may have this many characters.
 pub(super) const SHORT_MAX: u64 = 4096;
-/// Steps that a regular expression counts for: it may have to be compiled.
+/// The steps that a regular expression counts for: it may have to be compiled.
 const REGEX_COST: u64 = 10_000;
 /// Characters that count for one step.
 const CHARACTERS_PER_STEP: u64 = 10;
 
-/// What may still be spent.
+/// The remaining budget.
 #[derive(Debug, Default)]
 pub(super) struct CostMeter {
     budget: AtomicU64,
@@ -43,10 +43,10 @@ impl CostMeter {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// Spends what handling a value costs, and what a loop of `body` steps over it does.
+    /// Spends the cost of handling a value, and of a loop of `body` steps over it.
     ///
     /// # Errors
-    /// The budget does not reach.
+    /// The budget is too small.
     pub(super) fn charge(&self, value: &dyn Val, body: u64) -> Result<(), ExecutionError> {
         let budget = self.budget.load(Ordering::Relaxed);
         let items = value.as_sizer().map_or(0, |sizer| u64::try_from(*sizer.size().inner()).unwrap_or(0));
@@ -56,7 +56,7 @@ impl CostMeter {
     }
 }
 
-/// Returns how many characters and items a value has in all, counted until there are more than `limit` steps' worth.
+/// Counts the characters and items of a value, up to `limit` steps' worth.
 pub(super) fn weight(value: &dyn Val, limit: u64) -> u64 {
     if let Some(text) = value.downcast_ref::<CelString>() {
         return text.inner().len() as u64;
@@ -85,7 +85,7 @@ pub(super) struct Complaint {
     pub(super) message: String,
 }
 
-/// Checks that everything an expression names exists, and that its cost can fit.
+/// Checks that everything in an expression exists, and that its cost fits the budget.
 ///
 /// # Errors
 /// The first node that is wrong.
@@ -101,7 +101,7 @@ pub(super) fn check(expression: &IdedExpr) -> Result<(), Complaint> {
 
 fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
     let wrong = |message: String| Err(Complaint { node: expression.id, message });
-    // This walk is the first: the recursions after it need no limit of their own.
+    // This walk is the first: the later recursions need no limit of their own.
     if depth > DEPTH_MAX {
         return wrong(format!("nests deeper than {DEPTH_MAX} levels"));
     }
@@ -126,7 +126,7 @@ fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -
         Expr::Comprehension(loop_) => {
             names(&loop_.iter_range, known, depth + 1)?;
             names(&loop_.accu_init, known, depth + 1)?;
-            // The range and the first result are evaluated outside the loop and see none of its variables.
+            // The range and the first result are evaluated outside the loop and do not have its variables.
             let outside = known.len();
             known.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
             known.extend(loop_.iter_var2.as_deref());
@@ -160,7 +160,7 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// Returns what an expression costs, lists that are written out counted as long as they are and all others as one item.
+/// Returns the cost of an expression: literal lists count with their length, all others as one item.
 fn estimate(expression: &IdedExpr) -> u64 {
     let parts = |parts: Vec<&IdedExpr>| parts.into_iter().map(estimate).fold(0, u64::saturating_add);
     match &expression.expr {
@@ -176,12 +176,12 @@ fn estimate(expression: &IdedExpr) -> u64 {
     }
 }
 
-/// Returns how many items a list has as far as it can be told from the text.
+/// Returns the length of a list as far as the text shows it.
 fn items(range: &IdedExpr) -> u64 {
     match &range.expr {
         Expr::List(list) => list.elements.len() as u64,
         Expr::Map(map) => map.entries.len() as u64,
-        // What `map` makes of a list is as long as the list.
+        // The result of `map` is as long as its list.
         Expr::Comprehension(inner) if matches!(&inner.loop_step.expr, Expr::Call(c) if c.func_name == operators::ADD) => {
             items(&inner.iter_range)
         }
@@ -189,7 +189,7 @@ fn items(range: &IdedExpr) -> u64 {
     }
 }
 
-/// Returns the names given to `scores`; `None` where one is not written out.
+/// Returns the names in calls of `scores`; `None` if one is not a literal.
 pub(super) fn score_names(expression: &IdedExpr) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for child in children(expression) {
@@ -206,12 +206,12 @@ pub(super) fn score_names(expression: &IdedExpr) -> Option<BTreeSet<String>> {
     Some(names)
 }
 
-/// Puts the meter wherever a loop begins and something is put together.
+/// Inserts the meter wherever a loop starts and something is built.
 pub(super) fn metered(expression: IdedExpr) -> IdedExpr {
     rewrite(expression, None)
 }
 
-/// `result` is the variable in which the loop around gathers its result: adding to it is the loop's own doing.
+/// `result` is the variable with the result of the surrounding loop: adding to it is part of the loop.
 fn rewrite(expression: IdedExpr, result: Option<&str>) -> IdedExpr {
     let id = expression.id;
     let expr = match expression.expr {
@@ -240,7 +240,7 @@ fn rewrite(expression: IdedExpr, result: Option<&str>) -> IdedExpr {
 }
 
 fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
-    // Metered, such an addition would charge all that the loop has gathered, at every item again.
+    // Metering such an addition would charge the whole result of the loop again at every item.
     let gathers = result.is_some_and(|result| match call.func_name.as_str() {
         operators::ADD => matches!(call.args.first(), Some(IdedExpr { expr: Expr::Ident(name), .. }) if name == result),
         // `filter`, and `map` with a condition, add inside one branch of a conditional.

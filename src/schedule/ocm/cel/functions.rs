@@ -1,4 +1,4 @@
-//! What expressions can call, beyond the language itself.
+//! Functions of expressions, beyond the language itself.
 //!
 //! Kubernetes' quantity, semver, regex and list functions, its string functions (without `format`), and Open Cluster
 //! Management's `scores` and `parseJSON`. Not offered: times and durations, URL, IP, CIDR and format functions.
@@ -22,7 +22,7 @@ use crate::api::ocm::AddOnScoreStatus;
 pub(super) const SCORES_FUNCTION: &str = "scores";
 /// Functions that take a regular expression.
 pub(super) const REGEX: [&str; 3] = ["matches", "find", "findAll"];
-/// Functions whose result, or whose work, grows with the product of what they take.
+/// Functions whose result, or whose work, grows with the product of their arguments.
 pub(super) const PRODUCT: [&str; 6] = ["replace", "join", "split", "indexOf", "lastIndexOf", "quote"];
 /// Names of types, which expressions may use as values.
 pub(super) const TYPES: [&str; 10] =
@@ -118,7 +118,7 @@ pub(super) fn qualified(call: &CallExpr) -> Option<String> {
     QUALIFIED.contains(&name.as_str()).then_some(name)
 }
 
-/// Tells whether there is what an expression calls.
+/// Tells whether a called function exists.
 pub(super) fn exists(call: &CallExpr, qualified: Option<&str>) -> bool {
     let name = call.func_name.as_str();
     match (&call.target, qualified) {
@@ -138,7 +138,7 @@ pub(super) fn environment() -> Env {
     env
 }
 
-/// A function that keeps something between calls.
+/// A function with state between calls.
 pub(super) type Native =
     Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
 
@@ -238,7 +238,7 @@ native_value!(CelQuantity, QUANTITY_TYPE, "kubernetes.Quantity", |a, b| a.0 == b
 /// A version.
 #[derive(Clone, Debug)]
 struct Version(semver::Version);
-// By precedence: build metadata tells no versions apart.
+// By precedence: build metadata does not distinguish versions.
 native_value!(Version, VERSION_TYPE, "kubernetes.Semver", |a, b| a.0.cmp_precedence(&b.0).is_eq());
 
 const UNIT: i128 = 1_000_000_000;
@@ -351,7 +351,7 @@ fn normal_version(written: &str) -> String {
     let written = written.strip_prefix('v').unwrap_or(written);
     let (numbers, rest) = written.split_at(written.find(['-', '+']).unwrap_or(written.len()));
     let mut numbers: Vec<&str> = numbers.split('.').collect();
-    // Not cut to three: the parser is to refuse a fourth number.
+    // Not truncated to three: the parser must refuse a fourth number.
     numbers.resize(numbers.len().max(3), "0");
     let short = |number: &&str| match number.trim_start_matches('0') {
         // A zero is nothing but leading zeros. An empty part stays empty and is refused.

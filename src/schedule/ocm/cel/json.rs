@@ -10,7 +10,7 @@ use cel::common::value::{CowVal, Val};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Returns JSON as a value that is read as far as it is looked at.
+/// Returns JSON as a value that is converted lazily.
 pub(super) fn lazy(json: &Value) -> Box<dyn Val + '_> {
     match json {
         Value::Object(map) => Box::new(Object { map, whole: OnceLock::new() }),
@@ -31,7 +31,7 @@ pub(super) fn whole(json: &Value) -> Box<dyn Val> {
     Box::<dyn Val>::try_from(value).unwrap_or_else(|_| Box::new(CelNull))
 }
 
-/// Serializes whole numbers as signed ones, as Go reads them; the library tells the two kinds apart.
+/// Serializes whole numbers as signed ones, as Go reads them; the library distinguishes the two kinds.
 struct SignedNumbers<'a>(&'a Value);
 
 impl Serialize for SignedNumbers<'_> {
@@ -48,7 +48,7 @@ impl Serialize for SignedNumbers<'_> {
     }
 }
 
-/// A JSON object of which nothing is copied until somebody iterates over it.
+/// A JSON object that is copied only when an expression iterates over it.
 struct Object<'v> {
     map: &'v Map<String, Value>,
     whole: OnceLock<Box<dyn Val>>,
@@ -126,7 +126,7 @@ impl Indexer for Object<'_> {
     where
         Self: 'v,
     {
-        // Keys of JSON are text: another key, a number say, finds nothing, whatever is there.
+        // Keys of JSON are strings: another key, for example a number, finds nothing.
         let Some(key) = key.downcast_ref::<CelString>().map(CelString::inner) else {
             return Err(ExecutionError::no_such_key("a key that is not text"));
         };

@@ -1,8 +1,8 @@
 //! Expressions over whole clusters, in the Common Expression Language.
 //!
 //! The variable is `managedCluster`; `managedCluster.scores(NAME)` lists the cluster's scores of an AddOnPlacementScore, and
-//! `TEXT.parseJSON()` reads JSON. Beyond the language there are its string functions and Kubernetes' quantity, semver, regex
-//! and list functions. An expression that cannot be evaluated on a cluster does not match it.
+//! `TEXT.parseJSON()` parses JSON. The language's string functions and Kubernetes' quantity, semver, regex and list functions
+//! are available. An expression that fails on a cluster does not match it.
 
 mod cost;
 mod functions;
@@ -24,13 +24,13 @@ use super::Hub;
 
 /// Characters of an expression.
 pub const EXPRESSION_LENGTH_MAX: usize = 5000;
-/// What one expression may cost on one cluster, in steps: nodes evaluated, and characters handled, ten for one.
+/// The budget of one expression on one cluster, in steps: nodes evaluated, and characters handled, ten for one.
 pub const EXPRESSION_COST_MAX: u64 = 1_000_000;
-/// What the expressions of one predicate may cost on one cluster, in steps.
+/// The budget of one predicate's expressions on one cluster, in steps.
 pub const PREDICATE_COST_MAX: u64 = 10_000_000;
 
-/// Bytes of stack that expressions are compiled and evaluated on: the deepest that is allowed needs less, and more than
-/// a thread may have. They are reserved, and take memory only as far as they are used.
+/// Bytes of stack for compiling and evaluating expressions: enough for the deepest allowed one, and more than a thread may
+/// have. They are reserved, and take memory only as far as they are used.
 const STACK_SIZE: usize = 64 << 20;
 
 /// The variable that holds the cluster.
@@ -38,7 +38,7 @@ const CLUSTER: &str = "managedCluster";
 /// The variable that holds its scores; no expression can name it.
 const SCORES: &str = "@scores";
 
-/// The compiled expressions of a predicate, all of which have to hold.
+/// The compiled expressions of a predicate; all must be true.
 #[derive(Clone, Default)]
 pub(super) struct Expressions {
     programs: Vec<Arc<Expression>>,
@@ -57,10 +57,10 @@ impl Expressions {
     /// Compiles the expressions of a predicate.
     ///
     /// # Errors
-    /// What is wrong with the first that cannot be compiled, or whose cost cannot fit.
+    /// The first expression that cannot be compiled, or whose cost cannot fit.
     pub(super) fn compile(expressions: &[String]) -> Result<Self, String> {
         if expressions.is_empty() {
-            // Not `None`: that would say that any score may be read.
+            // Not `None`: that would mean that any score may be read.
             return Ok(Self { score_names: Some(BTreeSet::new()), ..Self::default() });
         }
         stacker::grow(STACK_SIZE, || Self::compile_deep(expressions))
@@ -85,7 +85,7 @@ impl Expressions {
         self.score_names.as_ref()
     }
 
-    /// Returns the clusters, of those asked about, on which every expression holds.
+    /// Returns the clusters among those given on which every expression is true.
     ///
     /// Source: Open Cluster Management: an error, a value that is not boolean, or too high a cost is no match.
     pub(super) fn matching(&self, hub: &Hub, clusters: &FixedBitSet) -> Vec<usize> {
@@ -102,7 +102,7 @@ impl Expressions {
     fn holds<'h>(&self, hub: &'h Hub, slot: usize, around: &Context<'_, 'h>, meter: &CostMeter) -> bool {
         let mut context = around.new_inner_scope();
         context.add_variable_as_val(CLUSTER, json::lazy(&hub.member(super::taint::slot_number(slot)).object));
-        // Scores are copied to become values, which is only done where one may be read.
+        // Scores are copied to become values, so only if one may be read.
         if self.score_names.as_ref().is_none_or(|names| !names.is_empty()) {
             context.add_variable_as_val(SCORES, functions::scores(hub.score_objects(&hub.names()[slot])));
         }
@@ -116,7 +116,7 @@ impl Expressions {
     }
 }
 
-/// Returns what is wrong with an expression.
+/// Returns the error in an expression.
 pub(super) fn complaint(expression: &str) -> Option<String> {
     stacker::grow(STACK_SIZE, || compile(&functions::environment(), expression).err())
 }

@@ -10,12 +10,11 @@ use regex::{Regex, RegexBuilder};
 
 use super::functions::{Native, text};
 
-/// The library's `matches` compiles its pattern at each call: what is written as `matches` calls this one.
+/// The library's `matches` compiles its pattern at each call: calls of `matches` are replaced by this function.
 pub(super) const MATCHES: &str = "@matches";
 /// Bytes of a compiled pattern; one that is larger is an error.
 const PATTERN_SIZE_MAX: usize = 1 << 20;
-/// Compiled patterns that one evaluation of a predicate keeps. Patterns that are written out are few; more are put together
-/// from what clusters say.
+/// Compiled patterns that one evaluation of a predicate keeps. Literal patterns are few; others are built from cluster data.
 const PATTERNS_MAX: usize = 64;
 
 /// The patterns that an evaluation of a predicate has compiled.
@@ -31,13 +30,13 @@ impl Patterns {
         }
         let regex = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE_MAX).build().ok();
         if known.len() < PATTERNS_MAX {
-            // What does not compile is kept as well, or it would be tried for each cluster.
+            // Errors are kept as well, or each cluster would compile the pattern again.
             known.insert(pattern.to_owned(), regex.clone());
         }
         regex.ok_or_else(wrong)
     }
 
-    /// Offers the functions to expressions.
+    /// Registers the functions.
     ///
     /// Source: Kubernetes, CEL regex library, and the language's own `matches`.
     pub(super) fn add_to(&self, context: &mut Context<'_, '_>) {
@@ -66,7 +65,7 @@ impl Patterns {
         }
     }
 
-    /// Returns what a function is called with, what it is called on first, and the pattern that is second.
+    /// Returns the arguments of a call, the target first and the pattern second.
     fn called<'c, 'v>(
         &self,
         call: &mut FunctionContext<'c, 'v>,
