@@ -1,8 +1,7 @@
 //! The one place time is read.
 //!
-//! Within a life time is measured and not looked up: it begins at what the clock of the machine shows then, and goes on as time
-//! passes. So a clock that is corrected meanwhile neither opens a wait nor freezes one. What is between two lives is
-//! in `waits.rs`.
+//! Within a process time is measured: it starts at the machine's clock and continues with a monotonic one. So setting the clock
+//! neither ends a wait nor stops one. `waits.rs` handles restarts.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -13,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::model::records::ClockReading;
 
-/// When this life began: by the clock, and by what measures.
+/// The start of this process: by the clock, and by the monotonic measure.
 static BEGAN: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (wall(), Instant::now()));
 
 /// Names one start of the machine.
@@ -32,7 +31,7 @@ pub fn wall() -> Timestamp {
     Timestamp::now()
 }
 
-/// Returns how far the clock of the machine was set ahead in this life, or back where that is negative.
+/// Returns how far the machine's clock was set ahead in this process; negative if it was set back.
 pub fn was_set() -> SignedDuration {
     wall().duration_since(now())
 }

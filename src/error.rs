@@ -1,4 +1,4 @@
-//! How errors are treated: by class, not by place.
+//! Error classes: an error is handled by its class, not by its place.
 
 use std::any::Any;
 

@@ -1,8 +1,8 @@
 //! gitfleet makes a git repository the hub of a fleet of Kubernetes clusters.
 //!
-//! The way of a commit: `source -> snapshot -> schedule -> rollout -> deliver -> status`. These modules decide: plain functions
-//! over plain values. `decide` calls them for one placement, `core` holds the state of the whole fleet, `daemon` waits, talks
-//! and writes. `plan` asks the same functions what would happen, and `views` shows it. `docs/ARCHITECTURE.md` has the picture.
+//! A commit passes through `source -> snapshot -> schedule -> rollout -> deliver -> status`. These modules decide with pure
+//! functions. `decide` calls them for one placement, `core` holds the state of the whole fleet, `daemon` waits, communicates
+//! and writes. `plan` predicts with the same functions, and `views` shows the results. `docs/ARCHITECTURE.md` has the picture.
 
 // The doubles are shared with test binaries, which know the crate by its name.
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The `gitfleet` binary: installs the TLS provider and hands over.
+//! The `gitfleet` binary: installs the TLS provider and calls the library.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! Hearing of changes of files on this machine: one watcher for the process.
+//! Notices file changes on this machine: one watcher for the process.
 //!
-//! Linux gives a user 128 watchers and many more watched folders, so everybody who watches shares one watcher and its thread.
+//! Linux allows a user 128 watchers and many more watched folders, so all watches share one watcher and its thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! YAML as kubectl reads it: the only place that knows which YAML crate we use.
+//! YAML as kubectl reads it: only this module depends on the YAML crate.
 //!
-//! A manifest must mean here what it means to kubectl, or a file mode, a port or a flag changes on the way. The crate
-//! gives syntax events; which value a plain scalar has is decided in `scalar`, by the rules of kubectl's own reader.
+//! A manifest must mean here what it means to kubectl, or a file mode, a port or a flag would change. The crate provides syntax
+//! events; `scalar` determines the value of a plain scalar, by the rules of kubectl's own reader.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

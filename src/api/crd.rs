@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions of the kinds of ours, made from the types that read them.
+//! CustomResourceDefinitions of gitfleet's kinds, generated from their types.
 //!
 //! Rules about changes (immutable fields) are left out on purpose: what git says next is always a possible next state.
 

@@ -1,7 +1,7 @@
-//! Which group, version, kind, namespace and name an object may have: Kubernetes' own rules.
+//! Valid identities: group, version, kind, namespace and name, by Kubernetes' own rules.
 //!
-//! An identity becomes a file name, a URL, a key of a record and a label. So every object that comes from git, be it in a file
-//! or in an envelope, gets its identity here and nowhere else; what breaks a rule no API server would take either.
+//! An identity becomes a file name, a URL, a record key and a label. So every object from git, in a file or in an envelope,
+//! gets its identity only here; an API server would refuse an invalid one too.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What users write and read: the kinds of KubeFleet and OCM with their limits, defaults and cross-field rules.
+//! The documents that users write and read: the kinds of KubeFleet and OCM with their limits, defaults and cross-field rules.
 //!
 //! Types and validation only; nothing here decides. `table` names every kind and reads it.
 

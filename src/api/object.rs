@@ -1,4 +1,4 @@
-//! What every object has around its spec, and how a document becomes a checked object.
+//! The fields of every object around its spec, and the conversion of a document to a checked object.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ pub fn without_nulls(value: &Value) -> Value {
         Value::Object(map) => {
             let kept = map.iter().filter(|(_, v)| !v.is_null());
             let prune = |(key, v): (&String, &Value)| {
-                // A patch may set a null on purpose, and what an envelope holds in `data` is not ours to change.
+                // A patch may set a null on purpose, and the contents of an envelope's `data` must stay unchanged.
                 let v = if key == "jsonPatchOverrides" || key == "data" { v.clone() } else { without_nulls(v) };
                 (key.clone(), v)
             };

@@ -1,4 +1,4 @@
-//! What OCM's controllers write: decisions and scores. They have a status and no spec.
+//! Objects that OCM's controllers write: decisions and scores. They have a status and no spec.
 //!
 //! Source: OCM API, `cluster.open-cluster-management.io` v1beta1 and v1alpha1.
 

@@ -1,4 +1,4 @@
-//! The rules of OCM's kinds that their types cannot say: what the CRDs check, which git does not.
+//! The rules of OCM's kinds beyond their types: checks of the CRDs, which git does not run.
 //!
 //! What a CRD would let pass is the scheduler's to complain about (a wrong prioritizer mode, an unknown operator, a selector
 //! or an expression of a Placement that cannot be read).

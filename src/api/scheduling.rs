@@ -1,6 +1,6 @@
-//! What KubeFleet's scheduler keeps: policy snapshots and bindings, as exported from a hub.
+//! The records of KubeFleet's scheduler: policy snapshots and bindings, exported from a hub.
 //!
-//! Only `gitfleet schedule` reads them, to go on from where a hub stands. Fields that no decision reads are skipped.
+//! Only `gitfleet schedule` reads them, to continue the hub's decisions. Fields that no decision reads are skipped.
 //!
 //! Source: KubeFleet API, `placement.kubernetes-fleet.io` v1 and v1beta1.
 
@@ -71,7 +71,7 @@ pub struct BindingDecision {
     /// The scores at the time it was picked.
     #[serde(default)]
     pub cluster_score: Option<ClusterScore>,
-    /// Why, for people.
+    /// The reason, as text for users.
     #[serde(default)]
     pub reason: String,
 }

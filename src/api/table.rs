@@ -40,7 +40,7 @@ pub enum Checked {
 
 type Read = fn(&Value) -> Result<(Metadata, Checked), Vec<FieldError>>;
 
-/// A kind of ours.
+/// A kind of gitfleet.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// API group.
@@ -123,7 +123,7 @@ impl Kind {
 
 use Scope::{Cluster, Namespaced};
 
-/// Every kind of ours, inputs first. Those read by `record` are what the original systems keep for themselves: known, so
+/// Every kind of gitfleet, inputs first. Those read by `record` are what the original systems keep for themselves: known, so
 /// that `schedule` can start from them and no payload is made of them.
 pub const KINDS: &[Kind] = &[
     kind(PLACEMENT_GROUP, "ClusterResourcePlacement", "clusterresourceplacements", Cluster, BOTH, placement)
@@ -210,17 +210,17 @@ pub const KINDS: &[Kind] = &[
     kind(CLUSTER_GROUP, "InternalMemberCluster", "internalmemberclusters", Namespaced, BOTH, record),
 ];
 
-/// Tells whether a group is one of ours, so that its objects are never payload.
+/// Tells whether a group is one of gitfleet, so that its objects are never payload.
 pub fn is_our_group(group: &str) -> bool {
     matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP | OCM_GROUP | GITFLEET_GROUP)
 }
 
-/// Returns the kind of ours that a group and kind name, in whatever version.
+/// Returns the kind of gitfleet that a group and kind name, in whatever version.
 pub fn lookup(group: &str, kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|k| k.kind == kind && k.group == group)
 }
 
-/// Returns the kind of ours that a document is of; `None` for kinds of other groups.
+/// Returns the kind of gitfleet that a document is of; `None` for kinds of other groups.
 ///
 /// # Errors
 /// A kind or a version of our groups that we do not know.

@@ -1,4 +1,4 @@
-//! Fields that are accepted, so that files of other systems work here too, and that change nothing: each is said.
+//! Fields that are accepted for compatibility with other systems and have no effect: each gets a warning.
 //!
 //! docs/fields.md says of every field what it does; a test holds it against what is read.
 

@@ -1,5 +1,5 @@
-//! `approve`, `reject`, `pause`, `resume`, `rollback`, `retry`: what a person says goes to the daemon, or into its store where
-//! none runs.
+//! `approve`, `reject`, `pause`, `resume`, `rollback`, `retry`: sends a person's command to the daemon, or executes it in the
+//! store if no daemon runs.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
@@ -248,7 +248,7 @@ fn answers_yes(question: &str) -> anyhow::Result<bool> {
 }
 
 impl Tell {
-    /// Tells the daemon, or the store, and shows the answer. A refusal is said on standard error.
+    /// Sends the command to the daemon, or executes it in the store, and prints the answer. A refusal goes to standard error.
     pub(super) fn tell(&self, command: Command) -> anyhow::Result<Exit> {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {

@@ -1,4 +1,4 @@
-//! `gitfleet describe`: one object with everything it says and what happened to it.
+//! `gitfleet describe`: one object with its fields and events.
 
 use serde_json::Value;
 

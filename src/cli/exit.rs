@@ -1,4 +1,4 @@
-//! Exit codes: what a script may conclude from how the program ended.
+//! Exit codes: the meaning of the program's exit for scripts.
 
 use std::process::ExitCode;
 

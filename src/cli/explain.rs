@@ -1,4 +1,4 @@
-//! `gitfleet explain`: why a placement has the clusters it has, and not others.
+//! `gitfleet explain`: why clusters were picked for a placement or not.
 
 use std::path::PathBuf;
 use std::sync::Arc;

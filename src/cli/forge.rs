@@ -1,4 +1,4 @@
-//! `gitfleet forge`: connects a git host, and says what is missing.
+//! `gitfleet forge`: connects a git host, and reports what is missing.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! `gitfleet member`: what a member cluster needs before it can be delivered to.
+//! `gitfleet member`: prepares a member cluster for deliveries.
 
 mod rbac;
 

@@ -1,4 +1,4 @@
-//! Who sits at the command line, and the token by which the daemon knows them.
+//! The person at the command line, and the token that identifies them to the daemon.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};

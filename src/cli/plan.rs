@@ -1,4 +1,4 @@
-//! `gitfleet plan`: what a tree would do to the fleet.
+//! `gitfleet plan`: the effects of a tree on the fleet.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a configuration adds to `gitfleet plan`: which repository and branch, what is accepted, and who can be reached.
+//! The configuration for `gitfleet plan`: repository and branch, accepted commit, and reachable clusters.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Proxies that the environment names. The libraries that talk to git hosts heed the variables by themselves, each those it likes, so
-//! that no setting of ours could say no; a process without the variables can.
+//! Proxy variables of the environment. The libraries for git hosts read the variables themselves, each different ones, so that
+//! no setting of gitfleet could override them; a process without the variables can.
 
 use std::env;
 use std::os::unix::process::CommandExt as _;

@@ -1,5 +1,5 @@
-//! What `get`, `describe`, `status` and `export` read, and how the daemon is told something: through its API or, when no daemon
-//! runs, from the store itself.
+//! The records for `get`, `describe`, `status` and `export`, and the path of commands: through the daemon's API or, if no
+//! daemon runs, the store itself.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn locate(daemon: &Daemon) -> anyhow::Result<RecordsSource> {
         (None, Some(configuration)) => match EmbeddedStore::open_read_only(&configuration.store.path) {
             // Who holds the lock is the daemon of this store, and nobody else can read the records then.
             Err(store::Error::Locked { .. }) => configuration.http.listen.to_string(),
-            // What else may be wrong with the store is said where it is read.
+            // Other errors of the store are reported when it is read.
             _ => return Ok(RecordsSource::Store(configuration.store.path.clone())),
         },
     };

@@ -40,7 +40,7 @@ const LISTEN_RETRY: Duration = Duration::from_secs(1);
 /// The name under which the plugin generator of Argo CD reads decisions.
 const PLUGIN: &str = "decisions.tokenFile";
 
-/// How long a store that is in use is waited for.
+/// How long to wait for a store that is in use.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at it.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -242,7 +242,7 @@ fn grants(configuration: &Configuration) -> BTreeMap<String, Grant> {
     configuration.http.tokens.iter().map(|token| (token.name.clone(), token.grant())).collect()
 }
 
-/// Opens the store for writing. A reader (`get`, `status`) holds its lock for a moment, which is waited for.
+/// Opens the store for writing. It waits for a reader (`get`, `status`), which holds the lock for a moment.
 pub(super) fn open_store(settings: &config::Store) -> crate::store::Result<EmbeddedStore> {
     let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
     loop {

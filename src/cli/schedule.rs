@@ -1,4 +1,4 @@
-//! `gitfleet schedule`: scheduling alone, objects in and decisions out.
+//! `gitfleet schedule`: scheduling alone, from objects to decisions.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The daemon as the command line asks it: over plain HTTP, with the person's token.
+//! The command line's client of the daemon: plain HTTP, with the person's token.
 
 use std::time::Duration;
 

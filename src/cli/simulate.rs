@@ -1,4 +1,4 @@
-//! `gitfleet simulate`: a rollout on virtual time, before anybody trusts it.
+//! `gitfleet simulate`: a rollout on a virtual clock.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `gitfleet source`: what a person says of where the fleet is written down.
+//! `gitfleet source`: commands about the location of the source.
 
 use std::path::PathBuf;
 

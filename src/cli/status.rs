@@ -33,7 +33,7 @@ pub struct Args {
     daemon: Daemon,
 }
 
-/// Runs the command. Exits 0 when everything is at the accepted commit, 3 when a person is waited for, 1 otherwise.
+/// Runs the command. Exits 0 when everything is at the accepted commit, 3 when a person must act, 1 otherwise.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
     let terminal = Terminal::of_stdout();
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     watch(source, terminal)
 }
 
-/// Draws the tree whenever records change, and on a terminal also while only time passes: what is waited for counts down.
+/// Draws the tree whenever records change, and on a terminal also as time passes, so that waits count down.
 fn watch(source: RecordsSource, terminal: Terminal) -> anyhow::Result<Exit> {
     let is_terminal = terminal.width.is_some();
     let (sender, changes) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! `store`: what the operator does about the store itself: backups, and a store that was lost.
+//! `store`: the operator's commands about the store itself: backups, and a lost store.
 
 use std::fs;
 use std::io::Write as _;

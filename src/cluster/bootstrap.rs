@@ -1,4 +1,4 @@
-//! A token for gitfleet's account on a member, fetched once by somebody who may.
+//! Gets a token for gitfleet's account on a member, once, with an administrator's kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::Error;
 use super::connect::{SignIn, about_member, chain, connect};
 
-/// How often a Secret is looked at that has no token yet.
+/// How often to check a Secret without a token.
 const LOOKS_MAX: u32 = 20;
-/// Pause between two looks.
+/// Pause between two checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Where a token comes from.
@@ -27,7 +27,7 @@ pub enum TokenSource {
     Request(Duration),
 }
 
-/// An administrator's way to a member.
+/// An administrator's access to a member.
 pub struct Admin {
     member: String,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! From a kubeconfig to a client: one HTTP/2 connection for all watches and writes of a member.
+//! Creates a client from a kubeconfig: one HTTP/2 connection for all watches and writes of a member.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,10 +28,10 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes a connection may carry before its readers must keep up.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Which programs a kubeconfig may have started to sign in.
+/// The programs that a kubeconfig may start to sign in.
 #[derive(Clone, Copy)]
 pub(super) enum SignIn<'a> {
-    /// Any: it is the file of the person who asks, as for kubectl.
+    /// Any: the file belongs to the caller, as for kubectl.
     Any,
     /// Those of these names.
     Named(&'a [String]),
@@ -45,7 +45,7 @@ impl SignIn<'_> {
         }
     }
 
-    /// Checks the account of a context. What is missing there is said by whoever connects.
+    /// Checks the account of a context. The connection itself reports missing parts.
     fn check(self, kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<(), String> {
         let Some(user) = account(kubeconfig, context) else { return Ok(()) };
         let exec = user.exec.as_ref().map(|exec| ("the program", exec.command.as_deref().unwrap_or_default()));
@@ -106,7 +106,7 @@ pub(super) async fn connect(
             "the certificate of the API server is not checked (insecure-skip-tls-verify): whoever answers gets the credentials"
         );
     }
-    // Proxies of the environment carry nothing to members: what stands in the kubeconfig counts.
+    // Proxies of the environment do not apply to members: only the kubeconfig counts.
     let has_proxy = of_cluster.is_some_and(|of| of.proxy_url.as_ref().is_some_and(|url| !url.is_empty()));
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| access(chain(&e)))?;

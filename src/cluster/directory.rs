@@ -1,7 +1,7 @@
 //! A member that is a folder of manifests, for pull-based agents and for running without any cluster.
 //!
-//! One file an object, replaced atomically; the inventory's parents are files whose names start with a dot, so that agents that
-//! follow the folder pass them over. `names` says what files are called, `folder` keeps everything inside the folder.
+//! One file per object, replaced atomically; the inventory's parents are files whose names start with a dot, so that agents
+//! that follow the folder skip them. `names` maps objects to file names, `folder` keeps all access inside the folder.
 
 mod folder;
 pub mod names;
@@ -31,7 +31,7 @@ use crate::model::work::Release;
 use crate::watch::{self, Watching};
 use crate::yaml;
 
-/// How long a folder must be quiet before it is looked at again.
+/// How long a folder must be quiet before it is read again.
 const CHANGES_QUIET: Duration = Duration::from_millis(50);
 /// Files that are written at once, in all folders together: each waits for the disk on a thread of its own.
 const WRITES_IN_FLIGHT_MAX: usize = 16;
@@ -152,8 +152,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Watches the folder; `news` gets a word when a file of the kind changed. One waiting word is enough for many changes.
-    /// `gone` is raised when the folder itself went: a watch of it sees nothing any more.
+    /// Watches the folder; `news` gets a message when a file of the kind changed. One waiting message covers many changes.
+    /// `gone` is set when the folder itself was removed: its watch sees nothing any more.
     fn watcher(&self, kind: &WatchedKind, news: mpsc::Sender<()>, gone: Arc<AtomicBool>) -> notify::Result<Watching> {
         Folder::create(&self.path)?;
         let (prefix, folder) = (kind_prefix(kind), self.path.canonicalize()?);
@@ -176,8 +176,8 @@ impl Directory {
         watch::watch(&[(place, RecursiveMode::NonRecursive)], handler)
     }
 
-    /// Lists the objects of a kind that carry the label, each once. A file is one of ours by its label and its name together:
-    /// a copy under a name of somebody's choice is not.
+    /// Lists the objects of a kind that carry the label, each once. A file is one of gitfleet by its label and its name
+    /// together: a copy under a name of somebody's choice is not.
     fn list(&self, kind: &WatchedKind) -> Result<Vec<Value>, Error> {
         let Some(folder) = self.open()? else { return Ok(Vec::new()) };
         let unreachable = |error: io::Error| self.unreachable(&self.path, &error);
@@ -224,7 +224,7 @@ fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with(prefix))
 }
 
-/// Gives a file's object the uid that deleting it must name: a file is what it holds.
+/// Sets the uid that deletions of a file's object must name: it depends on the file's content.
 fn with_uid(mut object: Value) -> Value {
     if let Some(key) = key_of(&object) {
         object["metadata"]["uid"] = Value::from(first_name(&key));
@@ -337,8 +337,8 @@ impl Target for Directory {
     }
 }
 
-/// Lists a kind, and lists it again whenever the folder changed: files have no events worth more than a new look. What was written
-/// and removed again between two looks is missing in a list that is the same as before, so it is told all the same.
+/// Lists a kind, and lists it again whenever the folder changed: file events are less reliable than a new list. An object that
+/// was written and removed again between two lists would be missed, so it is reported separately.
 ///
 /// Where the folder cannot be watched, such as at the limits of inotify, it is listed once and a change by hand is seen at the
 /// next start.
@@ -371,7 +371,7 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
                 return;
             }
         }
-        // Offline: the member's task connects again and begins its watches anew.
+        // Offline: the member's task connects again and begins its watches again.
         if failed || changes.recv().await.is_none() {
             return;
         }

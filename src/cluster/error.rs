@@ -1,8 +1,8 @@
-//! What a member answers instead of what was asked for.
+//! Errors of members.
 
 use crate::error::{Classify, ErrorClass};
 
-/// What went wrong with a member.
+/// An error of a member.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The access configuration cannot be used.
@@ -51,7 +51,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// The member answers, and gave no usable answer to one request: it took too long, or its answer broke off.
+    /// The member answers, but one request got no usable answer: it took too long, or the answer was interrupted.
     #[error("{object}: {reason}")]
     Unanswered {
         /// What was asked for or written.

@@ -1,7 +1,7 @@
-//! Watches of a member's nodes and pods, for what they add up to.
+//! Watches a member's nodes and pods, for their sums.
 //!
-//! Of each object only what is added up is read; nothing of it is kept but its amounts. Lists come in pages, and finished
-//! and unscheduled pods are not sent at all.
+//! Only the summed fields of each object are read, and only its amounts are kept. Lists come in pages, and the API server omits
+//! finished and unscheduled pods.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -179,7 +179,7 @@ pub(super) fn is_refused(error: &watcher::Error) -> bool {
     (400..500).contains(&code) && !matches!(code, 401 | 410 | 429)
 }
 
-/// What was seen, and what cannot be.
+/// The observed facts, and what cannot be observed.
 struct View {
     cluster: String,
     tally: Tally,
@@ -188,7 +188,7 @@ struct View {
 }
 
 impl View {
-    /// Takes in what the watch of nodes saw; fails where the member does not answer.
+    /// Handles an event of the watch of nodes; fails if the member does not answer.
     fn take_node(&mut self, event: Result<Event<Node>, watcher::Error>) -> Result<(), Error> {
         let tally = &mut self.tally;
         match event {
@@ -213,7 +213,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes in what the watch of pods saw; fails where the member does not answer.
+    /// Handles an event of the watch of pods; fails if the member does not answer.
     fn take_pod(&mut self, event: Result<Event<Pod>, watcher::Error>) -> Result<(), Error> {
         let tally = &mut self.tally;
         match event {
@@ -238,7 +238,7 @@ impl View {
         Ok(())
     }
 
-    /// Turns a failure into words; says nothing of a watch that only fell behind, and fails where the member does not answer.
+    /// Turns a failure into text; ignores a watch that only fell behind, and fails if the member does not answer.
     fn complaint(&self, what: &str, error: watcher::Error) -> Result<Option<String>, Error> {
         if is_expired(&error) {
             return Ok(None);
@@ -255,10 +255,10 @@ impl View {
         }
     }
 
-    /// Returns what is known; `None` until nodes and pods were listed or cannot be.
+    /// Returns the facts; `None` until nodes and pods were listed or are known to be unavailable.
     fn facts(&self) -> Option<Facts> {
         let or = |failed: &Option<String>| failed.clone();
-        // What was listed once stands while it is listed again, and while that fails for a time.
+        // Listed objects stay valid during the next list, and while that fails for a time.
         let nodes = self.tally.nodes().map(Ok).or_else(|| or(&self.nodes_failed).map(Err))?;
         let requested = self.tally.requested().map(Ok).or_else(|| or(&self.pods_failed).map(Err))?;
         Some(Facts { nodes, requested })

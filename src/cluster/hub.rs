@@ -1,6 +1,6 @@
-//! The cluster Argo CD runs in, as a place for decisions: PlacementDecisions, a ConfigMap, and who reads them.
+//! The hub: the cluster of Argo CD, with PlacementDecisions, a ConfigMap, and the objects that read them.
 //!
-//! Does what it is told; what to write is decided elsewhere.
+//! It executes single requests; `daemon/hub_writer` decides what to write.
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl HubKind {
     }
 }
 
-/// What the watch saw: an object is there, in this version, or is gone.
+/// A watch event: an object exists in a version, or is gone.
 #[derive(Debug)]
 pub enum Change {
     /// It is as this version says.
@@ -161,7 +161,7 @@ impl Hub {
             ..DeleteParams::default()
         };
         match self.request(kind, name, self.api(kind).delete(name, &params)).await {
-            // Gone, or another object by this name by now, which is not ours to delete.
+            // Gone, or another object with this name, which does not belong to gitfleet.
             Ok(_) | Err(Error::Refused { code: 404 | 409, .. }) => Ok(()),
             Err(error) => Err(error),
         }

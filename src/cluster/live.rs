@@ -48,7 +48,7 @@ pub struct Live {
     in_flight: Semaphore,
 }
 
-/// Where the inventory stands on a member and how its parts are labelled.
+/// The inventory's namespace and labels on a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Inventory {
     /// Namespace of the parents.
@@ -76,7 +76,7 @@ impl Live {
         }
     }
 
-    /// Lets the kubeconfig have these programs started to sign in; without this it may none.
+    /// Allows the kubeconfig to start these programs to sign in; by default none.
     #[must_use]
     pub fn allowing(self, allow_exec: Vec<String>) -> Self {
         Self { allow_exec, ..self }
@@ -143,20 +143,20 @@ impl Live {
         Ok(to_value(answer))
     }
 
-    /// Takes our fields away from an object: applied without any, it keeps what others have applied.
+    /// Removes our fields from an object: an apply without fields keeps those of others.
     async fn release_fields(&self, id: &ObjectId, uid: &str) -> Result<(), Error> {
         let there = self.get(id).await?.filter(|there| uid_of(there) == uid);
         if there.is_none() {
             return Ok(());
         }
-        // The uid makes the API server refuse it where the object was made anew after the look above.
+        // The uid makes the API server refuse it where the object was recreated after the look above.
         let nothing = json!({"apiVersion": id.api_version(), "kind": id.kind, "metadata": {
             "name": id.name, "namespace": (!id.namespace.is_empty()).then_some(&id.namespace), "uid": uid,
         }});
         self.patch(id, &nothing, ApplyOptions { force: true, dry_run: false }).await.map(drop)
     }
 
-    /// Takes our label, our annotation and our name as a manager away from an object, and leaves it as it is.
+    /// Removes our label, our annotation and our field manager from an object, and leaves the rest.
     async fn release_whole(&self, id: &ObjectId, uid: &str) -> Result<(), Error> {
         let Some(there) = self.get(id).await?.filter(|there| uid_of(there) == uid) else { return Ok(()) };
         let managers = there.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -371,7 +371,7 @@ impl KindWatch {
         let mut listing = true;
         loop {
             let next = events.try_next();
-            // Only a list has to go on: a watch is silent while nothing changes, and pings find a dead connection.
+            // Only a list has to continue: a watch is silent while nothing changes, and pings find a dead connection.
             let next = if listing {
                 match tokio::time::timeout(LIST_SILENCE_MAX, next).await {
                     Ok(next) => next,

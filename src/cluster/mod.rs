@@ -1,4 +1,4 @@
-//! Edge: members, live through their API server or as a directory of manifests.
+//! The cluster adapter: members behind an API server, or as a folder of manifests.
 //!
 //! A [`Target`] does what it is told, one request at a time, and reports what it sees; what to do is decided elsewhere.
 //! Both kinds keep the same promises: `tests/` runs one contract suite over them.
@@ -63,9 +63,9 @@ pub enum Observation {
     Namespaces(Result<BTreeSet<String>, String>),
     /// The member stopped answering about its nodes and pods.
     FactsFailed(Error),
-    /// Changes by hand are not heard of until the next connection; why.
+    /// Changes by hand are not noticed until the next connection; why.
     Unwatched(String),
-    /// A watch ended by an error of gitfleet's own; the panic's words.
+    /// A watch ended because of an error in gitfleet; the panic's words.
     Panicked(String),
 }
 
@@ -85,7 +85,7 @@ pub struct ApplyOptions {
     pub dry_run: bool,
 }
 
-/// What came of a deletion.
+/// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// No object with this uid is left.
@@ -153,14 +153,14 @@ pub trait Target: Send + Sync + 'static {
     /// The member does not answer or refuses.
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error>;
 
-    /// Deletes an object if it still has this uid. An object that is gone, or was made anew, is no error.
+    /// Deletes an object if it still has this uid. An object that is gone, or was recreated, is no error.
     ///
     /// # Errors
     /// The member does not answer or refuses.
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error>;
 
-    /// Gives an object up that stays, if it still has this uid: its label goes, and our fields where `release` says so. An object
-    /// that is gone, or was made anew, is no error.
+    /// Gives an object up that stays, if it still has this uid: its label goes, and our fields where `release` says so. An
+    /// object that is gone, or was recreated, is no error.
     ///
     /// # Errors
     /// The member does not answer or refuses.

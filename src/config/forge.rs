@@ -1,4 +1,4 @@
-//! The part of the file about the git host: where it is, who we are there, and who may approve.
+//! The section of the file about the git host: its address, our account, and the approvers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

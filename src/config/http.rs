@@ -1,4 +1,4 @@
-//! The part of the file about the daemon's own addresses, and who may read and command there.
+//! The section of the file about the daemon's own addresses, and who may read and command there.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Which member is reached how: patterns, `{name}`, and entries that would get in each other's way.
+//! The access to each member: patterns, `{name}`, and conflicts between entries.
 
 use std::path::{Path, PathBuf};
 

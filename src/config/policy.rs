@@ -1,4 +1,4 @@
-//! The part of the file that no commit lowers.
+//! The section of the file that no commit can lower.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The part of the file about the git repository that is followed.
+//! The section of the file about the followed git repository.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;

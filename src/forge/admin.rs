@@ -1,4 +1,4 @@
-//! What a person who connects a host needs: what the token may do, and the webhook.
+//! Setup of a git host: checks the token's permissions, and creates the webhook.
 
 use http::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -11,7 +11,7 @@ use super::shapes::Hook;
 use super::{Error, Forge, Kind, Result, Settings};
 use crate::model::forge::Permission;
 
-/// Something that the token must be allowed to do.
+/// A permission that the token needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Set statuses on commits.
@@ -20,23 +20,23 @@ pub enum Ability {
     Comments,
 }
 
-/// What can be found out without doing anything.
+/// The result of a check without side effects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It works.
     Yes,
     /// It does not, for this reason.
     No(String),
-    /// Only doing it would tell.
+    /// Only a real call would tell.
     Unclear,
 }
 
-/// How a webhook differs from what we need; empty where it does not.
+/// The differences between a webhook and the required one; empty if there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRepair {
     /// The hook, where there is one with our address.
     pub id: Option<u64>,
-    /// What is wrong with it, for people.
+    /// What is wrong with it, as text for users.
     pub wrong: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Admin {
         })
     }
 
-    /// Tells whether the token may do something, by trying it on what is not there: permissions are checked first.
+    /// Tells whether the token has a permission, by a call about something that does not exist: hosts check permissions first.
     pub async fn may(&self, ability: Ability) -> Result<Known> {
         let (method, path, what) = match ability {
             Ability::Statuses => (Method::POST, format!("/statuses/{}", "0".repeat(40)), "try to set a status"),
@@ -104,9 +104,9 @@ impl Admin {
             Err(Error::Forbidden { why, .. }) => Ok(Known::No(why)),
             // Gitea checks scopes and rights before anything else, and fails on a commit that is not there.
             Err(_) if self.0.kind == Kind::Gitea && matches!(status.as_u16(), 404 | 422 | 500) => Ok(Known::Yes),
-            // GitHub knows no such commit, and says so to those alone who may write.
+            // GitHub does not know the commit, and reports that only to accounts that may write.
             Err(Error::Refused { .. }) if status == StatusCode::UNPROCESSABLE_ENTITY => Ok(Known::Yes),
-            // It answers the same to those who may not.
+            // It answers the same to accounts that may not.
             Err(Error::NotFound { .. }) => Ok(Known::Unclear),
             Err(error) => Err(error),
         }
@@ -122,7 +122,7 @@ impl Admin {
         }
     }
 
-    /// Returns what is to be done about the hook with this address; with none, every hook whose address ends with our path
+    /// Returns what to change about the hook with this address; without one, every hook whose address ends with our path
     /// counts.
     pub async fn hook(&self, url: Option<&str>) -> Result<HookRepair> {
         let hooks: Vec<Hook> = self.0.client.list("list the webhooks", &self.0.route("/hooks")).await?;
@@ -161,7 +161,7 @@ impl Admin {
         has(event) || self.0.kind == Kind::Gitea && event == "pull_request_only" && has("pull_request")
     }
 
-    /// Creates a hook, or makes one what it must be; its secret is sent in any case: nobody can read the old one.
+    /// Creates a hook, or updates one; the secret is always sent: nobody can read the old one.
     pub async fn write_hook(&self, id: Option<u64>, url: &str, secret: &SecretString) -> Result<u64> {
         let config = json!({"url": url, "content_type": "json", "secret": secret.expose_secret()});
         let mut body = json!({"active": true, "events": self.events(), "config": config});

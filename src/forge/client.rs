@@ -1,4 +1,4 @@
-//! What both hosts' clients share: one try for each call, an upper bound for every answer, and what each status means.
+//! The shared client of both hosts: one try per call, a limit for every answer, and the meaning of each status.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest answer in bytes: Gitea answers a conversation's comments all at once.
 pub(super) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How we name ourselves; GitHub refuses who has no name.
+/// Our user agent; GitHub refuses requests without one.
 pub(super) const USER_AGENT: &str = concat!("gitfleet/", env!("CARGO_PKG_VERSION"));
 /// Redirects that a read follows: a renamed repository is one.
 const REDIRECTS_MAX: usize = 3;
@@ -27,12 +27,12 @@ const REDIRECTS_MAX: usize = 3;
 const PAGES_MAX: u32 = 100;
 /// Characters of a host's words that an error repeats.
 const WORDS_MAX: usize = 300;
-/// The wait where a host limits us and does not say for how long.
+/// The pause if a host limits us without a duration.
 ///
 /// Source: GitHub, "Best practices for using the REST API".
 const WAIT_UNSAID: Duration = Duration::from_mins(1);
 
-/// Pages of lists that are kept to be asked for again: those of the pull requests and conversations that are polled.
+/// Pages of lists that are cached for conditional requests: those of the polled pull requests and conversations.
 const KEPT_MAX: usize = 64;
 /// Largest page that is kept, in bytes; a hundred comments of people are far below it.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -128,7 +128,7 @@ impl Client {
         Self { wire, kind, base, meter, kept: Mutex::default() }
     }
 
-    /// Sends, once, and tells the meter.
+    /// Sends, once, and reports to the meter.
     async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
         let method = call.method.clone();
         let answer = self.wire.send(call).await;
@@ -252,7 +252,7 @@ impl Client {
     }
 }
 
-/// Tells whether there is another page, as far as the host says; else there is one until a page is empty.
+/// Tells whether there is another page, if the host says so; else there is one until a page is empty.
 fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match kind {
@@ -296,7 +296,7 @@ pub(super) fn checked(what: &str, answer: RestAnswer) -> Result<RestAnswer> {
     })
 }
 
-/// Returns what a meter is told of an answer, or of none.
+/// Returns the meter's class of an answer, or of a missing one.
 fn called(answer: Option<&RestAnswer>) -> Called {
     let Some(RestAnswer { status, headers, body }) = answer else { return Called::Failed };
     match status.as_u16() {
@@ -318,7 +318,7 @@ fn moved(what: &str) -> Error {
     Error::Refused { what: what.to_owned(), why: why.to_owned() }
 }
 
-/// Returns how long a host wants us to wait; `None` where a 403 is about permissions.
+/// Returns the pause that a host asks for; `None` if a 403 is about permissions.
 ///
 /// Source: GitHub, "Rate limits for the REST API": retry-after, else the reset where nothing remains, else a minute.
 fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration> {
@@ -331,7 +331,7 @@ fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration
     if number("x-ratelimit-remaining") == Some(0) {
         // By the host's own clock: ours may differ from it by more than the wait.
         let left = number("x-ratelimit-reset").zip(said_at(headers)).map_or(0, |(reset, now)| reset - now);
-        // A clock that goes wrong must not make us ask again at once.
+        // A wrong clock must not make us ask again immediately.
         return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));
     }
     let words = words.to_lowercase();
@@ -345,7 +345,7 @@ fn said_at(headers: &HeaderMap) -> Option<i64> {
     jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp().as_second())
 }
 
-/// Returns what a host says for people, on one line and not long.
+/// Returns a host's message, on one line and truncated.
 fn words(body: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let message = value["message"].as_str().unwrap_or_default();

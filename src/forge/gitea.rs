@@ -1,4 +1,4 @@
-//! Gitea and Forgejo: the way there, and where they differ from GitHub.
+//! Gitea and Forgejo: the transport, and the differences from GitHub.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Wire for Plain {
     }
 }
 
-/// Says what happened on the way, down to its cause, and without the address: it is in the configuration.
+/// Describes a transport error with its cause, and without the address: it is in the configuration.
 fn unreachable(what: &str, error: reqwest::Error) -> Error {
     let error = error.without_url();
     let mut why = error.to_string();
@@ -103,8 +103,8 @@ struct Texts {
     results: Option<Vec<serde::de::IgnoredAny>>,
 }
 
-/// Its pages tell of former texts, its API does not, and the pages take no token: so this is told of repositories that everybody
-/// may read. It keeps the first text before it writes the second, so that a list without any is of a comment never changed.
+/// Its pages show earlier texts, its API does not, and the pages accept no token: so this works only for public repositories.
+/// It stores the first text before it writes the second, so an empty list means that the comment was never changed.
 ///
 /// Source: Gitea v1.26.0, `routers/web/repo/issue_content_history.go`, `services/issue/comments.go` (`UpdateComment`).
 pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {

@@ -1,7 +1,7 @@
-//! GitHub: the way there through octocrab, which knows how Apps sign in, and where GitHub differs from Gitea.
+//! GitHub: the transport through octocrab, which implements the sign-in of Apps, and the differences from Gitea.
 //!
-//! Nothing of octocrab's models is used: they want every field of every answer. It is built without retries and without
-//! redirects: both repeat writes.
+//! octocrab's models are not used: they require every field of every answer. It is built without retries and without redirects,
+//! because both repeat writes.
 
 use std::time::Duration;
 
@@ -223,8 +223,7 @@ struct Edits {
     includes_created_edit: bool,
 }
 
-/// What its query language tells of a comment's edits, and nothing else does. The text comes with it, so that both are of one
-/// moment.
+/// The edit history of a comment, which only GraphQL returns. The text comes with it, so that both are from one moment.
 const EDITS: &str =
     "query($id: ID!) { node(id: $id) { ... on IssueComment { body lastEditedAt includesCreatedEdit } } }";
 
@@ -232,7 +231,7 @@ const EDITS: &str =
 pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
     let what = format!("read whether comment {} was changed", comment.id);
     let path = rest.route(&format!("/issues/comments/{}", comment.id));
-    // A comment that is gone vouches for nothing.
+    // A deleted comment proves nothing.
     let Some(GraphNode { node_id }) = rest.client.find(&what, &path).await? else { return Ok(History::Edited) };
     let query = serde_json::json!({"query": EDITS, "variables": {"id": node_id}});
     let answer: Queried = rest.client.graphql(&what, &query).await?;
@@ -240,7 +239,7 @@ pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
         let why = "the host does not say; the token may have to be allowed to read issues and pull requests".to_owned();
         return Err(Error::Forbidden { what, why });
     };
-    // Another text than was read was written meanwhile, whatever the times say.
+    // A different text was written after the read, whatever the times say.
     let is_untouched = edits.last_edited_at.is_none() && !edits.includes_created_edit && edits.body == comment.body;
     Ok(if is_untouched { History::Untouched } else { History::Edited })
 }

@@ -1,4 +1,4 @@
-//! Commands in comments: which lines of a comment are any, and what they ask for.
+//! Commands in comments: finds the command lines of a comment, and parses them.
 //!
 //! ```text
 //! line    = prefix command { " " argument } [ " -- " reason ]
@@ -19,7 +19,7 @@ mod lines;
 use self::lines::spoken_lines;
 use crate::model::chat::{Chat, ChatCommand, ChatVerb, SHA_CHARS_MIN};
 
-/// Bytes of a comment that is read; a longer one says nothing.
+/// The largest parsed comment in bytes; a longer one contains no command.
 pub const COMMENT_BYTES_MAX: usize = 16 << 10;
 /// Commands that one comment may hold.
 pub const COMMANDS_MAX: usize = 5;
@@ -41,11 +41,11 @@ const VERBS: [(&str, ChatVerb); 8] = [
     ("help", ChatVerb::Help),
 ];
 
-/// Returns what a comment asks for. `bot` is the account we write with; `short` lets lines begin with a mere slash.
+/// Returns the commands of a comment. `bot` is our account; with `short` lines may begin with a slash only.
 ///
-/// All commands of a comment are taken or none: of one that is wrong, or of too many, nothing is done and the person is told.
-/// What could be meant for somebody else is silence: an unknown word after the slash, an unknown word to our name. `approve`
-/// and `reject` without a stage are commands here; whoever knows which stages wait asks for one of them.
+/// All commands of a comment are returned or none: if one is invalid, or there are too many, the answer explains why. A line
+/// that may be meant for another bot is ignored: an unknown word after the slash, or after our name. `approve` and `reject`
+/// without a stage are commands here; the caller, who knows the waiting stages, asks for one.
 pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     if body.len() > COMMENT_BYTES_MAX {
         return Chat::Silence;
@@ -72,7 +72,7 @@ pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     }
 }
 
-/// How a line of ours begins.
+/// The prefix of a gitfleet command.
 struct Prefixes<'a> {
     bot: &'a str,
     short: bool,
@@ -82,7 +82,7 @@ impl Prefixes<'_> {
     fn read(&self, line: &str) -> Chat {
         let seen: String = line.chars().filter(|c| !turns(*c)).collect();
         match self.command(&seen) {
-            // Its readers may have seen another line than the one that would be carried out.
+            // Readers may have seen another line than the one that would be executed.
             Chat::Commands(_) if seen.len() < line.len() => Chat::Mistake(
                 "the command holds signs that are not seen and change the direction of reading; write it by hand"
                     .to_owned(),
@@ -117,12 +117,12 @@ fn split(line: &str) -> (&str, &str) {
     line.split_once([' ', '\t']).map_or((line, ""), |(word, rest)| (word, rest.trim()))
 }
 
-/// Signs that copying and mail programs add, and that show nothing.
+/// Invisible characters that copying and mail programs add.
 fn is_dropped(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{feff}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
-/// Signs that let a line read otherwise than it is.
+/// Characters that make a line display differently from its text.
 fn turns(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

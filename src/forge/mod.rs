@@ -1,8 +1,8 @@
-//! Edge: the git host: commit statuses, pull requests, comments, and who may what.
+//! The git host adapter: commit statuses, pull requests, comments, and permissions.
 //!
-//! One trait with types of our own ([`crate::model::forge`]): what hosts answer differs in many small ways, and each of their
-//! shapes is known to one file only. Every call is one try; whoever calls decides what a failure means and when to go again,
-//! because a write whose answer was lost must not be repeated blindly.
+//! One trait with our own types ([`crate::model::forge`]): hosts' answers differ in many small ways, and one file contains all
+//! their shapes. Every call is one try; the caller decides what a failure means and when to retry, because a write with a lost
+//! answer must not be repeated blindly.
 
 pub mod grammar;
 pub mod webhook;
@@ -31,7 +31,7 @@ use crate::model::forge::{
 };
 use crate::model::id::CommitId;
 
-/// Why a call to a git host failed. Messages hold no answer of the host beyond its own words for people, and never a token.
+/// Why a call to a git host failed. Messages contain only the host's error message, and never a token.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is not there, or not visible to us.
@@ -45,7 +45,7 @@ pub enum Error {
     Forbidden {
         /// What was tried.
         what: String,
-        /// What is missing, for people.
+        /// What is missing, as text for users.
         why: String,
     },
     /// The token is wrong, expired or revoked.
@@ -62,12 +62,12 @@ pub enum Error {
         /// How long.
         wait: Duration,
     },
-    /// It could not be reached, did not answer in time, or failed. A write may have been carried out.
+    /// It could not be reached, did not answer in time, or failed. A write may have been executed.
     #[error("{what}: {why}")]
     Unreachable {
         /// What was tried.
         what: String,
-        /// What happened, for people.
+        /// What happened, as text for users.
         why: String,
     },
     /// The host refuses it for good: trying again changes nothing.
@@ -75,7 +75,7 @@ pub enum Error {
     Refused {
         /// What was tried.
         what: String,
-        /// Why, for people.
+        /// The reason, as text for users.
         why: String,
     },
 }
@@ -155,11 +155,11 @@ pub trait Forge: Send + Sync {
     /// Adds a reaction to a comment; one that is there already, or that the host does not offer, is no error.
     async fn react(&self, comment: u64, reaction: Reaction) -> Result<()>;
 
-    /// Tells whether the text of a comment, as it was read, is known to be the one that its author wrote. Must be asked after the
-    /// comment was read: what the host tells then is about the text that was read, too. Whole seconds of a clock prove nothing.
+    /// Tells whether a comment's text is proven to be its author's. Call it after reading the comment, so that the host's
+    /// answer covers that text. Timestamps in whole seconds prove nothing.
     ///
     /// # Errors
-    /// Any: then nobody knows, and no command in it counts.
+    /// Any error means no proof, and no command in the comment counts.
     async fn history(&self, comment: &Comment) -> Result<History>;
 
     /// Returns who gave a comment this reaction, as far as the host takes it.
@@ -168,26 +168,26 @@ pub trait Forge: Send + Sync {
     /// Returns the reviews that approve a pull request and were not dismissed.
     async fn approvals(&self, pull: ThreadNumber) -> Result<Vec<Approval>>;
 
-    /// Returns what the host knows of a pull request's commits: also after the merge, and after its branch is gone.
+    /// Returns the commits of a pull request: also after the merge, and after its branch is gone.
     ///
     /// # Errors
-    /// `Refused` where there are more commits than the host tells of.
+    /// `Refused` if there are more commits than the host lists.
     async fn commits(&self, pull: &PullRequest) -> Result<Commits>;
 
     /// Returns what an account may do with the repository now.
     ///
     /// # Errors
-    /// Any: then nobody knows, and the account may nothing.
+    /// Any error means no permission.
     async fn permission(&self, login: &str) -> Result<Permission>;
 
     /// Tells whether an account is in a team now; the team is `ORG/NAME`.
     ///
     /// # Errors
-    /// Any: then nobody knows, and the account counts as outside.
+    /// Any error means that the account counts as outside.
     async fn is_team_member(&self, team: &str, login: &str) -> Result<bool>;
 }
 
-/// What a host is.
+/// The kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Gitea, and Forgejo.
@@ -196,10 +196,10 @@ pub enum Kind {
     GitHub,
 }
 
-/// As whom we act.
+/// The identity of our requests.
 #[derive(Clone, Debug)]
 pub enum Auth {
-    /// As whoever's token it is.
+    /// The owner of a token.
     Token(SecretString),
     /// As a GitHub App, wherever it is installed for the repository.
     App {
@@ -237,25 +237,25 @@ impl Settings {
     }
 }
 
-/// What came of one request to a host.
+/// The class of one request's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Called {
     /// Success.
     Ok,
-    /// What we have is still right.
+    /// The cached answer is still valid.
     Unchanged,
     /// The host wants a pause.
     Limited,
-    /// The host says no, or knows nothing of it.
+    /// The host refuses, or does not know the object.
     Refused,
-    /// No answer, or one of a host that is broken.
+    /// No answer, or an internal error of the host.
     Failed,
 }
 
-/// Is told of each request. An App's own requests for its token are left out.
+/// Called for each request. An App's own requests for its token are left out.
 pub type Meter = Arc<dyn Fn(&http::Method, Called) + Send + Sync>;
 
-/// Returns a repository on its host. Says nothing to the host yet; must be called where tokio runs.
+/// Creates the client of a repository without a request; must be called in a tokio runtime.
 ///
 /// # Errors
 /// `Refused`: the token or the key cannot be one, or the settings contradict each other.

@@ -1,4 +1,4 @@
-//! Who made a pull request, as far as a host tells: authors by the addresses in commits, pushers by what it noted of pushes.
+//! The contributors to a pull request: authors by the addresses in commits, pushers by the host's records.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Error, Kind, Result};
 use crate::model::forge::{Commits, ForgeUser, PullRequest};
 use crate::model::id::CommitId;
 
-/// Commits of a pull request that GitHub lists; what else it has cannot be known.
+/// Commits of a pull request that GitHub lists; further ones are unknown.
 ///
 /// Source: GitHub, "REST API endpoints for pull requests", "List commits on a pull request".
 const GITHUB_COMMITS_MAX: usize = 250;
@@ -18,7 +18,7 @@ const GITHUB_COMMITS_MAX: usize = 250;
 const TIMELINE_PAGES_MAX: u32 = 40;
 /// Pages of a repository's news that are read for pushes, the newest first, of 50 entries each.
 const NEWS_PAGES_MAX: u32 = 4;
-/// How often it is looked for the push of a pull request's last commit that a host has not noted yet.
+/// How often to retry the search for the push of a pull request's last commit.
 const PUSH_LOOKS_MAX: u32 = 5;
 /// Pause between two such looks.
 const PUSH_LOOK_PAUSE: Duration = Duration::from_secs(2);
@@ -78,9 +78,9 @@ async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId
     }
 }
 
-/// Gitea notes a push some time after it took it, and none in a conversation that was merged meanwhile. So where it says nothing
-/// of the last commit it is asked again. Where all it ever noted was read, nobody knows the pusher in the end; otherwise the push
-/// may be older than what is read.
+/// Gitea records a push some time after it happened, and none in a conversation that was merged meanwhile. So without a record
+/// for the last commit it is asked again. If all its records were read, the pusher is unknown in the end; otherwise the push
+/// may be older than the records that were read.
 async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
     for look in 1..=PUSH_LOOKS_MAX {
         let noted = gitea_pushes(rest, pull, all).await?;

@@ -1,4 +1,4 @@
-//! A repository on a host with GitHub's routes. Gitea took most of them over; where it did not, `gitea` and `github` say how.
+//! A repository on a host with GitHub's routes. Gitea adopted most of them; `gitea` and `github` contain the differences.
 
 use async_trait::async_trait;
 use http::{Method, StatusCode};
@@ -233,7 +233,7 @@ impl Forge for Rest {
     }
 }
 
-/// Returns the permission of the finest name we know; a name that an organisation made up counts as what it is based on.
+/// Returns the permission of the most specific known name; a custom role counts as its base role.
 fn role(roles: &RolesOf) -> Permission {
     let known = |name: &str| match name {
         "owner" | "admin" => Some(Permission::Admin),

@@ -1,5 +1,5 @@
-//! What hosts answer, as far as we read it. GitHub and Gitea agree on more than they differ in; fields that one of them lacks
-//! are optional, and nothing else is read, so that a field that goes or comes breaks nothing.
+//! The JSON shapes of hosts' answers. GitHub and Gitea agree on most; fields that one of them lacks are optional, and all
+//! others are ignored, so that a new or removed field breaks nothing.
 
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
-//! Reads what a host says over a webhook: a signature over the bytes as they came, then the few fields that tell where to look.
+//! Parses webhook deliveries: verifies the signature over the raw bytes, then reads the few fields that name the event.
 //!
-//! What counts is read again. Two things cannot be read later, and are taken from what is signed: what a comment's text was when it
-//! was written, and who pushed. Decides on values alone.
+//! The state itself is read again. Two facts cannot be read later, and come from the signed delivery: the text of a comment at
+//! its creation, and who pushed. Works on values only.
 
 use hmac::{Hmac, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -21,10 +21,10 @@ const LOGIN_BYTES_MAX: usize = 255;
 /// Hexadecimal digits of an HMAC-SHA256.
 const SIGNATURE_DIGITS: usize = 64;
 
-/// Why a delivery goes no further. None of it is told to the sender.
+/// Why a delivery is dropped. The sender is not told the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// It is not signed with a secret of ours.
+    /// It is not signed with a secret of gitfleet.
     Signature,
     /// It is another host's.
     OtherHost,
@@ -62,7 +62,7 @@ pub fn signature<'a>(kind: Kind, header: impl Fn(&str) -> Option<&'a str>) -> Op
     Some(bytes)
 }
 
-/// Reads a delivery to the repository with this id, if it is known yet; `None` for what is signed and of no interest.
+/// Parses a delivery for the repository with this id, if known yet; `None` for a signed but irrelevant one.
 pub fn read(
     kind: Kind,
     secrets: &[SecretString],
@@ -90,8 +90,8 @@ pub fn read(
     parse(event.ok_or(Rejected::OtherHost)?, repository, delivery.body)
 }
 
-/// Tells whether a body is signed with one of the secrets. How long it takes says nothing about them. An empty secret signs
-/// nothing: everybody knows it.
+/// Tells whether a body is signed with one of the secrets. The duration reveals nothing about them. An empty secret is never
+/// valid: everybody knows it.
 pub fn verify(secrets: &[SecretString], signature: &[u8; 32], body: &[u8]) -> bool {
     let is_signed = |secret: &SecretString| {
         let secret = secret.expose_secret().as_bytes();
@@ -180,7 +180,7 @@ fn pushed(commit: Option<String>, sender: Option<Account>) -> Option<Pushed> {
     Some(Pushed { commit: CommitId::new(commit), by: ForgeUser { id: sender.id()?, login, is_bot: false } })
 }
 
-/// Returns what a comment was when it was written. Where somebody else sent it than wrote it, nobody vouches for it.
+/// Returns a comment's text at its creation. If another account sent it than wrote it, there is no proof.
 fn said(comment: &Written, sender: Option<&Account>) -> Option<Said> {
     let author = comment.user.as_ref().and_then(Account::id)?;
     let is_other = sender.is_some_and(|sender| sender.id() != Some(author));
@@ -188,7 +188,7 @@ fn said(comment: &Written, sender: Option<&Account>) -> Option<Said> {
     Some(Said { author, body: text_digest(body) })
 }
 
-/// Returns what a comment's text is known by.
+/// Returns the digest of a comment's text.
 pub fn text_digest(text: &str) -> Digest {
     Digest::new(format!("{:x}", Sha256::digest(text)))
 }
@@ -220,7 +220,7 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
         }
         _ if matches!(action, Some("created" | "edited")) => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
-            // The text after an edit need not be its author's: of an edit only the comment to look at is taken.
+            // The text after an edit may not be its author's: only the id of an edited comment is used.
             let said = said(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
             Some(ForgeEvent::Comment { thread: issue.number, id: comment.id, said })
         }

@@ -1,5 +1,4 @@
-//! Building a mirror anew: gix has no garbage collection, every fetch leaves one more pack, and a damaged mirror is best
-//! cloned again.
+//! Rebuilds a mirror: gix has no garbage collection, every fetch adds a pack, and a damaged mirror is best cloned again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,7 +104,7 @@ fn count_packs(dir: &Path) -> std::io::Result<usize> {
     Ok(packs)
 }
 
-/// Copies what can be read completely, and returns what cannot, of the pins: the other refs are fetched when they are needed.
+/// Copies all complete refs, and returns the pins that are incomplete: other refs are fetched when they are needed.
 fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> {
     let mut lost = Vec::new();
     let copied = copy(from, to, |name, error| {
@@ -122,8 +121,8 @@ fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> 
     Ok(lost)
 }
 
-/// Copies every ref of ours, and what it needs and the new mirror lacks: commits that a force-push took off the branch. What
-/// becomes of a ref that is not whole, `failed` says.
+/// Copies every ref of gitfleet, with the objects that the new mirror lacks: commits that a force-push removed from the branch.
+/// `failed` decides about incomplete refs.
 fn copy(from: &Reader, to: &Reader, mut failed: impl FnMut(&str, Error) -> Result<(), Error>) -> Result<(), Error> {
     let (old, new) = (from.local(), to.local());
     let copying = Error::at(from.location(), "copy the mirror of");

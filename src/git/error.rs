@@ -1,4 +1,4 @@
-//! What can go wrong with a source, by what a person or the daemon does about it.
+//! Errors of a source, by how a person or the daemon reacts to them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ const CAUSE_SIZE_MAX_BYTES: usize = 2000;
 
 /// Why something failed, as text, with every secret replaced.
 ///
-/// gix's errors may hold URLs, configuration values and server answers; they are turned to text here, once, so that
-/// nothing that prints an error can print a token.
+/// gix's errors may contain URLs, configuration values and server answers; they are converted to text here, once, so that no
+/// printed error can contain a token.
 #[derive(Debug)]
 pub struct Cause(String);
 
@@ -59,7 +59,7 @@ impl fmt::Display for Cause {
 
 impl std::error::Error for Cause {}
 
-/// The texts that must not appear anywhere: a token, and a token as a header spells it.
+/// The texts to hide: a token, and its form in a header.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Secrets(Vec<SecretString>);
 
@@ -74,7 +74,7 @@ impl Secrets {
     }
 }
 
-/// Everything that can go wrong between us and a source. No text ever holds a token.
+/// All errors between gitfleet and a source. No text ever contains a token.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The location is neither a URL we speak nor a path.
@@ -270,7 +270,7 @@ pub enum Error {
         /// What vanished.
         path: PathBuf,
     },
-    /// A place cannot be watched; polling goes on.
+    /// A place cannot be watched; polling continues.
     #[error("cannot watch {location} for changes, polling only: {reason}")]
     Watch {
         /// The place.
@@ -306,7 +306,7 @@ impl Error {
         }
     }
 
-    /// Tells whether damage of our own copy may be behind it, whatever it says: gix reads it while it talks to a server.
+    /// Tells whether damage of our own copy may be the cause, whatever the message: gix reads it while it talks to a server.
     pub(super) fn may_be_damage(&self) -> bool {
         matches!(
             self,
@@ -323,7 +323,7 @@ impl Error {
         }
     }
 
-    /// Names what a server did to us, from gix's classes and, where it has none, from the HTTP status it prints.
+    /// Classifies a server's error, from gix's classes and, without one, from the HTTP status in its message.
     ///
     /// A 401 is classified by gix as unauthenticated; other statuses come as `Received HTTP status N`. Before a pack is
     /// received nothing local is touched, so a denied permission is the server's: `connecting` says so.

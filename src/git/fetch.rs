@@ -1,7 +1,7 @@
-//! How much one fetch may bring: gix tells what it receives while it receives, and stops where it is told to.
+//! Limits what one fetch may bring: gix reports its progress during the fetch, and stops on request.
 //!
-//! gix itself refuses to make an object larger than [`OBJECT_SIZE_MAX_BYTES`] in memory; what is here says which limit it was,
-//! and bounds what all objects are together. See docs/design/018-memory-for-what-people-push.md.
+//! gix itself refuses to create an object larger than [`OBJECT_SIZE_MAX_BYTES`] in memory; this module determines which limit
+//! was exceeded, and limits the sum of all objects. See docs/design/018-memory-for-what-people-push.md.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const INFLATED: Id = *b"IWDB";
 /// that are made from each other may hold many at once, which only the sum shows.
 const MEMORY_GROWTH_MAX_BYTES: u64 = 384 * 1024 * 1024;
 
-/// Which limit a fetch went over, and what it held when that was seen.
+/// The exceeded limit, with the measured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// One object is too large.
@@ -99,7 +99,7 @@ impl Bounds {
         Self { brought: Arc::default(), decoded: Arc::new(AtomicUsize::new(0)), before: anonymous_bytes() }
     }
 
-    /// Looks at what nobody tells: asked for time and again while the fetch runs.
+    /// Checks the values without progress reports: called repeatedly while the fetch runs.
     pub fn look(&self) {
         if let (Some(before), Some(now)) = (self.before, anonymous_bytes()) {
             // The peak counts: the memory may be given back before anybody checks.
@@ -108,7 +108,7 @@ impl Bounds {
         self.check();
     }
 
-    /// Returns which limit an error comes from: one of ours, or the one for single objects that gix keeps.
+    /// Returns which limit an error comes from: one of gitfleet, or the one for single objects that gix keeps.
     pub fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
         let of_gix = || {
             // gix has the same error for every allocation that it refuses, so its words tell which one it was.
@@ -130,12 +130,12 @@ impl Bounds {
         &self.brought.stop
     }
 
-    /// Tells which limit was gone over.
+    /// Returns the exceeded limit.
     pub fn excess(&self) -> Option<Excess> {
         let brought = &self.brought;
         let decoded = u64::try_from(self.decoded.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         let received = brought.received.load(Ordering::Relaxed);
-        // gix tells of an object when it is whole. Until then the bytes since the last one stand for its size.
+        // gix reports an object when it is complete. Until then the bytes since the last one stand for its size.
         let unfinished = received.saturating_sub(brought.complete.load(Ordering::Relaxed));
         let largest = brought.largest.load(Ordering::Relaxed).max(unfinished);
         let (objects, inflated) = (brought.objects.load(Ordering::Relaxed), brought.inflated.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Plain folders: read as they stand, or written as commits into a repository of our own.
+//! Plain folders: read directly, or written as commits into a repository of gitfleet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use crate::model::id::{BlobId, CommitId};
 const IGNORE_FILE: &str = ".gitfleetignore";
 /// Names a file may have to be read; others never get into our commits, however large they are.
 const READ_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// Read for the sake of a good error message: kustomize knows it without an extension.
+/// Read only for a good error message: kustomize accepts it without an extension.
 const READ_NAMES: [&str; 2] = [IGNORE_FILE, "Kustomization"];
 /// Whom our own commits are by.
 const AUTHOR: &str = "gitfleet";
@@ -161,7 +161,7 @@ fn is_executable(_: &fs::Metadata) -> bool {
     false
 }
 
-/// A folder and the repository of ours that holds its states as commits.
+/// A folder and the repository of gitfleet that holds its states as commits.
 pub(super) struct FolderMirror {
     pub dir: PathBuf,
     pub excluded: Vec<PathBuf>,
@@ -206,7 +206,7 @@ impl FolderMirror {
         let mut collect = Collect { level: &level, paths: Vec::new(), entries: 0 };
         let nodes = collect.folder(&level.root)?;
         if nodes.is_empty() {
-            // An unmounted volume looks like this, and must not read as a wish to delete everything.
+            // An unmounted volume looks like this, and must not read as a request to delete everything.
             return Err(Error::EmptyRepository { location });
         }
         let writing = Error::at(&location, "record the state of");

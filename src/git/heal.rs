@@ -1,5 +1,6 @@
-//! Repairing the repositories that are ours: what a dead process left behind, what a power cut made of files, and what is
-//! missing. A remote's mirror is cloned again beside the damaged one; docs/design/018-memory-for-what-people-push.md says why.
+//! Repairs repositories that belong to gitfleet: leftovers of a dead process, files damaged by a power cut, and missing
+//! objects. A damaged mirror of a remote is cloned again beside the old one; docs/design/018-memory-for-what-people-push.md has
+//! the reasons.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -23,7 +24,7 @@ pub(super) const LOCK_STALE_AFTER: Duration = Duration::from_mins(1);
 /// How names of pins start that say their commit.
 const PIN_OF_COMMIT: &str = "commit-";
 
-/// What a bare repository's configuration says that says nothing.
+/// The standard configuration of a bare repository.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
 
 /// Bytes of a checksum at the end of packs and their indices.
@@ -32,8 +33,8 @@ const CHECKSUM_BYTES: usize = 20;
 /// Folders below refs that are looked into.
 const REF_DEPTH_MAX: usize = 8;
 
-/// Opens a bare repository that is ours alone, or creates it, and puts right what can be put right here. The second answer is
-/// the damage that remains.
+/// Opens a bare repository that belongs to gitfleet alone, or creates it, and puts right what can be put right here. The second
+/// answer is the damage that remains.
 pub(super) fn open(
     dir: &Path,
     options: &gix::open::Options,
@@ -46,7 +47,7 @@ pub(super) fn open(
     let opened = || Reader::open(dir, options.clone(), location, subtree);
     let reader = match opened() {
         Ok(reader) => reader,
-        // HEAD and config of a mirror say nothing of its content, so writing them anew loses nothing.
+        // HEAD and config of a mirror say nothing of its content, so writing them again loses nothing.
         Err(error @ Error::Repository { .. }) => {
             tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged and is written anew: {error}");
             restore_frame(dir).map_err(failed)?;
@@ -78,7 +79,7 @@ pub(super) fn set_aside(from: &Path, dir: &Path) -> io::Result<()> {
     fs::rename(from, kept)
 }
 
-/// Returns the first damage of a repository that is ours, for people.
+/// Returns the first damage of a repository that belongs to gitfleet, as text for users.
 ///
 /// An index whose pack is broken is renamed, so that nothing reads beyond the end of the pack: its objects are missing then.
 pub(super) fn damage(reader: &Reader) -> Option<String> {
@@ -127,7 +128,7 @@ pub(super) fn repair_own_refs(git_dir: &Path) -> io::Result<()> {
     repair_refs(git_dir)
 }
 
-/// Writes refs of ours that hold no id anew where their name says it, and removes the others: they are fetched again.
+/// Writes refs of gitfleet that hold no id again where their name says it, and removes the others: they are fetched again.
 fn repair_refs(git_dir: &Path) -> io::Result<()> {
     for path in files(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
         // A lock that is still here may be held: another gitfleet may write into a repository that is read in place.
@@ -200,7 +201,7 @@ fn tail(path: &Path, checksums: usize) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Returns a ref of ours that leads to something that is not there.
+/// Returns a ref of gitfleet that leads to something that is not there.
 fn missing_target(reader: &Reader) -> Option<String> {
     let repo = reader.local();
     let unreadable = |error: gix::Error| format!("its refs cannot be read: {error}");

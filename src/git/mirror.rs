@@ -1,4 +1,4 @@
-//! A remote, mirrored into a bare repository below the state folder: ls-refs first, a pack only where the tip moved.
+//! A remote, mirrored into a bare repository below the state folder: ls-refs first, a pack only if the tip moved.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct Mirror {
     too_large: Option<(gix::ObjectId, Excess)>,
 }
 
-/// What the server says the branch is at.
+/// The server's present commit of the branch.
 struct SeenBranch {
     /// The full name of the ref to fetch.
     name: String,
@@ -75,13 +75,13 @@ impl Mirror {
         Self::open(&self.spec, dir)
     }
 
-    /// Opens the repository anew: a store's room for packs is fixed when it is opened.
+    /// Opens the repository again: a store's room for packs is fixed when it is opened.
     pub fn reopen(&mut self) -> Result<(), Error> {
         self.reader = Reader::open(&self.dir, self.options.clone(), &self.location, &self.spec.path)?;
         Ok(())
     }
 
-    /// Asks where the branch is and fetches it where it moved; clones a damaged mirror again before.
+    /// Asks for the branch's commit and fetches it if it moved; clones a damaged mirror again first.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
         if self.damage.is_none() {
             match self.ask(interrupt) {
@@ -125,7 +125,7 @@ impl Mirror {
         let (tip, fetched) = if self.spec.branch.is_some() {
             self.fetch(&repo, &wanted, interrupt)?
         } else {
-            // Where the default branch points is asked anew each time: it may be renamed.
+            // Where the default branch points is asked again each time: it may be renamed.
             let seen = self.default_branch(&repo)?;
             let unmoved = tracked_tip(&repo, &seen.name) == Some(seen.id) && repo.has_object(seen.id);
             if unmoved { (seen, false) } else { self.fetch(&repo, &seen.name, interrupt)? }
@@ -150,7 +150,7 @@ impl Mirror {
         }
     }
 
-    /// Brings a ref of the remote to where it is there, under a name of ours; `None` where the remote does not have it.
+    /// Brings a ref of the remote to where it is there, under a name of gitfleet; `None` where the remote does not have it.
     fn fetch_to(
         &mut self,
         repo: &gix::Repository,
@@ -304,7 +304,7 @@ fn place(url: &gix::Url) -> (Scheme, Option<String>, Option<u16>) {
     (url.scheme.clone(), url.host().map(str::to_ascii_lowercase), url.port_or_default())
 }
 
-/// Answers gix's question for credentials, only where it asks for the configured place: a redirect may have led away.
+/// Answers gix's request for credentials, only for the configured host: a redirect may lead elsewhere.
 fn answer(
     action: &helper::Action,
     token: Option<&SecretString>,
@@ -403,7 +403,7 @@ enum Stopped {
     Asked,
 }
 
-/// Runs something that looks at a flag, and raises the flag after `limit`, or when `interrupt` is raised.
+/// Runs something that checks a flag, and sets the flag after `limit`, or when `interrupt` is set.
 ///
 /// A read that blocks in the kernel sees no flag: it ends by the HTTP client's own limit of 30 s without a byte.
 fn watched<T>(

@@ -1,14 +1,14 @@
-//! Edge: mirrors, trees and watches of git repositories, through gix.
+//! The git adapter: mirrors, trees and watches of repositories, through gix.
 //!
-//! A [`Source`] follows one branch of one place: a remote (mirrored into a bare repository below the state folder), a
-//! local repository (read in place, never through its work tree), or a plain folder (written into a bare repository of
-//! our own as commits). A [`Reader`] reads what is there: listings, blobs, ancestry, pins. [`read_folder`] reads a
-//! folder as it stands, with the same rules and the same blob ids as a commit of it would have.
+//! A [`Source`] follows one branch of one location: a remote (mirrored into a bare repository below the state folder), a local
+//! repository (read in place, never through its work tree), or a plain folder (written as commits into a bare repository of
+//! gitfleet). A [`Reader`] reads listings, blobs, ancestry and pins. [`read_folder`] reads a folder directly, with the same
+//! rules and the same blob ids as for a commit of it.
 //!
-//! Every function blocks; the daemon calls them off its async threads. Nothing outside a source's own configuration
-//! steers gix: no system or user configuration, no environment, only the configured protocol.
+//! Every function blocks; the daemon calls them outside its async threads. Only a source's own configuration affects gix: no
+//! system or user configuration, no environment, only the configured protocol.
 //!
-//! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place.
+//! gitfleet writes only refs below [`REF_PREFIX`], also in a local repository that is read in place.
 
 mod compact;
 mod error;
@@ -76,15 +76,15 @@ pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 pub const PULL_FETCH_TIME_MAX: Duration = Duration::from_mins(1);
 /// The most commits that are listed between two.
 pub const LANDED_MAX: usize = 100;
-/// How often a running fetch looks whether it shall stop.
+/// How often a running fetch checks its stop flag.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a watched folder must be quiet before it counts as changed: files are saved one by one.
 pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long a repository must be quiet before what moved after the first word of a burst is told too.
 pub const WATCH_COALESCE: Duration = Duration::from_millis(5);
-/// How long a place that never becomes quiet may hold back the news.
+/// The longest delay of a change report for a location that never becomes quiet.
 pub const WATCH_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
-/// How many packs a mirror may have before it is built anew: every fetch that brings something adds one.
+/// How many packs a mirror may have before it is rebuilt: every fetch that brings something adds one.
 pub const PACKS_MAX: usize = 200;
 /// Packs a repository may have open at once; gix fixes the number when it opens. Well above `PACKS_MAX`, also for a user's repository.
 const PACK_SLOTS: u16 = 2048;

@@ -1,4 +1,4 @@
-//! Pull requests: their heads, what a merge would make of them, and what has landed.
+//! Pull requests: their heads, the result of a merge, and the landed commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -150,7 +150,7 @@ impl Reader {
         self.repo.to_thread_local()
     }
 
-    /// Returns where the repository is, for people; never holds a token.
+    /// Returns where the repository is, as text for users; never holds a token.
     pub fn location(&self) -> &str {
         &self.location
     }

@@ -1,4 +1,4 @@
-//! One followed branch of one place, whatever kind of place it is.
+//! One followed branch of one location of any kind.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
 const MIRROR_NAME_BYTES: usize = 8;
-/// How much of a location's own text names its mirror, in characters, for people who look.
+/// How much of a location's own text names its mirror, in characters, as text for users who look.
 const MIRROR_TEXT_MAX: usize = 40;
 
 /// What to follow.
@@ -67,7 +67,7 @@ struct Local {
 }
 
 impl Source {
-    /// Finds out what kind of place it is and opens or creates what we keep for it below `state_dir`.
+    /// Determines the kind of the location and opens or creates gitfleet's data for it below `state_dir`.
     ///
     /// Does not use the network and does not wait. A folder inside a repository's work tree is a plain folder; only
     /// the repository's own root is read as a repository.
@@ -85,7 +85,7 @@ impl Source {
         Ok(Self { kind, last: None, doubted: None })
     }
 
-    /// Looks where the branch is; fetches or records what is new. `None` where it is where the last poll saw it.
+    /// Polls the branch; fetches or records new commits. `None` if it has not moved since the last poll.
     ///
     /// The first successful poll of a source always answers. `interrupt` ends a running fetch; a read that blocks ends
     /// by the HTTP client's limits (20 s to connect, 30 s without a byte).
@@ -106,8 +106,8 @@ impl Source {
         Ok(Some(tip))
     }
 
-    /// Has our copy made again with the next poll, because something of a commit could not be read. Once for a commit: what is
-    /// missing afterwards, the remote does not have either. Returns whether it will be made again.
+    /// Marks our copy to be cloned again with the next poll, because part of a commit could not be read. Once per commit: an
+    /// object that is still missing then is missing on the remote too. Returns whether it will be cloned again.
     pub fn doubt(&mut self, commit: &CommitId, error: &Error) -> bool {
         if !matches!(error, Error::Repository { .. } | Error::ObjectMissing { .. })
             || self.doubted.as_ref() == Some(commit)
@@ -118,13 +118,13 @@ impl Source {
         match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.doubt(error.in_full()),
             SourceKind::Folder(folder) => folder.damage = Some(error.in_full()),
-            // A repository of somebody else is not ours to clone again.
+            // A repository of somebody else must not be cloned again.
             SourceKind::Local(_) => return false,
         }
         true
     }
 
-    /// Builds a remote's mirror anew where fetches have left many packs; tells whether it did.
+    /// Rebuilds a remote's mirror if fetches have left many packs; tells whether it did.
     ///
     /// The branch is fetched afresh beside, everything else that `refs/gitfleet/` needs is copied and checked, then the
     /// two are swapped: a failure or a crash leaves the old one. Nobody may pin meanwhile. Readers taken before may
@@ -254,13 +254,13 @@ impl Local {
     /// Repairs our own refs in it; everything else in it belongs to somebody else.
     fn repair(&self) {
         let dir = self.reader.git_dir();
-        // Reading goes on: a repository may be read-only for us, and writing a pin says so then.
+        // Reading continues: a repository may be read-only for us, and writing a pin says so then.
         if let Err(error) = heal::repair_own_refs(&dir) {
             tracing::warn!(repository = %dir.display(), %error, "our refs in it cannot be looked at");
         }
     }
 
-    /// Opens the repository anew: packs and configuration of the user's repository change under us, and opening is cheap.
+    /// Opens the repository again: packs and configuration of the user's repository change under us, and opening is cheap.
     fn reopen(&mut self) -> Result<(), Error> {
         self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
             Err(Error::Repository { cause, .. }) => {
@@ -303,7 +303,7 @@ impl Local {
     }
 }
 
-/// Tells whether a repository has any ref that is not ours.
+/// Tells whether a repository has any ref that does not belong to gitfleet.
 fn has_refs(repo: &gix::Repository) -> gix::Result<bool> {
     for reference in repo.references()?.all()? {
         if !reference?.name().as_bstr().starts_with(REF_PREFIX.as_bytes()) {

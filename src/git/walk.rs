@@ -6,7 +6,7 @@ use super::{ENTRIES_MAX, ERRORS_MAX, Error, FILES_MAX, PATH_DEPTH_MAX, PATH_SIZE
 use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
 
-/// A file name that stands for "any manifest in this folder" when the filter is asked about a folder.
+/// The file name for asking the filter whether it reads any manifest in a folder.
 const PROBE: &str = "manifest.yaml";
 
 /// A file of the source.

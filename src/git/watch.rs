@@ -1,4 +1,4 @@
-//! Hearing of changes on this machine at once; polling stays, for what a watch may miss.
+//! Notices local changes immediately; polling continues, because a watch may miss some.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
     let places: Vec<(PathBuf, RecursiveMode)> = if excluded.is_some() {
         vec![(root, RecursiveMode::Recursive)]
     } else {
-        // Not all of it: objects change with every fetch. HEAD and packed-refs stand at the top.
+        // Not the whole folder: objects change with every fetch. HEAD and packed-refs are at the top.
         vec![(root.join("refs"), RecursiveMode::Recursive), (root, RecursiveMode::NonRecursive)]
     };
     let watching = watch::watch(&places, handler).map_err(|error| failed(error.to_string()))?;
@@ -94,7 +94,7 @@ fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) 
     }
 }
 
-/// Tells whether an event is more than a reader's: our own reads must not wake us.
+/// Tells whether an event is a write: our own reads must not wake us.
 fn is_change(event: &Event) -> bool {
     event.need_rescan()
         || match event.kind {

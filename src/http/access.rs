@@ -1,4 +1,4 @@
-//! Who may read, and by which names the daemon may be called.
+//! Read access, and the host names that the daemon answers to.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
 
-/// Who may read, and by which names the daemon may be called.
+/// Read access, and the host names that the daemon answers to.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Records, journal, explanations and metrics need a token.
     pub read_needs_token: bool,
-    /// Only this machine reaches the daemon: it answers only to this machine's names and to `hosts`.
+    /// The daemon is reachable only from this machine: it answers only to this machine's names and to `hosts`.
     pub on_loopback: bool,
-    /// Names that it answers to as well; without any, one that is reached from elsewhere answers to every name.
+    /// Further names it answers to; if empty, a daemon that is reachable from elsewhere answers to every name.
     pub hosts: Arc<[String]>,
 }
 
 impl Access {
-    /// Tells whether a request may call the daemon so: a page in somebody's browser can give its own name this machine's address,
-    /// and would read the answers as its own. Only browsers are the danger, and they always say whom they mean.
+    /// Tells whether a request's host name is allowed: a web page in a user's browser can point its own name to this machine's
+    /// address, and would read the answers. Only browsers are a danger, and they always send the name.
     fn answers_to(&self, headers: &HeaderMap) -> bool {
         let Some(host) = headers.get(header::HOST) else { return true };
         if !self.on_loopback && self.hosts.is_empty() {
@@ -32,7 +32,7 @@ impl Access {
         let Ok(host) = host.to_str() else { return false };
         let name = without_port(host);
         if let Ok(address) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            // Unlike a name, an address cannot be made to lead here: beyond loopback every one is answered.
+            // Unlike a name, an address cannot be redirected: beyond loopback every address is allowed.
             return address.is_loopback() || !self.on_loopback || self.is_named(name);
         }
         name.eq_ignore_ascii_case("localhost") || self.is_named(name)
@@ -61,7 +61,7 @@ pub(super) async fn names_us(State(shared): State<Shared>, request: Request, nex
     (StatusCode::MISDIRECTED_REQUEST, words).into_response()
 }
 
-/// Lets requests pass that may read.
+/// Passes requests with read access.
 pub(super) async fn may_read(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     if !shared.access.read_needs_token {
         return next.run(request).await;

@@ -1,4 +1,4 @@
-//! Everything the store holds, for a backup: only for who may command, because nothing in it is left out.
+//! Serves a backup of the whole store: only to callers who may command, because it contains everything.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,7 +14,7 @@ pub const BACKUP_PATH: &str = "/api/v1/backup";
 
 /// Answers with the text of a backup.
 pub(super) async fn read(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    // Reading may be open to everybody; a backup holds the key that masked values are marked with.
+    // Even if reading is open to everybody: a backup contains the key for marks of hidden values.
     if let Err((status, words)) = shared.commanders.owner(&headers) {
         return (status, words).into_response();
     }

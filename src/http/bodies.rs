@@ -1,4 +1,4 @@
-//! Bodies of requests: how many are read at a time, how large one may be and how long it may take.
+//! Reads request bodies with limits: how many at a time, how large, and how long each may take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 /// Bodies that are read at a time.
 pub const BODIES_MAX: usize = 8;
-/// How long a body may take to come, waiting for its turn included. Shorter than the patience of git hosts, 5 to 10 s, is no use.
+/// The longest time for a body to arrive, including the wait for its turn. Git hosts give up after 5 to 10 s.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Reads bodies in turn.
@@ -36,7 +36,7 @@ impl Bodies {
         Self { turns: Arc::new(Semaphore::new(BODIES_MAX)), bytes_max, patience: BODY_TIME }
     }
 
-    /// Reads a body. One that says itself that it is too large is not read at all.
+    /// Reads a body. One with a declared length beyond the limit is not read at all.
     pub(super) async fn whole(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Unread> {
         let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if said.is_some_and(|length| length > self.bytes_max) {

@@ -1,4 +1,4 @@
-//! Commands of people: who sends one is told by a bearer token, and whoever carries it out answers.
+//! Commands of people: a bearer token identifies the sender, and the core answers.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -16,7 +16,7 @@ use crate::model::runs::Channel;
 
 /// Where commands are sent to.
 pub const COMMANDS_PATH: &str = "/api/v1/commands";
-/// Where it is asked what an approval would open. A path of its own: whoever does not know it refuses, and approves nothing.
+/// The path for previews of approvals. A separate path: an older daemon refuses it, and approves nothing.
 pub const PREVIEW_PATH: &str = "/api/v1/commands/preview";
 
 /// Largest command in bytes: names and a message of a few pages.
@@ -33,10 +33,10 @@ pub struct Instruction<T = Done> {
     pub reply: oneshot::Sender<Result<T, Refusal>>,
 }
 
-/// A question what an approval would open; nothing changes.
+/// A request to preview an approval; nothing changes.
 pub type Preview = Instruction<WaitingGate>;
 
-/// Passes one command on, and answers what came of it.
+/// Passes one command on, and answers its result.
 pub(super) async fn execute(State(shared): State<Shared>, request: Request) -> Response {
     pass_on(&shared, &shared.instructions, request).await
 }
@@ -46,7 +46,7 @@ pub(super) async fn preview(State(shared): State<Shared>, request: Request) -> R
     pass_on(&shared, &shared.previews, request).await
 }
 
-/// The token is looked at before a byte of the body is read.
+/// The token is checked before a byte of the body is read.
 async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction<T>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let name = match shared.commanders.owner(&parts.headers) {
@@ -81,7 +81,7 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),
         Ok(Err(refusal)) => (status(refusal.reason), Json(refusal)).into_response(),
-        // Nobody takes the command, or its reply was dropped: the engine is ending.
+        // The receiver is gone or dropped the reply: the daemon is shutting down.
         _ => error(StatusCode::SERVICE_UNAVAILABLE, "Ending", "the daemon is ending; ask again in a moment"),
     }
 }
@@ -90,7 +90,7 @@ fn status(reason: RefusalReason) -> StatusCode {
     match reason {
         RefusalReason::NotFound => StatusCode::NOT_FOUND,
         RefusalReason::NotAllowed => StatusCode::FORBIDDEN,
-        // The fleet is not as the person saw it: to look again may help.
+        // The fleet has changed since the person saw it: another look may help.
         RefusalReason::DigestMismatch | RefusalReason::NotWaiting | RefusalReason::Expired => StatusCode::CONFLICT,
         RefusalReason::Ambiguous
         | RefusalReason::NotSpecific

@@ -1,6 +1,6 @@
 //! The plugin generator of Argo CD: decisions as parameters, without any object in Argo CD's cluster.
 //!
-//! An empty answer deletes Applications there, an error keeps them: whatever is not known for sure is an error.
+//! An empty answer deletes Applications there, an error keeps them: everything uncertain is an error.
 //!
 //! Source: Argo CD, ApplicationSet plugin generator.
 
@@ -16,13 +16,13 @@ use super::bodies::Unread;
 use crate::model::decisions::DecisionsRecord;
 use crate::store::records::{self, DECISIONS_PREFIX};
 
-/// Where the generator asks; the path is Argo CD's.
+/// The path of the generator's requests, defined by Argo CD.
 pub const GETPARAMS_PATH: &str = "/api/v1/getparams.execute";
 
 /// Largest question in bytes: names, and what an ApplicationSet has for its template.
 pub const QUESTION_BYTES_MAX: usize = 64 * 1024;
 
-/// What the generator sends. Parameters that are not ours are for the template.
+/// What the generator sends. Parameters that do not belong to gitfleet are for the template.
 #[derive(Deserialize)]
 struct GetParamsRequest {
     #[serde(default)]
@@ -35,7 +35,7 @@ struct Input {
     parameters: Map<String, Value>,
 }
 
-/// Answers one question. The token is looked at before a byte of the body is read.
+/// Answers one request. The token is checked before a byte of the body is read.
 pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     if let Err((status, words)) = shared.readers.owner(&parts.headers) {
@@ -77,7 +77,7 @@ fn refusal(status: StatusCode, words: &str) -> Response {
     (status, Json(json!({"message": words}))).into_response()
 }
 
-/// Returns one set of parameters for each cluster of the placement that is named, all of them texts.
+/// Returns one set of parameters per cluster of the named placement, all strings.
 fn answer(records: &[DecisionsRecord], parameters: &Map<String, Value>) -> Result<Vec<Value>, (StatusCode, String)> {
     let text = |name: &str| match parameters.get(name) {
         None => Ok(None),

@@ -12,10 +12,10 @@ use crate::model::records::JournalEntry;
 /// Where the journal is read.
 pub const JOURNAL_PATH: &str = "/api/v1/journal";
 
-/// Entries that are looked at for one answer, about 3 MB.
+/// Entries that one answer searches, about 3 MB.
 pub const JOURNAL_PAGE: usize = 10_000;
 
-/// What is asked of the journal.
+/// The parameters of a journal request.
 #[derive(Deserialize)]
 pub(super) struct Query {
     /// Only what concerns this placement.
@@ -40,7 +40,7 @@ pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery
     let looked = tokio::task::spawn_blocking(move || shared.store.journal(query.after, JOURNAL_PAGE)).await;
     match looked {
         Ok(Ok(mut entries)) => {
-            // Before the filter: a page on which nothing concerns the placement is not the end.
+            // Before the filter: a page without matching entries is not the end.
             let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
             if let Some(wanted) = &query.placement {
                 entries.retain(|(_, entry)| entry.placement.as_ref().is_some_and(|key| key.to_string() == *wanted));

@@ -1,7 +1,7 @@
-//! Edge: the daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
+//! The daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
 //!
-//! Loopback by default: whoever exposes it puts a proxy with TLS in front. Commands need a token, reading needs one where
-//! `http.read` says so; the plugin generator of Argo CD comes with a token of its own, which commands nothing.
+//! It listens on loopback by default; to expose it, put a proxy with TLS in front. Commands need a token, and reading needs one
+//! if `http.read` says so; the plugin generator of Argo CD has a token of its own, which allows no commands.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub const RECORDS_PATH: &str = "/api/v1/records";
 pub const CHANGES_PATH: &str = "/api/v1/changes";
 /// Explains the placement that `placement` and, if need be, `kind` name.
 pub const EXPLAIN_PATH: &str = "/api/v1/explain";
-/// How long a question for changes is kept.
+/// How long a request for changes waits.
 const CHANGES_WAIT: Duration = Duration::from_secs(30);
 
 mod access;
@@ -55,12 +55,12 @@ pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_
 pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
-/// A question to the engine, which alone knows what decides.
+/// A request to explain a placement, for the core.
 #[derive(Debug)]
 pub struct Question {
     /// What is to be explained.
     pub query: Query,
-    /// Where the answer goes: the explanation, or why there is none.
+    /// Receives the explanation, or why there is none.
     pub reply: oneshot::Sender<Result<Explanation, String>>,
 }
 
@@ -71,11 +71,11 @@ pub struct Shared {
     pub store: Arc<dyn Store>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// What is wrong inside the daemon.
+    /// The failed parts of the daemon.
     pub health: Arc<Health>,
     /// Counts changes of the records.
     pub changes: watch::Receiver<u64>,
-    /// Who explains.
+    /// Receives requests to explain.
     pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
@@ -83,17 +83,17 @@ pub struct Shared {
     pub commanders: Arc<tokens::Tokens>,
     /// Who may read records, journal and metrics, and no more.
     pub watchers: Arc<tokens::Tokens>,
-    /// Who carries commands out.
+    /// Receives commands.
     pub instructions: mpsc::UnboundedSender<Instruction>,
-    /// Who says what an approval would open.
+    /// Receives requests to preview approvals.
     pub previews: mpsc::UnboundedSender<Preview>,
-    /// What those who command may do, by name; who is not here may everything.
+    /// Restrictions of commanding tokens, by name; a missing one has none.
     pub grants: Arc<BTreeMap<String, Grant>>,
-    /// What webhooks are checked with; absent: there are none.
+    /// The verification of webhooks; absent without webhooks.
     pub hooks: Option<Hooks>,
     /// Who may read, and under which names.
     pub access: Access,
-    /// What costs memory is done in turn.
+    /// Limits answers that need much memory.
     pub turns: Turns,
 }
 
@@ -107,12 +107,12 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Alive as long as it answers: parts that ended by an error are begun again by the daemon itself, and named here.
+/// Alive while it answers: the daemon restarts failed parts itself, and this names them.
 async fn healthy(State(shared): State<Shared>) -> String {
     std::iter::once("ok".to_owned()).chain(shared.health.report().lines).collect::<Vec<_>>().join("\n")
 }
 
-/// Ready means that the source was read at least once, and that no part which everybody needs is missing.
+/// Ready: the source was read at least once, and no required part has failed.
 async fn ready(State(shared): State<Shared>) -> Response {
     let HealthReport { is_ready, lines } = shared.health.report();
     if *shared.changes.borrow() == 0 {
@@ -136,14 +136,14 @@ struct RecordsQuery {
 }
 
 async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
-    // Before the records: a change in between is then told again, and never missed.
+    // Before the records: a change in between is reported again, and never missed.
     let version = *shared.changes.borrow();
     let listed = tokio::task::spawn_blocking(move || shared.store.list(&query.prefix)).await;
     match listed {
         Ok(Ok(entries)) => {
             let records: Vec<(String, Value)> = entries
                 .into_iter()
-                // The key that masked values are marked with is there: whoever has it finds short values by trying.
+                // The key for marks of hidden values is there: with it short values can be guessed.
                 .filter(|(key, _)| !key.starts_with(FORGE_PREFIX))
                 .map(|(key, found)| (key, serde_json::from_slice(&found.value).unwrap_or(Value::Null)))
                 .collect();
@@ -162,7 +162,7 @@ struct ChangesQuery {
 
 async fn changes(State(mut shared): State<Shared>, UrlQuery(query): UrlQuery<ChangesQuery>) -> Response {
     let newer = shared.changes.wait_for(|version| *version > query.after);
-    // Neither a timeout nor a daemon that ends is an error: the version says that nothing is new.
+    // A timeout or the end of the daemon is no error: the unchanged version says that nothing is new.
     drop(tokio::time::timeout(CHANGES_WAIT, newer).await);
     let version = *shared.changes.borrow();
     axum::Json(json!({"version": version})).into_response()

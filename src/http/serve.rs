@@ -1,4 +1,4 @@
-//! Accepts connections and keeps what they cost within bounds, whoever opens them.
+//! Accepts connections and limits their cost.
 //!
 //! | what | bound |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | a head of a request | [`HEAD_BYTES_MAX`], within [`HEAD_TIME`]; an idle connection is one whose head does not come |
 //! | a request | [`REQUEST_TIME`] from its head to the last byte of its answer |
 //!
-//! The newest is served first: whoever holds every connection cannot keep out a probe of the kubelet, which opens one, asks at once
-//! and has its answer before others have come in number.
+//! New connections go first: a client that holds every connection cannot block a probe of the kubelet, which opens one and
+//! sends its request immediately.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -39,7 +39,7 @@ pub const REQUEST_TIME: Duration = Duration::from_mins(1);
 /// Pause after the system refused to accept, as it does without open files left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What connections are held to.
+/// The limits of connections.
 #[derive(Clone, Copy)]
 struct ServeLimits {
     connections: usize,
@@ -60,7 +60,7 @@ async fn serve_within(limits: ServeLimits, listener: TcpListener, router: Router
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be accepted");
-                // Most likely no open file is left: one that is given back lets the next be accepted.
+                // Most likely no open file is left: the next connection can be accepted when one is closed.
                 connections.close_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -86,7 +86,7 @@ async fn answer(limits: ServeLimits, stream: TcpStream, router: Router, place: C
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // Whoever breaks off is no news.
+        // A client that disconnects is ignored.
         ended = connection => drop(ended),
         () = place.closed.notified() => {}
         () = place.overdue(limits.request) => {}
@@ -183,8 +183,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Raises the number of files this process may open to what the system allows it: members and the git host need them beside
-/// connections. Returns how many that are.
+/// Raises the limit of open files to the system's maximum: members and the git host need them besides connections. Returns the
+/// limit.
 ///
 /// # Errors
 /// The system does not say or does not allow it.

@@ -1,4 +1,4 @@
-//! Bearer tokens: who is asking.
+//! Bearer tokens: identify the caller.
 
 use axum::http::{HeaderMap, StatusCode, header};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -14,10 +14,10 @@ impl Tokens {
         Self(tokens)
     }
 
-    /// Returns the name of whoever asks. How long it takes says nothing about a token but its length.
+    /// Returns the owner of the request's token. The duration reveals nothing about a token but its length.
     ///
     /// # Errors
-    /// Status and words: 401 where no bearer token came, 403 where it is none of ours.
+    /// Status and message: 401 without a bearer token, 403 for an unknown one.
     pub fn owner(&self, headers: &HeaderMap) -> Result<&str, (StatusCode, &'static str)> {
         let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let sent =
@@ -27,7 +27,7 @@ impl Tokens {
         };
         let sent = sent.trim().as_bytes();
         let is_sent = |token: &SecretString| bool::from(token.expose_secret().as_bytes().ct_eq(sent));
-        // Every token is compared, so that the time does not tell which one it was.
+        // Every token is compared, so that the duration does not reveal which one matched.
         let found =
             self.0.iter().fold(None, |found, (name, token)| if is_sent(token) { Some(name.as_str()) } else { found });
         found.ok_or((StatusCode::FORBIDDEN, "the token is not known to this daemon"))

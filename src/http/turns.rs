@@ -1,4 +1,4 @@
-//! What costs memory by what it is about, and not by what is asked, is done in turn.
+//! Limits requests whose memory depends on the fleet and not on the request: they are handled in turn.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub const TURN_TIME: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are handed over at a time: a turn ends when the last of them is taken.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Whose turn it is. Each kind of request has turns of its own, so that strangers take none of those whose token is known.
+/// The kind of a turn. Each kind of request has its own turns, so that strangers cannot use up those of authenticated callers.
 #[derive(Clone)]
 pub struct Turns {
     reads: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
     };
     let (mut parts, body) = next.run(request).await.into_parts();
-    // Our own answer, which is in memory already: a limit would protect nothing.
+    // A constant answer, which is in memory already: a limit would protect nothing.
     let Ok(whole) = body::to_bytes(body, usize::MAX).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };

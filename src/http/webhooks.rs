@@ -1,5 +1,5 @@
-//! Webhooks: deliveries of the git host are checked, reduced to a hint and queued, in milliseconds. Bodies of answers are empty:
-//! the hosts show them to whoever may see the hook.
+//! Webhooks: checks deliveries of the git host, reduces them to a hint and queues it, in milliseconds. Answers have empty
+//! bodies, because hosts show them to everybody who may see the hook.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::telemetry::metrics::{ByDelivery, Delivered};
 pub const GITEA_PATH: &str = "/webhooks/gitea";
 /// Where GitHub sends to.
 pub const GITHUB_PATH: &str = "/webhooks/github";
-/// Hints that wait to be taken. What does not fit is dropped: polling finds the same.
+/// Hints that wait. Further ones are dropped: polling finds the same.
 pub const QUEUE_MAX: usize = 1024;
 
 /// What deliveries are checked with, and where their hints go.
@@ -36,8 +36,8 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Takes the host's kind, the secrets that count, and the repository's id once it is known: until then a delivery is
-    /// believed to be about ours. `now` is the clock. Returns the hints' queue, of `QUEUE_MAX`.
+    /// Takes the host's kind, the valid secrets, and the repository's id once it is known: until then deliveries count as being
+    /// about this repository. `now` is the clock. Returns the hints' queue, of `QUEUE_MAX`.
     pub fn new(
         kind: Kind,
         secrets: Vec<SecretString>,
@@ -66,7 +66,7 @@ async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
         return StatusCode::NOT_FOUND;
     };
     let (status, result) = check(hooks, request).await;
-    // What is of no interest counts as well: its signature shows that the hook works.
+    // Ignored events count as well: their signature proves that the hook works.
     if matches!(result, Delivered::Queued | Delivered::Dropped | Delivered::Ignored) {
         shared.metrics.webhook_last_verified.set((hooks.now)().as_second());
     }
@@ -77,7 +77,7 @@ async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
 async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
     let unsigned = (StatusCode::UNAUTHORIZED, Delivered::Unsigned);
     let (parts, body) = request.into_parts();
-    // Whoever does not even claim to have signed is sent away before a byte of the body is read.
+    // A request without a signature is refused before a byte of the body is read.
     if signature(hooks.kind, |name| header(&parts.headers, name)).is_none() {
         return unsigned;
     }
@@ -92,7 +92,7 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
         Ok(None) => (StatusCode::ACCEPTED, Delivered::Ignored),
         Ok(Some(event)) => match hooks.events.try_send(event) {
             Ok(()) => (StatusCode::ACCEPTED, Delivered::Queued),
-            // Success all the same: no host sends it again by itself, and polling finds what was dropped.
+            // Success nevertheless: no host repeats it automatically, and polling finds what was dropped.
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => (StatusCode::ACCEPTED, Delivered::Dropped),
         },
         Err(Rejected::Signature) => unsigned,

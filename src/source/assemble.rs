@@ -1,4 +1,4 @@
-//! The files of a commit together: identities, scopes, members.
+//! Assembles the files of a commit: identities, scopes, members.
 
 mod check;
 mod fill;
@@ -17,23 +17,24 @@ use crate::model::tree::{Skipped, Tree};
 /// Bytes of all files of one source together.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Complaints about one commit that are listed: a person fixes a few, and the rest follows.
+/// Errors of one commit that are listed.
 pub const ERRORS_MAX: usize = 1_000;
 
 /// Returns the checked tree of a commit.
 ///
-/// `files` are the files that `selection` says to read, in any order: path, blob id, content.
+/// `files` are the files to read by `selection`, in any order: path, blob id, content.
 ///
 /// # Errors
-/// Every complaint about the commit, sorted by path and line, at most about 1,000. A commit with any is refused whole.
-/// Where it holds more than [`COMMIT`] allows, nothing else is looked at.
+/// All errors of the commit, sorted by path and line, at most about 1,000. A commit with any error is refused whole. If it
+/// exceeds [`COMMIT`], no other check runs.
 pub fn assemble(
     commit: Option<CommitId>,
     selection: &Selection,
     files: impl IntoIterator<Item = (Arc<str>, BlobId, Arc<ParsedBlob>)>,
 ) -> Result<Tree, Vec<InputError>> {
     let mut files: Vec<_> = files.into_iter().collect();
-    // Which of two duplicates is the second, and which file is one too many, must not depend on who listed the files.
+    // The result must not depend on the order of the files: which of two duplicates is the second, and which file exceeds the
+    // limit.
     files.sort_by(|a, b| a.0.cmp(&b.0));
     let mut errors = selection.errors.clone();
     let bytes: usize = files.iter().map(|(_, _, blob)| blob.size_bytes).sum();
@@ -47,7 +48,7 @@ pub fn assemble(
             hint: Some("narrow `source.path`, or add folders to .gitfleetignore".to_owned()),
         });
     }
-    // Where the meter ran over files are read in part, so every other complaint about them may be wrong.
+    // If the meter ran over, files are read in part, so every other error in them may be wrong.
     if let Some(refusal) = COMMIT.refusal(files.iter().map(|(path, _, blob)| (path.clone(), blob.weight))) {
         errors.push(refusal);
         return Err(limited(errors));
@@ -81,7 +82,7 @@ pub fn skipped<'a>(path: &'a str, blob: &'a ParsedBlob) -> impl Iterator<Item = 
     blob.skipped.iter().map(move |(line, why)| Skipped { path: path.to_owned(), line: *line, why: *why })
 }
 
-/// Puts complaints in order, and leaves those out that are too many.
+/// Sorts errors, and drops those beyond the limit.
 fn limited(mut errors: Vec<InputError>) -> Vec<InputError> {
     errors.sort();
     errors.dedup();

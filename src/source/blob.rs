@@ -1,4 +1,4 @@
-//! One file's content: documents, identities, and our own kinds checked.
+//! Parses one file: documents, identities, and gitfleet's own kinds checked.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub const BLOB_BYTES_MAX: usize = 5 * 1024 * 1024;
 /// How every git LFS pointer begins.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1";
 
-/// Complaints about one file that are listed: a person fixes a few, and the rest follows.
+/// Errors of one file that are listed.
 const ERRORS_MAX: usize = 1_000;
 
 /// Warnings about one file that are listed.
@@ -32,20 +32,20 @@ const ERROR_TEXT_MAX_BYTES: usize = 1_000;
 /// Complaints of one file for which the exact line is looked up; the others name the document's.
 const EXACT_LINES_MAX: usize = 50;
 
-/// What a file's content says, whatever its path.
+/// The content of a file, independent of its path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedBlob {
     /// The objects, lists unfolded.
     pub documents: Vec<ParsedDocument>,
-    /// Every complaint that needs no other file.
+    /// Every error that depends on this file alone.
     pub errors: Vec<BlobError>,
-    /// What is odd and refuses nothing.
+    /// Warnings.
     pub warnings: Vec<BlobError>,
     /// Documents that are no Kubernetes objects: line, and what they are.
     pub skipped: Vec<(u32, NoObject)>,
     /// Size of the content.
     pub size_bytes: usize,
-    /// What it takes to hold it.
+    /// Its weight in the budget.
     pub weight: Weight,
 }
 
@@ -60,13 +60,13 @@ pub struct ParsedDocument {
     pub line: u32,
     /// Zero-based position among the objects of the file.
     pub ordinal: u32,
-    /// What it is, if it is of our kinds; `None` for payload.
+    /// Its kind, if it is one of gitfleet's; `None` for payload.
     pub checked: Option<Checked>,
     /// What a CustomResourceDefinition defines: group, kind, scope.
     pub defines: Option<(String, String, Scope)>,
 }
 
-/// A complaint about a file whose path is not known here.
+/// An error in a file of unknown path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobError {
     /// One-based line; 0 for the file as a whole.
@@ -88,7 +88,7 @@ impl ParsedBlob {
 }
 
 impl BlobError {
-    /// Says of which file it is.
+    /// Adds the file's path.
     pub fn at(&self, path: &str) -> InputError {
         let Self { line, object, field, message, hint } = self.clone();
         InputError { path: path.to_owned(), line, object, field, message, hint }
@@ -104,8 +104,8 @@ pub fn parse_blob(content: &[u8]) -> ParsedBlob {
     parse_blob_within(content, &COMMIT.meter())
 }
 
-/// Returns what a file says, and counts what it takes to hold it. Where the meter runs over, which may be because of other
-/// files, the answer is incomplete and good for nothing.
+/// Parses a file and counts its weight. If the meter runs over, possibly because of other files, the result is incomplete and
+/// must not be used.
 pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
     // The weight of this file must be known alone, though all files of a commit share one limit.
     let meter = meter.part();
@@ -131,7 +131,7 @@ pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
     blob
 }
 
-/// Where a value stands in a file.
+/// The position of a value in a file.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// Line to name.
@@ -170,9 +170,9 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// Tells whether the rest of the file does not matter any more, and says so once.
+    /// Tells whether the rest of the file must be skipped, and reports that once.
     fn is_full(&mut self) -> bool {
-        // Nothing is said here: the refusal of the commit names the file that is one too many.
+        // No error here: the refusal of the commit names the file that exceeds the budget.
         if self.meter.ran_over() {
             return true;
         }
@@ -192,7 +192,7 @@ impl Reading<'_, '_> {
 
     fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32], keys: Vec<TruthKey>) {
         let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
-            // Values files and pipelines lie beside manifests: they are named as skipped and refuse nothing.
+            // Values files and pipelines are common beside manifests: they are reported as skipped and refuse nothing.
             (None, None) => return self.blob.skipped.push((place.line, no_object(&value))),
             (Some(Value::String(api_version)), Some(Value::String(kind))) => (api_version.clone(), kind.clone()),
             (None, Some(_)) => {
@@ -203,12 +203,12 @@ impl Reading<'_, '_> {
                 return self.field_error(place, None, FieldError::new("", "apiVersion and kind must be text"));
             }
         };
-        // A kind of somebody's own may end with List and be none.
+        // A custom kind may end with List without being one.
         let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
         if is_list {
             return self.list(value, (&api_version, &kind), place, item_lines, keys);
         }
-        // gitfleet's own configuration may lie in the repository; it is neither payload nor a mistake.
+        // A repository may contain gitfleet's own configuration; it is neither payload nor a mistake.
         if kind == "Configuration" && api_version.split_once('/').is_some_and(|(group, _)| group == GITFLEET_GROUP) {
             return;
         }
@@ -247,7 +247,7 @@ impl Reading<'_, '_> {
             };
             // A typed list says once what its elements are.
             if let Some(element) = kind.strip_suffix("List").filter(|element| !element.is_empty()) {
-                // What a list gives to each element takes memory like what was written out.
+                // Fields that a list adds to each element use memory like literal ones.
                 if !self.meter.count(Cost::text(api_version).and(Cost::text(element))) {
                     return;
                 }
@@ -288,7 +288,7 @@ impl Reading<'_, '_> {
 
     fn field_error(&mut self, place: Place<'_>, object: Option<&str>, error: FieldError) {
         let mut line = place.line;
-        // Each look-up reads the document once more.
+        // Each search parses the document once more.
         if !error.field.is_empty() && self.exact_lines < EXACT_LINES_MAX {
             self.exact_lines += 1;
             let found = yaml::line_of(self.text, place.document, &format!("{}{}", place.path, error.field));
@@ -313,7 +313,7 @@ fn no_object(value: &Value) -> NoObject {
     }
 }
 
-/// Cuts what a complaint repeats of a file: a thousand complaints may repeat one name.
+/// Truncates foreign text in an error: a thousand errors may repeat one name.
 pub(super) fn shortened(mut text: String) -> String {
     if text.len() > ERROR_TEXT_MAX_BYTES {
         let end = (0..=ERROR_TEXT_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -323,7 +323,7 @@ pub(super) fn shortened(mut text: String) -> String {
     text
 }
 
-/// Checks a manifest that is none of our kinds: what is in its spec is for the members to evaluate.
+/// Checks a manifest of a foreign kind: its spec is for the members to evaluate.
 fn payload_errors(value: &Value) -> Result<(), Vec<FieldError>> {
     if let Some((field, why)) = malformed_metadata(value) {
         let hint = "write a map of texts; put numbers, true and false in quotes";

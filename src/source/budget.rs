@@ -1,4 +1,4 @@
-//! How much one commit may hold, and how much a pull request may add, so that memory is bounded whatever people push.
+//! The size limits of commits and pull requests, so that memory is bounded whatever people push.
 //!
 //! A process has three trees at once: that of the accepted commit, that of a new one, and that of a pull request. Files that
 //! did not change are shared between them.
@@ -11,28 +11,28 @@ use crate::yaml::{Cost, Meter, TEXT_COST_MAX};
 /// Objects of one commit, and of one file: documents, elements of lists, and documents with errors.
 pub const OBJECTS_MAX: usize = 50_000;
 
-/// How much files may hold together.
+/// The limits of several files together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// YAML values and bytes of memory, after aliases are expanded.
     pub cost: Cost,
     /// Objects.
     pub objects: usize,
-    /// Whose it is, for people.
+    /// The owner, as text for users.
     owner: &'static str,
 }
 
-/// What all files of a commit may hold.
+/// The limits of all files of a commit.
 pub const COMMIT: Budget = Budget { cost: TEXT_COST_MAX, objects: OBJECTS_MAX, owner: "a commit" };
 
-/// What the files may hold that a pull request brings and the accepted commit does not have.
+/// The limits of files that a pull request adds to those of the accepted commit.
 pub const PULL: Budget = Budget {
     cost: Cost { nodes: COMMIT.cost.nodes / 2, bytes: COMMIT.cost.bytes / 2 },
     objects: COMMIT.objects / 2,
     owner: "what a pull request adds or changes",
 };
 
-/// What one file holds.
+/// The weight of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     /// YAML values and bytes of memory.
@@ -42,12 +42,12 @@ pub struct Weight {
 }
 
 impl Budget {
-    /// Makes the meter that files are read with.
+    /// Creates the meter for reading the files.
     pub const fn meter(&self) -> Meter<'static> {
         Meter::new(self.cost)
     }
 
-    /// Returns the complaint about the first file with which all so far hold too much; `files` are in the order of their paths.
+    /// Returns the error for the first file at which the budget is exceeded; `files` are sorted by path.
     pub fn refusal(&self, files: impl IntoIterator<Item = (Arc<str>, Weight)>) -> Option<InputError> {
         let mut sum = Weight::default();
         for (path, weight) in files {
@@ -64,7 +64,7 @@ impl Budget {
         None
     }
 
-    /// Says that a file is one too many.
+    /// Describes that a file exceeds the budget.
     pub fn complaint(&self, path: &str, holds: &str, max: usize) -> InputError {
         InputError {
             path: path.to_owned(),
@@ -77,7 +77,7 @@ impl Budget {
     }
 }
 
-/// Writes a number with commas, for people who compare two of them.
+/// Writes a number with commas, as text for users who compare two of them.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! Room 1: what does a commit say? Files become a checked tree, or every error in them.
+//! The source step: files become a checked tree, or every error in them.
 //!
-//! Three steps, each pure. [`select`] says from names alone which files are read. [`parse_blob`] reads one file's
-//! content; its answer depends on nothing else, so it may be kept by blob id and used again under another path.
-//! [`assemble`] puts the files of a commit together and checks what only the whole can show.
+//! Three pure functions. [`select`] decides from names alone which files are read. [`parse_blob`] parses one file; its result
+//! depends only on the content, so it can be cached by blob id and reused for another path. [`assemble`] joins the files of a
+//! commit and runs the checks that need the whole commit.
 
 mod assemble;
 mod blob;

@@ -1,4 +1,4 @@
-//! Which files of a commit are read, decided by their names.
+//! Selects the files of a commit that are read, by their names.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::model::manifest::InputError;
 
-/// The file, at the root of the subtree, that names what is not read; gitignore syntax.
+/// The ignore file at the root of the subtree; gitignore syntax.
 pub const IGNORE_FILE: &str = ".gitfleetignore";
 
-/// Files that one source may have us read. More is a mistake in `path`, and would fill the memory.
+/// The greatest number of files of one source. More is a mistake in `path`, and would fill the memory.
 pub const FILES_MAX: usize = 20_000;
 
 /// Folders a path may go through.
 pub const PATH_DEPTH_MAX: usize = 32;
 
-/// Bytes of [`IGNORE_FILE`]: each pattern becomes a machine of many times its length.
+/// Bytes of [`IGNORE_FILE`]: each pattern compiles to an automaton of many times its length.
 pub const IGNORE_BYTES_MAX: usize = 32 * 1024;
 
 /// Patterns of [`IGNORE_FILE`]: each is tried on every path.
 pub const IGNORE_PATTERNS_MAX: usize = 1_000;
 
-/// Ends of the names that are read.
+/// Extensions of files that are read.
 const EXTENSIONS: [&str; 3] = [".yaml", ".yml", ".json"];
 
-/// Files that say that their folder has to be rendered first.
+/// Files that mark their folder as a template to render first.
 const NEEDS_RENDERING: [&str; 4] = ["kustomization.yaml", "kustomization.yml", "Kustomization", "Chart.yaml"];
 
-/// Which files are read, and what is wrong with the names.
+/// The files to read, and errors in the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Paths to read, sorted.
@@ -36,14 +36,14 @@ pub struct Selection {
     pub errors: Vec<InputError>,
 }
 
-/// Tells which paths may matter, before anything is listed.
+/// A filter of paths that may be read, for use before the listing.
 #[derive(Clone, Debug)]
 pub struct Filter {
     ignored: Gitignore,
 }
 
 impl Filter {
-    /// Takes what [`IGNORE_FILE`] holds; lines that are no patterns are complained about by [`select`].
+    /// Takes the content of [`IGNORE_FILE`]; [`select`] reports lines that are no patterns.
     pub fn new(ignore_file: Option<&[u8]>) -> Self {
         Self { ignored: ignore_rules(ignore_file.unwrap_or_default(), &mut Vec::new()) }
     }
@@ -51,12 +51,12 @@ impl Filter {
     /// Tells whether a file is read, or would be if its folder needed no rendering.
     pub fn reads(&self, path: &str) -> bool {
         let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
-        // The matcher panics on an absolute path. Odd paths go on to `select`, which complains of them.
+        // The matcher panics on an absolute path. Odd paths continue to `select`, which complains of them.
         candidate && (is_odd(path) || !self.ignored.matched_path_or_any_parents(path, false).is_ignore())
     }
 }
 
-/// Returns which files of a subtree are read.
+/// Returns the files of a subtree that are read.
 ///
 /// `listing` has the paths of all its files, from its root, with slashes; `ignore_file` is what [`IGNORE_FILE`] holds.
 /// Names that start with a dot, and everything in folders so named, are never read. A folder that has to be rendered

@@ -1,4 +1,4 @@
-//! Keys that people write as words and kubectl reads as `true` or `false`: where they refuse a commit, and what is said of them.
+//! Keys like `on` and `yes`, which kubectl reads as `true` or `false`: when they refuse a commit, and their messages.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::api::{envelope, table};
 use crate::model::id::ObjectId;
 use crate::yaml::TruthKey;
 
-/// Maps of an object whose keys are names that somebody chose.
+/// Maps of an object whose keys are chosen by users.
 const NAMED: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];
 
-/// Maps anywhere in an object whose keys are names that somebody chose; those that end with "elector" too.
+/// Maps anywhere in an object whose keys are chosen by users; also those that end with "elector".
 const NAMED_ANYWHERE: [&str; 4] = ["metadata", "labels", "annotations", "matchLabels"];
 
-/// Tells whether a key refuses the commit: in our own kinds, and where payload has names of somebody's choice, a truth value is
-/// never meant.
+/// Tells whether a key refuses the commit: in gitfleet's own kinds, and in payload maps with user-chosen keys, a truth value is
+/// never intended.
 pub(super) fn refuses(key: &TruthKey, id: &ObjectId, object: &Value) -> bool {
     let path = match key.path.as_slice() {
         // What an envelope holds is payload.
         [data, _, rest @ ..] if data == "data" && envelope::is_envelope(object) => rest,
-        // A version of ours that nobody knows is refused as well, so it need not be told apart here.
+        // An unknown version of gitfleet's kinds is refused too, so it needs no distinction here.
         _ if !matches!(table::find(&id.group, &id.version, &id.kind), Ok(None)) => return true,
         path => path,
     };
@@ -29,7 +29,7 @@ pub(super) fn refuses(key: &TruthKey, id: &ObjectId, object: &Value) -> bool {
         || path.last().is_some_and(|last| NAMED_ANYWHERE.contains(&last.as_str()) || last.ends_with("elector"))
 }
 
-/// Says what a key is read as, and what to do.
+/// Describes how a key is read, and what to do.
 pub(super) fn complaint(key: TruthKey, object: &str) -> BlobError {
     let TruthKey { mut path, written, read, line } = key;
     path.push(written.clone());

@@ -1,7 +1,7 @@
-//! A store as one file, and back: lines of JSON between a line that names the format and one that holds the checksum of all others.
+//! Backups: a store as one file. Lines of JSON between a line with the format and one with the checksum of all others.
 //!
-//! It is made from one consistent read of the records, also while a daemon writes. The journal may hold a few entries more than
-//! the records follow from.
+//! A backup comes from one consistent read of the records, also while a daemon writes. The journal may contain a few later
+//! entries.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,11 +13,11 @@ use super::records::{self, CLUSTER_PREFIX, STORE_KEY};
 use super::{Expected, Op, Result, Store};
 use crate::model::records::{JournalEntry, StoreRecord};
 
-/// How a backup begins; the number grows when an older gitfleet could not read what is written.
+/// The first line of a backup; the number grows when an older gitfleet could not read the format.
 const HEADER: &str = "gitfleet-backup 1";
-/// What the last line begins with.
+/// The start of the last line.
 const CHECKSUM: &str = "sha256 ";
-/// How every backup begins, whatever its version.
+/// The start of every backup, of any version.
 const MAGIC: &str = "gitfleet-backup ";
 
 /// One line of a backup.
@@ -49,15 +49,15 @@ pub fn write(store: &dyn Store) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the steps that fill an empty store with what a backup holds.
+/// Returns the operations that fill an empty store from a backup.
 ///
 /// # Errors
-/// The text is no backup, of a newer gitfleet, cut or changed; for people.
+/// The text is no backup, is from a newer gitfleet, or was truncated or changed; as text for users.
 pub fn read(text: &str) -> std::result::Result<Vec<Op>, String> {
     let Some(version) = text.lines().next().filter(|line| line.starts_with(MAGIC)) else {
         return Err("it is no backup of gitfleet's".to_owned());
     };
-    // Before the checksum: another format may have it elsewhere.
+    // Before the checksum: another format may have it in another place.
     if version != HEADER {
         return Err(format!("it is a {version:?} and this gitfleet reads {HEADER:?}; use the gitfleet that wrote it"));
     }
@@ -79,8 +79,8 @@ pub fn read(text: &str) -> std::result::Result<Vec<Op>, String> {
     body.lines().skip(1).map(op).collect()
 }
 
-/// Returns the steps that fill an empty store with what a backup holds, so that the next life takes over what members hold beyond
-/// it: snapshots, pauses and holds. `by` is who restores it.
+/// Returns the operations that fill an empty store from a backup, so that the next process takes over what members hold beyond
+/// it: snapshots, pauses and holds. `by` is the person who restores it.
 ///
 /// # Errors
 /// As [`read`].

@@ -1,9 +1,9 @@
-//! Edge: the store trait and who keeps its promise.
+//! The store adapter: the trait and its implementations.
 //!
-//! A store holds small records under text keys and an append-only journal. What a backend promises is written once, as the
-//! suite in `conformance.rs`, and every backend runs it.
+//! A store holds small records under string keys and an append-only journal. The suite in `tests/support/doubles/store.rs`
+//! defines the contract, and every backend runs it.
 //!
-//! All calls block: the engine makes them from its own thread or from `spawn_blocking`.
+//! All calls block: the daemon makes them on its own thread or in `spawn_blocking`.
 
 pub mod backup;
 pub mod embedded;
@@ -53,7 +53,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Tells whether what was found is what was expected; `None` is no record.
+    /// Tells whether the present version fulfils the expectation; `None` means no record.
     pub fn allows(self, found: Option<u64>) -> bool {
         match self {
             Self::Any => true,
@@ -104,15 +104,15 @@ pub trait Store: Send + Sync {
     /// Returns the records whose keys start with a prefix, in byte order of their keys, all from one moment.
     fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>>;
 
-    /// Carries out all steps, in order, or none, and returns the version that the written records now have.
+    /// Executes all operations, in order, or none, and returns the new version of the written records.
     ///
-    /// Steps see the steps before them. When it returns, the batch survives a crash. An empty batch does nothing and
+    /// Operations see the ones before them. When it returns, the batch survives a crash. An empty batch does nothing and
     /// returns 0.
     ///
     /// # Errors
-    /// `Conflict` where an expectation does not hold: nothing was changed. After `Full` or `Io` nothing of what was there
-    /// before is lost; the batch itself was kept whole or not at all (reading tells which), and the same store can be
-    /// written again as soon as the disk can.
+    /// `Conflict` if an expectation is not fulfilled: nothing was changed. After `Full` or `Io` all earlier data is intact; the
+    /// batch itself was kept whole or not at all (a read tells which), and the same store can be written again as soon as the
+    /// disk works.
     fn batch(&self, ops: Vec<Op>) -> Result<u64>;
 
     /// Returns up to `limit` journal entries with numbers greater than `after`, oldest first. The first number is 1.
@@ -127,7 +127,7 @@ pub trait Store: Send + Sync {
 /// The result of a store's call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store did not do what it was asked.
+/// Why a store refused or failed a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Somebody else wrote first.
@@ -196,7 +196,7 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
-    /// A value could not be turned into a record.
+    /// A value could not be serialized to a record.
     #[error("record {key:?} cannot be written as JSON")]
     Unwritable {
         /// The record.
@@ -228,7 +228,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A write ended by an error of gitfleet's own: whether it was kept is not known.
+    /// A write ended because of an error in gitfleet: whether it was kept is not known.
     #[error("a write to the store ended by an error of gitfleet's own ({message}); please report it")]
     Broken {
         /// What the panic said.
@@ -261,7 +261,7 @@ impl Classify for Error {
     }
 }
 
-/// Says what to do about a damaged store.
+/// Describes what to do about a damaged store.
 fn rescue(folder: &Path) -> String {
     let file = folder.join(embedded::DATABASE_FILE);
     format!(
@@ -279,7 +279,7 @@ fn holder_text(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
 }
 
-/// Refuses steps beyond the limits, before anything is written.
+/// Refuses operations beyond the limits, before anything is written.
 fn check_limits(ops: &[Op]) -> Result<()> {
     let too_large = |key: &str, what, bytes, max| {
         // A key may be the very thing that is too long: show its head.
@@ -305,8 +305,8 @@ fn check_expected(key: &str, expected: Expected, found: Option<u64>) -> Result<(
     if expected.allows(found) { Ok(()) } else { Err(Error::Conflict { key: key.to_owned(), expected, found }) }
 }
 
-/// Writes a batch on a thread that may block. An error of ours while it is written is an error of the store: what was decided is
-/// not acted on.
+/// Writes a batch on a blocking thread. An error in gitfleet during the write becomes an error of the store: the decisions have
+/// no effect.
 ///
 /// # Errors
 /// As [`Store::batch`].

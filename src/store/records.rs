@@ -1,8 +1,7 @@
-//! The typed layer over the store: where each kind of record is, and JSON in and out.
+//! The typed layer over the store: the keys of each kind of record, and JSON conversion.
 //!
-//! Keys are segments joined by `/`. A segment that comes from outside (a placement, a cluster) is percent-encoded, so that the
-//! `/` of a namespaced placement's `namespace/name` never looks like a border, and the prefix of one name never contains another's
-//! records.
+//! Keys are segments joined by `/`. Segments from outside (a placement, a cluster) are percent-encoded, so that the `/` of
+//! `namespace/name` never looks like a separator, and the prefix of one name never covers another's records.
 
 use std::fmt::Write as _;
 
@@ -14,7 +13,7 @@ use crate::model::decisions::DecisionsKey;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::overrides::OverrideRef;
 
-/// The key of what the store says of itself.
+/// The key of the store's own record.
 pub const STORE_KEY: &str = "store";
 /// Prefix of source records.
 pub const SOURCE_PREFIX: &str = "source/";
@@ -38,11 +37,11 @@ pub const CLUSTER_PREFIX: &str = "cluster/";
 pub const OCM_PREFIX: &str = "ocm/";
 /// Prefix of exported decisions.
 pub const DECISIONS_PREFIX: &str = "decisions/";
-/// Prefix of how hubs stand that decisions are written to.
+/// Prefix of the records of hubs.
 pub const HUB_PREFIX: &str = "hub/";
 
-/// Prefix of what is kept for the git host: texts that were said there, comments that were heard, and the key that hidden values
-/// are marked with. Whoever may read the other records need not be let into the repository, so these are shown to nobody.
+/// Prefix of the bot's records: written texts, handled comments, and the key for marks of hidden values. Readers of other
+/// records may have no access to the repository, so the HTTP interface never returns these.
 pub const FORGE_PREFIX: &str = "forge/";
 
 /// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
@@ -104,12 +103,12 @@ pub fn override_key(id: &OverrideRef) -> String {
     format!("{OVERRIDE_PREFIX}{}/{:0INDEX_DIGITS$}", escape(&format!("{namespace}{}", id.key.name)), id.index)
 }
 
-/// Returns the key of what a cluster holds of a placement.
+/// Returns the key of a cluster's work status for a placement.
 pub fn work_key(placement: &PlacementKey, cluster: &ClusterName) -> String {
     format!("{}{}", work_prefix(placement), escape(cluster.as_str()))
 }
 
-/// Returns the prefix of what the clusters hold of a placement.
+/// Returns the prefix of a placement's work statuses.
 pub fn work_prefix(placement: &PlacementKey) -> String {
     format!("{WORK_PREFIX}{}/", escape_placement(placement))
 }
@@ -124,13 +123,13 @@ pub fn ocm_key(namespace: &str, name: &str) -> String {
     format!("{OCM_PREFIX}{}", escape(&format!("{namespace}/{name}")))
 }
 
-/// Returns the key of what a placement exports.
+/// Returns the key of a placement's export.
 pub fn decisions_key(key: &DecisionsKey) -> String {
     let (namespace, slash) = key.namespace.as_ref().map_or(("", ""), |namespace| (namespace.as_str(), "/"));
     format!("{DECISIONS_PREFIX}{}/{}", escape(&key.kind), escape(&format!("{namespace}{slash}{}", key.name)))
 }
 
-/// Returns the key of how a hub stands, by the namespace that is written to.
+/// Returns the key of a hub's record, by the namespace of its decisions.
 pub fn hub_key(namespace: &str) -> String {
     format!("{HUB_PREFIX}{}", escape(namespace))
 }
@@ -149,14 +148,14 @@ pub fn cluster_of(key: &str, prefix: &str) -> Option<ClusterName> {
     unescape(segment).map(ClusterName::new)
 }
 
-/// A record as it was read.
+/// A record from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record<T> {
     /// Where it is.
     pub key: String,
     /// The version of its last write.
     pub version: u64,
-    /// What it says.
+    /// Its value.
     pub value: T,
 }
 

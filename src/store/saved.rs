@@ -1,6 +1,6 @@
-//! Records as they were saved, typed: the one place that says which key holds which type.
+//! The saved records, typed: the only place that maps keys to types.
 //!
-//! The daemon, commands that read the store and commands that ask a running daemon select from the same.
+//! The daemon, commands that read the store and commands that ask a running daemon all use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,10 +50,10 @@ impl Encoded for Value {
     }
 }
 
-/// Records at one moment, without those kept for the git host. What belongs to a placement that has no record is here too.
+/// All records at one moment, without the bot's. Includes parts of placements without a record of their own.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// What the store says of itself.
+    /// The store's own record.
     pub store: Option<StoreRecord>,
     /// The source.
     pub source: Option<SourceRecord>,
@@ -77,7 +77,7 @@ pub struct Records {
     pub overrides: Vec<OverrideSnapshot>,
     /// Exported decisions.
     pub decisions: Vec<DecisionsRecord>,
-    /// How hubs stand that decisions are written to.
+    /// The records of hubs.
     pub hubs: Vec<HubRecord>,
 }
 
@@ -102,7 +102,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Kind by kind, so that no more than one is in memory twice.
+    /// Kind by kind, so that only one kind is in memory twice.
     fn list(&mut self, store: &dyn Store, prefixes: &[&str]) -> Result<()> {
         for prefix in prefixes {
             for (key, found) in store.list(prefix)? {
@@ -114,7 +114,7 @@ impl Records {
         Ok(())
     }
 
-    /// Takes one record; one under a key of another kind is left.
+    /// Adds one record; one with a key of another kind is ignored.
     ///
     /// # Errors
     /// It is not what its key promises.
@@ -142,7 +142,7 @@ impl Records {
             }
             WORK_PREFIX => {
                 let work: WorkStatus = record.typed()?;
-                // Only its key says whose it is.
+                // Only its key names its placement.
                 if let Some((placement, cluster)) = placement_of(key, WORK_PREFIX).zip(cluster_of(key, WORK_PREFIX)) {
                     self.works.entry(placement).or_default().insert(cluster, Arc::new(work));
                 }

@@ -1,4 +1,4 @@
-//! What is wrong inside the daemon right now, for the probes of whoever runs it.
+//! The failed parts of the daemon, for the probes.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
 //! Keys that are truth values to kubectl's reader: `n`, `on`, `yes` and their like, unquoted.
 
-/// Keys of one document that are remembered: a person corrects a few, and the rest follows.
+/// Keys of one document that are reported.
 const KEYS_MAX: usize = 100;
 
-/// Bytes of one step of a path that are remembered: a path is for people, and a key may be as long as a file.
+/// Bytes of one path step that are kept: a key may be as long as a file.
 const STEP_BYTES_MAX: usize = 100;
 
 /// A key that is written as a word and read as `true` or `false`.
@@ -13,13 +13,13 @@ pub struct TruthKey {
     pub path: Vec<String>,
     /// The key as it is written.
     pub written: String,
-    /// What it is read as.
+    /// Its value as kubectl reads it.
     pub read: bool,
     /// One-based line.
     pub line: u32,
 }
 
-/// Which keys stand inside a value with an anchor, and how many steps led to the first of them when it was read.
+/// The keys inside a value with an anchor, and the number of known path steps of the first of them when it was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inside {
     first: usize,
@@ -27,7 +27,7 @@ pub(super) struct Inside {
     depth: usize,
 }
 
-/// The keys of a document, gathered while their paths become known from the inside out.
+/// The keys of a document, collected while their paths become known from the inside out.
 #[derive(Debug, Default)]
 pub(super) struct TruthKeys {
     found: Vec<TruthKey>,

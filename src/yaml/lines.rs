@@ -1,4 +1,4 @@
-//! Where a field of a document stands.
+//! Finds the line of a field in a document.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_yaml::granit_parser::{Event, Span};
 
 use super::{Meter, TEXT_COST_MAX, YamlError, YamlReader, chunks, quoted};
 
-/// Returns the line of a field of a document, for people: that of the deepest part of the path which the document has.
+/// Returns the line of a field of a document, for users: that of the deepest part of the path in the document.
 ///
 /// `path` is a JSON path such as `spec.policy.clusterNames[0]`; `first_line` is the [`super::Document::line`] that the search is
 /// for. Reads the text again, which only complaints pay for.

@@ -1,8 +1,8 @@
-//! How much memory values take, counted while they are read and before they are copied.
+//! Counts the memory of values while they are parsed and before they are copied.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that a value takes beside its text: its place in a list or mapping, with room that the list has to spare.
+/// Bytes of a value beside its text: its slot in a list or mapping, including spare capacity of the list.
 const NODE_BYTES: usize = 64;
 /// Bytes that a text takes beside its characters: the allocator's own, rounded up.
 const TEXT_BYTES: usize = 16;
@@ -54,10 +54,10 @@ impl Cost {
     }
 }
 
-/// What everything that is read together has cost so far; several threads may count on one.
+/// The counted sum of all values parsed together; several threads may share it.
 ///
-/// Once it ran over, reading stops everywhere and what came back is incomplete. Whether it runs over depends on what is read
-/// and not on the order: the sum is more than is allowed, whoever counts first.
+/// Once it ran over, parsing stops everywhere and the results are incomplete. Whether it runs over depends only on the content:
+/// the sum exceeds the limit in any order.
 #[derive(Debug)]
 pub struct Meter<'a> {
     max: Cost,
@@ -67,14 +67,14 @@ pub struct Meter<'a> {
 }
 
 impl Meter<'static> {
-    /// Makes one for so much.
+    /// Creates a meter with a limit.
     pub const fn new(max: Cost) -> Self {
         Self { max, nodes: AtomicUsize::new(0), bytes: AtomicUsize::new(0), whole: None }
     }
 }
 
 impl Meter<'_> {
-    /// Makes one for a part: what is counted on it counts on this one, too.
+    /// Creates a meter for a part, which also counts on this one.
     pub const fn part(&self) -> Meter<'_> {
         Meter { max: self.max, nodes: AtomicUsize::new(0), bytes: AtomicUsize::new(0), whole: Some(self) }
     }

@@ -1,7 +1,7 @@
 //! The files of one folder, and nothing outside of it.
 //!
-//! Every operation names one segment below an open folder, and none follows a symbolic link: whatever lies in the folder, nothing
-//! else is read, written or removed. What is written is on the disk before it takes its place.
+//! Every operation names one segment below an open folder, and none follows a symbolic link: whatever the folder contains,
+//! nothing else is read, written or removed. Content is on the disk before the file gets its name.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -42,7 +42,7 @@ impl Folder {
         Self::open(path)
     }
 
-    /// Returns the names in the folder, in order; those that are no text are nobody's.
+    /// Returns the names in the folder, sorted; names that are no text are ignored.
     pub fn names(&self) -> io::Result<Vec<FileName>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What files in a member's folder are called: one file an object, and never two objects one file.
+//! File names in a member's folder: one file per object, and never one file for two objects.
 //!
 //! `<kind>.<group>.<namespace>.<name>.yaml` with the kind in lower case. Whatever text an identity holds, the name is one
 //! segment of a path, below the limit of file systems, and tells identities apart:

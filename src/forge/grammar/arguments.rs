@@ -1,4 +1,4 @@
-//! What follows the word of a command.
+//! The arguments of a command.
 
 use super::{Chat, ChatCommand, ChatVerb, MARKUP, REASON_CHARS_MAX, SHA_CHARS_MIN};
 
@@ -8,10 +8,10 @@ const SHA_CHARS: usize = 40;
 const STAGE_CHARS_MAX: usize = 63;
 /// Characters of a name in Kubernetes.
 const NAME_CHARS_MAX: usize = 253;
-/// Characters of somebody's word that an answer repeats.
+/// Characters of foreign text that an answer repeats.
 const REPEATED_CHARS_MAX: usize = 40;
 
-/// Something that can be said after a command.
+/// A kind of argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Argument {
     Stage,
@@ -46,7 +46,7 @@ fn usage(argument: Argument) -> &'static str {
     }
 }
 
-/// Returns a command with its arguments, or what is wrong with them.
+/// Returns a command with its arguments, or its error.
 pub fn read(name: &str, verb: ChatVerb, text: &str) -> Chat {
     // Of ` -- ` at the very end the blank is gone.
     let padded = format!(" {} ", text.replace('\t', " "));
@@ -126,7 +126,7 @@ fn fits(argument: Argument, value: &str) -> bool {
     }
 }
 
-/// Says what is wrong with a word; repeats the word only where it is harmless.
+/// Describes an invalid word; repeats the word only if it is harmless.
 fn complaint(name: &str, verb: ChatVerb, word: &str, why: &str) -> String {
     let is_harmless = |b: u8| b.is_ascii_alphanumeric() || b"=.-_".contains(&b);
     let word = match word {

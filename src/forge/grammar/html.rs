@@ -1,8 +1,7 @@
-//! What is set apart in a comment by elements of HTML: hosts fold some of them away, drop some with all that is in them, and show
-//! some in another way.
+//! Text inside HTML elements of a comment: hosts fold some of them, drop some with their content, and display some differently.
 
-/// Elements of HTML that have no content, so that nothing stands in them. Whatever else is opened sets apart what follows until it
-/// is closed: hosts fold some of it away, drop some, and show some in another way.
+/// Void elements of HTML, which have no content. Every other open element hides the following text from the parser until it is
+/// closed.
 ///
 /// Source: HTML Living Standard, 13.1.2, "Elements", void elements; the rare ones are left out.
 const WITHOUT_CONTENT: [&str; 4] = ["br", "hr", "img", "wbr"];
@@ -19,13 +18,13 @@ const ELEMENTS: &str = "a abbr acronym address applet area article aside audio b
     select selectedcontent shadow slot small source spacer span strike strong style sub summary sup svg table tbody td template \
     textarea tfoot th thead time title tr track tt u ul var video wbr xmp";
 
-/// Elements of HTML that are open. What a browser makes of HTML that is not well-formed differs from element to element, so
-/// nothing of that is guessed: a closing tag ends the innermost element of its name and nothing else, and after a tag that is more
-/// than a name and plain attributes all that follows is set apart.
+/// Open elements of HTML. Browsers repair malformed HTML differently for each element, so the parser does not guess: a closing
+/// tag ends the innermost element of its name and nothing else, and after a tag with more than a name and plain attributes all
+/// following text is hidden.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
     open: Vec<String>,
-    /// Something was read that a browser may take otherwise.
+    /// The parser met something that a browser may read differently.
     is_lost: bool,
 }
 

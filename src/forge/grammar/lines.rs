@@ -1,4 +1,4 @@
-//! The lines of a comment that its author wrote to be read as text: no quotes, no code, no comments of HTML.
+//! The lines of a comment that its author wrote as plain text: no quotes, no code, no comments of HTML.
 
 use super::html::Apart;
 use super::{INDENT_MAX, MARKUP, is_dropped};
@@ -6,7 +6,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::mem;
 use std::ops::Range;
 
-/// Returns the lines of paragraphs that stand in nothing else, with [`MARKUP`] where they are more than text.
+/// Returns the lines of top-level paragraphs, with [`MARKUP`] in place of markup.
 pub(super) fn spoken_lines(body: &str) -> Vec<String> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
@@ -62,7 +62,7 @@ impl Reader<'_> {
             }
             Event::Text(text) => {
                 self.skip_to(at.start);
-                // Written as a reference: somebody took care that it is not what it looks like.
+                // Written as a character reference: the author did not want plain text.
                 if self.body.get(at.clone()) != Some(&*text) {
                     self.mark();
                 }
@@ -97,7 +97,7 @@ impl Reader<'_> {
 
     fn begin_line(&mut self) {
         self.line = Some(String::new());
-        // An element that an earlier block opened may hide this line from its readers.
+        // An element of an earlier block may hide this line from readers.
         if self.apart.is_open() {
             self.mark();
         }

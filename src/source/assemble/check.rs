@@ -1,4 +1,4 @@
-//! What is wrong with the documents of a commit, and what changes nothing.
+//! Checks the documents of a commit: errors, and fields without effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub(super) fn duplicates(found: &[FoundObject<'_>], errors: &mut Vec<InputError>
     }
 }
 
-/// Returns the scope of every kind: of Kubernetes, of ours, of the definitions here, else as the documents have it.
+/// Returns the scope of every kind: of Kubernetes, of gitfleet, of the tree's definitions, else by its documents.
 pub(super) fn scopes(found: &[FoundObject<'_>]) -> BTreeMap<(String, String), Scope> {
     let named = |group: &str, kind: &str, scope| ((group.to_owned(), kind.to_owned()), scope);
     let mut scopes = BTreeMap::new();
@@ -68,7 +68,7 @@ pub(super) fn scopes(found: &[FoundObject<'_>]) -> BTreeMap<(String, String), Sc
             *scope = Scope::Namespaced;
         }
     }
-    // Each line may overrule those before it: what documents look like is a guess, what is built in is known.
+    // Each line may override the earlier ones: the scope by documents is a guess, that of a built-in kind is known.
     let defined = found.iter().filter_map(|item| item.document.defines.as_ref());
     scopes.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
     scopes.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
@@ -98,7 +98,7 @@ pub(super) fn namespaces(
     }
 }
 
-/// Complains where two overrides of one kind select one object: which of them came first would be an accident.
+/// Reports two overrides of one kind that select one object: their order would be random.
 ///
 /// Source: KubeFleet's webhooks for ClusterResourceOverride (the whole hub) and ResourceOverride (one namespace).
 pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>) {
@@ -133,7 +133,7 @@ pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>)
     }
 }
 
-/// Returns a warning for every field that changes nothing; of what all objects of a kind have, for the first only.
+/// Returns a warning for every field without effect; for a field of all objects of a kind only the first one.
 pub(super) fn unused_fields(found: &[FoundObject<'_>]) -> Vec<InputError> {
     let mut said = BTreeSet::new();
     let mut warnings = Vec::new();

@@ -1,4 +1,4 @@
-//! The tree of a commit, filled from its documents.
+//! Fills the tree of a commit from its documents.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
         let name = || ClusterName::new(id.name.as_str());
         match &item.document.checked {
             None => payload.push(item.manifest()),
-            // Envelopes are selected like payload, so that a selection that meets one can say what becomes of it.
+            // Envelopes are selected like payload, so that a selection of one can be reported.
             Some(Checked::Other) if id.group == PLACEMENT_GROUP && id.kind.ends_with("Envelope") => {
                 payload.push(item.manifest());
             }
@@ -40,7 +40,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
             }
         }
     }
-    // After all documents: the MemberCluster of the same name may stand in a later file.
+    // After all documents: the MemberCluster of the same name may be in a later file.
     for (name, cluster) in managed {
         let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
         join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
@@ -49,7 +49,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
     tree.set_manifests(payload);
 }
 
-/// Makes one member of a MemberCluster and a ManagedCluster of one name; what the MemberCluster says goes first.
+/// Merges a MemberCluster and a ManagedCluster of one name; the MemberCluster's values win.
 pub(super) fn join(member: &mut MemberCluster, name: &ClusterName, managed: ManagedCluster) {
     for (key, value) in &managed.labels {
         member.labels.entry(key.clone()).or_insert_with(|| value.clone());

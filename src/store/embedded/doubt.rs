@@ -1,14 +1,14 @@
-//! A batch whose commit failed may be on the disk all the same. It was answered with an error, so it is taken back as soon as
-//! the database can be opened again: who was told that nothing was written decides anew from what was there before.
+//! A batch whose commit failed may still be on the disk. The caller got an error, so the batch is undone as soon as the
+//! database can be opened again: the caller decides again from the state before it.
 
 use redb::{ReadableDatabase as _, ReadableTable as _};
 
 use super::{Handle, JOURNAL, META, META_VERSION, RECORDS, RawError};
 
-/// A record as it was: its version and bytes; `None` where there was none.
+/// A record before the batch: its version and bytes; `None` if there was none.
 type Before = Option<(u64, Vec<u8>)>;
 
-/// What a batch found where it wrote.
+/// The state before a batch, of everything it wrote.
 #[derive(Default)]
 pub(super) struct Doubt {
     /// The number of the batch.
@@ -22,18 +22,18 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// Takes the batch back if the database has it. May be done again.
+    /// Undoes the batch if the database has it. May be repeated.
     pub fn settle(&self, handle: &Handle) -> Result<(), RawError> {
         let Handle::Writable(database) = handle else { return Ok(()) };
         let newest = database.begin_read()?.open_table(META)?.get(META_VERSION)?.map_or(0, |version| version.value());
-        // The commit was lost whole: the disk has what was there before.
+        // The whole commit was lost: the disk has the earlier state.
         if newest != self.version {
             return Ok(());
         }
         let transaction = database.begin_write()?;
         {
             let mut records = transaction.open_table(RECORDS)?;
-            // Backwards: a batch may write one record twice, and what it found first is what was there.
+            // Backwards: a batch may write one record twice, and its first write saw the earlier state.
             for (key, before) in self.records.iter().rev() {
                 match before {
                     Some((version, bytes)) => drop(records.insert(key.as_str(), (*version, bytes.as_slice()))?),
@@ -48,7 +48,7 @@ impl Doubt {
                 journal.insert(number, bytes.as_slice())?;
             }
         }
-        // Its number stays used: what was read of it must not look like what comes next.
+        // Its number stays used: records read from it must not look like the next batch's.
         transaction.commit()?;
         Ok(())
     }

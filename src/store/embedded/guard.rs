@@ -1,5 +1,5 @@
-//! Panics of the database are caught here: a damaged page makes redb panic, and whoever has a damaged store needs advice, not
-//! the words of a panic.
+//! Catches panics of the database: a damaged page makes redb panic, and the owner of a damaged store needs advice instead of
+//! the text of a panic.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -8,13 +8,13 @@ use std::sync::Once;
 use super::{RawError, Result};
 
 thread_local! {
-    /// This thread is in the database: a panic of it becomes an error, which says what to do.
+    /// Set while this thread is in the database: its panic becomes an error with advice.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the database. A panic of it is [`RawError::Nonsense`], and nothing is written to standard error.
+/// Calls the database. A panic becomes [`RawError::Nonsense`], and nothing is written to standard error.
 ///
-/// What the call leaves behind may be broken: whoever calls gives the handle up.
+/// The call may leave a broken handle: the caller drops it.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, RawError>) -> Result<T, RawError> {
     stay_silent();
     // Calls nest: opening the database again closes the old one in a call of its own.
@@ -24,7 +24,7 @@ pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, RawError>) -> Result<T
     result.unwrap_or(Err(RawError::Nonsense))
 }
 
-/// Keeps the words of panics that are caught here off standard error; those of others are written as ever.
+/// Hides the texts of panics that are caught here from standard error; others are written as usual.
 fn stay_silent() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,7 +12,7 @@ pub const LOCK_FILE: &str = "lock";
 
 /// Holds the lock file of a folder.
 pub(super) struct Lock {
-    /// Absent on a disk that cannot be written and has none: nobody writes there.
+    /// Absent on a read-only disk without one: nobody writes there.
     file: Option<File>,
     exclusive: bool,
 }
@@ -24,19 +24,19 @@ impl Lock {
             Ok(()) => {}
             Err(error) => return Err(lock_error(folder, &mut file, error)),
         }
-        // The number is a help for people only: a full disk must not keep the store shut.
+        // The process id is only informative: a full disk must not prevent opening the store.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         Ok(Self { file: Some(file), exclusive: true })
     }
 
-    /// Shares the lock with other readers. On a disk that cannot be written reading goes on all the same: a lock file that is
-    /// there is shared as ever, and without one there is no writer to wait for.
+    /// Shares the lock with other readers. On a read-only disk reading still works: an existing lock file is shared as usual,
+    /// and without one there is no writer to wait for.
     pub(super) fn shared(folder: &Path) -> Result<Self> {
         let mut file = match lock_file(folder) {
             Ok(file) => file,
             Err(error) if cannot_write(&error) => match File::open(folder.join(LOCK_FILE)) {
                 Ok(file) => file,
-                // Where only permission is missing, a daemon of another user may still come and write.
+                // If only the permission is missing, a daemon of another user may still start to write.
                 Err(missing) if missing.kind() == io::ErrorKind::NotFound && is_read_only(&error) => {
                     return Ok(Self { file: None, exclusive: false });
                 }
@@ -55,7 +55,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         let Some(file) = &self.file else { return };
         if self.exclusive {
-            // So that the next one to wait, for a reader perhaps, is not told of a process long gone.
+            // So that the next process to wait is not shown a process that ended long ago.
             let _ = file.set_len(0);
         }
         let _ = file.unlock();

@@ -1,7 +1,7 @@
 //! The store in one redb file: the default.
 //!
-//! The folder holds `records.redb` and `lock`. Whoever writes holds `lock` exclusively and leaves its process id in it; readers
-//! without a daemon share it. The system drops the lock with the process, so a killed daemon leaves nothing to clean up.
+//! The folder contains `records.redb` and `lock`. A writer locks `lock` exclusively and writes its process id into it; readers
+//! without a daemon share it. The system releases the lock with the process, so a killed daemon leaves nothing to clean up.
 
 use std::fs;
 use std::io;
@@ -44,7 +44,7 @@ const META_SCHEMA: &str = "schema";
 /// The number of the last batch.
 const META_VERSION: &str = "version";
 
-/// Opens the database anew: at the start, and after an error of the disk, when redb refuses to go on with the old handle.
+/// Opens the database again: at the start, and after an error of the disk, when redb refuses to continue with the old handle.
 type Opener = Box<dyn Fn() -> Result<Handle, redb::Error> + Send + Sync>;
 
 /// A store in a folder.
@@ -54,9 +54,9 @@ pub struct EmbeddedStore {
     open: Opener,
     // `None` after a failure of the disk, until the next call opens it again.
     handle: RwLock<Option<Handle>>,
-    // The batch whose commit failed last, until it is known that the disk does not have it.
+    // The last batch whose commit failed, until the disk is known not to have it.
     doubt: Mutex<Option<Doubt>>,
-    // After the handle, so that it is given up last.
+    // After the handle, so that it is dropped last.
     _lock: Option<Lock>,
 }
 
@@ -65,13 +65,13 @@ enum Handle {
     ReadOnly(ReadOnlyDatabase),
 }
 
-/// Either side's error, before it is told with the store's path.
+/// An error of either side, before the store's path is added.
 enum RawError {
     Store(Error),
     Database(redb::Error),
-    /// The handle is broken by an earlier call, and this one did nothing yet.
+    /// An earlier call broke the handle, and this one did nothing yet.
     Stale,
-    /// The database panicked: what a page of it says cannot be.
+    /// The database panicked: the content of a page is invalid.
     Nonsense,
 }
 
@@ -88,7 +88,7 @@ impl std::fmt::Debug for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the store of a folder for writing, and makes both where they are missing.
+    /// Opens the store of a folder for writing, and creates both if they are missing.
     ///
     /// # Errors
     /// `Locked` while another handle has it; `Newer`, `Corrupt`, `Full` and `Io` as their names say.
@@ -99,7 +99,7 @@ impl EmbeddedStore {
     /// Opens the store of a folder for reading, while nobody writes: for `get` and `status` without a daemon. Several readers
     /// may have it at once.
     ///
-    /// A store that a killed daemon left is brought in order first, which writes to it.
+    /// A store that a killed daemon left is repaired first, which writes to it.
     ///
     /// # Errors
     /// `Locked` while a daemon has it, `Missing` where there is none; every write is `ReadOnly`.
@@ -120,8 +120,8 @@ impl EmbeddedStore {
         };
         let (mut lock, mut open, mut checked) = read()?;
         if let Err(RawError::Database(redb::Error::RepairAborted | redb::Error::TableDoesNotExist(_))) = checked {
-            // A daemon was killed before it closed the database, or before it had made the tables.
-            // The shared lock goes first: the exclusive one would meet it.
+            // A daemon was killed before it closed the database, or before it had created the tables. The shared lock is
+            // released first: the exclusive one would conflict with it.
             drop((lock, open));
             drop(Self::open(folder)?);
             (lock, open, checked) = read()?;
@@ -140,7 +140,7 @@ impl EmbeddedStore {
         let file = folder.join(DATABASE_FILE);
         let open = Box::new(move || {
             let mut database = builder().create(&file)?;
-            // A damaged page is found now, while a backup can be restored, and not by the batch that happens to need it.
+            // Finds a damaged page now, while a backup can be restored, and not in the first batch that reads it.
             if !database.check_integrity()? {
                 tracing::warn!(file = %file.display(), "the store's database was damaged and was brought in order from its last good state");
             }
@@ -169,7 +169,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Calls with the database, opened again where an earlier call left it broken.
+    /// Calls the database, which is opened again if an earlier call broke it.
     fn with<T>(&self, action: &'static str, call: impl Fn(&Handle) -> Result<T, RawError>) -> Result<T> {
         // The guard must end with the block: `reopen` takes the same lock for writing.
         let first = {
@@ -193,10 +193,10 @@ impl EmbeddedStore {
         answer.map_err(|failure| failure.told(&self.path, action))
     }
 
-    /// Gives the database up; the next call opens it again.
+    /// Drops the database handle; the next call opens it again.
     fn close(&self) {
         let closed = self.handle.write().unwrap_or_else(PoisonError::into_inner).take();
-        // What panicked before may panic again while it is put away, which changes nothing.
+        // A broken handle may panic again while it is dropped, which is harmless.
         let _ = guarded(|| {
             drop(closed);
             Ok(())
@@ -208,7 +208,7 @@ impl EmbeddedStore {
         self.close();
         let new = (self.open)()?;
         new.prepare(&self.path)?;
-        // Before anybody gets the new handle: no reader may see a batch that was answered with an error.
+        // Before the new handle is used: no reader may see a batch that was answered with an error.
         let mut doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(batch) = &*doubt {
             batch.settle(&new)?;
@@ -268,7 +268,7 @@ impl Store for EmbeddedStore {
                     Ok(written.map(|()| version)?)
                 }
                 Err(failure) => {
-                    // The reason to give up is the one to tell; a transaction that cannot be aborted is dropped as broken.
+                    // The first error is reported; a transaction that cannot be aborted is dropped as broken.
                     let _ = transaction.abort();
                     Err(failure)
                 }
@@ -396,7 +396,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     maker.recursive(true).create(folder)
 }
 
-/// Tells a handle that was broken before from a failure now.
+/// Distinguishes a handle that was already broken from a failure now.
 fn begun(error: redb::TransactionError) -> RawError {
     match error.into() {
         redb::Error::PreviousIo => RawError::Stale,
