@@ -40,7 +40,7 @@ pub enum Checked {
 
 type Read = fn(&Value) -> Result<(Metadata, Checked), Vec<FieldError>>;
 
-/// A kind of gitfleet.
+/// One of gitfleet's kinds.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// API group.
@@ -123,8 +123,8 @@ impl Kind {
 
 use Scope::{Cluster, Namespaced};
 
-/// Every kind of gitfleet, inputs first. Those read by `record` are what the original systems keep for themselves: known, so
-/// that `schedule` can start from them and no payload is made of them.
+/// All of gitfleet's kinds, inputs first. Those parsed by `record` are records of the original systems: known, so that
+/// `schedule` can start from them and they never count as payload.
 pub const KINDS: &[Kind] = &[
     kind(PLACEMENT_GROUP, "ClusterResourcePlacement", "clusterresourceplacements", Cluster, BOTH, placement)
         .short_name()
@@ -215,12 +215,12 @@ pub fn is_our_group(group: &str) -> bool {
     matches!(group, PLACEMENT_GROUP | CLUSTER_GROUP | OCM_GROUP | GITFLEET_GROUP)
 }
 
-/// Returns the kind of gitfleet that a group and kind name, in whatever version.
+/// Returns the kind with this group and name, in any version.
 pub fn lookup(group: &str, kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|k| k.kind == kind && k.group == group)
 }
 
-/// Returns the kind of gitfleet that a document is of; `None` for kinds of other groups.
+/// Returns the kind of a document; `None` for other groups.
 ///
 /// # Errors
 /// A kind or a version of our groups that we do not know.

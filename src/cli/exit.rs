@@ -10,9 +10,9 @@ use crate::status::rollout::RolloutState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// 0: what was asked for is done; the world is as wished.
+    /// 0: the command succeeded; the fleet is in its desired state.
     Done = 0,
-    /// 1: the command worked, and found changes, errors in the input, or a fleet that is not as wished.
+    /// 1: the command worked, and found differences, errors in the input, or a fleet outside its desired state.
     NotAsWished = 1,
     /// 2: the command itself failed: a folder, revision, server or store could not be read.
     Error = 2,

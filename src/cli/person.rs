@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The file in the store's folder with the token of this life of the daemon; only its own user can read it.
+/// The file in the store's folder with the token of the running daemon; only its own user can read it.
 const TOKEN_FILE: &str = "token";
 /// Bytes of chance in a token.
 const TOKEN_BYTES: usize = 32;
@@ -27,7 +27,7 @@ pub fn token_path(store: &Path) -> PathBuf {
     store.join(TOKEN_FILE)
 }
 
-/// Makes a new token and leaves it where only this user finds it; that of an earlier life is no longer valid.
+/// Creates a new token in a file that only this user can read; the token of an earlier process is no longer valid.
 ///
 /// # Errors
 /// The file cannot be written, or the system has no randomness.
@@ -60,7 +60,7 @@ fn leave(path: &Path, token: &SecretString) -> std::io::Result<()> {
     fs::rename(new, path)
 }
 
-/// Takes an earlier life's token away: the configuration names who may command.
+/// Removes the token of an earlier process: the configuration names who may command.
 ///
 /// # Errors
 /// It is there and cannot be removed.

@@ -161,7 +161,7 @@ fn is_executable(_: &fs::Metadata) -> bool {
     false
 }
 
-/// A folder and the repository of gitfleet that holds its states as commits.
+/// A folder, and gitfleet's repository with its states as commits.
 pub(super) struct FolderMirror {
     pub dir: PathBuf,
     pub excluded: Vec<PathBuf>,

@@ -128,7 +128,7 @@ pub(super) fn repair_own_refs(git_dir: &Path) -> io::Result<()> {
     repair_refs(git_dir)
 }
 
-/// Writes refs of gitfleet that hold no id again where their name says it, and removes the others: they are fetched again.
+/// Rewrites empty refs of gitfleet whose names contain their commit, and removes the others: they are fetched again.
 fn repair_refs(git_dir: &Path) -> io::Result<()> {
     for path in files(&git_dir.join(REF_PREFIX), REF_DEPTH_MAX)? {
         // A lock that is still here may be held: another gitfleet may write into a repository that is read in place.
@@ -201,7 +201,7 @@ fn tail(path: &Path, checksums: usize) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Returns a ref of gitfleet that leads to something that is not there.
+/// Returns a ref of gitfleet whose commit or root is missing.
 fn missing_target(reader: &Reader) -> Option<String> {
     let repo = reader.local();
     let unreadable = |error: gix::Error| format!("its refs cannot be read: {error}");

@@ -80,7 +80,7 @@ impl Caller {
 pub enum Limit {
     /// Bytes of the body.
     Body(usize),
-    /// Entries of the journal that are looked at for one answer.
+    /// Entries of the journal that one answer searches.
     Entries(usize),
     /// How long the answer waits for something new.
     Wait(Duration),
