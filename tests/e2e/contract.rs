@@ -83,7 +83,9 @@ impl Watch {
             }
             Observation::Changed(object) => drop(keep(object)),
             Observation::Deleted { key, .. } => drop(self.names.remove(&key.name)),
-            Observation::Facts(_) | Observation::FactsFailed(_) => panic!("facts from a watch of objects"),
+            Observation::Facts(_) | Observation::FactsFailed(_) | Observation::Namespaces(_) => {
+                panic!("facts from a watch of objects")
+            }
             Observation::Failed(kind, error) => panic!("the watch of {kind:?} failed: {error}"),
             Observation::Unwatched(reason) => panic!("what is there cannot be watched: {reason}"),
             Observation::Panicked(words) => panic!("a watch panicked: {words}"),
