@@ -1,4 +1,4 @@
-//! Text where people read lines: logs and errors. Of foreign text what would not be seen, or would begin a line that nobody wrote, is shown
+//! Foreign text where people read lines: logs and errors. What would not be seen, or would begin a line that nobody wrote, is shown
 //! as an escape.
 
 use std::borrow::Cow;
@@ -36,16 +36,6 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
         if is_escaped(c) { line.extend(c.escape_default()) } else { line.push(c) }
     }
     Cow::Owned(line)
-}
-
-/// Returns the first `max` names, comma-separated, and how many more there are.
-pub fn first_of<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> String {
-    let names: Vec<&str> = names.collect();
-    let first = names[..names.len().min(max)].join(", ");
-    match names.len().saturating_sub(max) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use crate::clock;
 use crate::core::execute::{Authority, execute_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
 use crate::model::id::ClusterName;
+use crate::model::names::first_of;
 use crate::model::runs::Channel;
 use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
-use crate::text::first_of;
 
 /// What ends the help of every command that tells something.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 error, 64 wrong usage.";

@@ -14,13 +14,13 @@ use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, rea
 use crate::git;
 use crate::model::id::{ClusterName, CommitId};
 use crate::model::manifest::InputError;
+use crate::model::names::first_of;
 use crate::model::plan::{OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
 use crate::model::tree::Tree;
 use crate::plan::pull_request::{Showing, derived_key, pull_report};
 use crate::plan::{Baseline, plan};
 use crate::status::work::{counted, objects};
-use crate::text::first_of;
 use crate::views::pull_request::{COMMENT_CHARS_MAX, PullReport, plan_comment};
 use crate::views::tree::{Line, Style, refused_lines};
 

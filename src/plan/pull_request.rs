@@ -16,10 +16,10 @@ use super::{Baseline, Planned};
 use crate::decide::state::{Payload, PlacementState, World};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
+use crate::model::names::first_of;
 use crate::model::plan::{PlacementPlan, Resource};
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
-use crate::text::first_of;
 use crate::views::pull_request::{
     ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
 };

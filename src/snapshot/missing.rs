@@ -4,9 +4,9 @@ use super::select::Selection;
 use crate::api::check::suggest;
 use crate::api::placement::{ResourceSelector, SelectionScope};
 use crate::model::manifest::Manifest;
+use crate::model::names::first_of;
 use crate::model::tree::{Placement, Tree};
 use crate::model::warning::{Warning, WarningKind};
-use crate::text::first_of;
 
 /// Pods in a warning; the rest is counted.
 const NAMED_MAX: usize = 3;

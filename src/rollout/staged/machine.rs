@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
+use crate::model::names::first_of;
 use crate::model::runs::{
     ApprovalRules, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
 };
 use crate::rollout::{Health, MaxFailures, Readiness};
-use crate::text::first_of;
 
 use super::gates::ask_again;
 use super::messages::{NAMED_CLUSTERS_MAX, clusters, succeeded};

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use crate::api::staged::StageTaskType;
+use crate::model::names::first_of;
 use crate::model::runs::{ClusterPhase, Gate, RunCluster, RunRecord, StageRecord, request_name};
-use crate::text::first_of;
 
 use super::gates::tally;
 use super::machine::Situation;

@@ -7,7 +7,7 @@ use crate::api::placement::IntOrPercent;
 use crate::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
-use crate::text::first_of;
+use crate::model::names::first_of;
 
 /// Clusters in an error; the others are counted.
 ///

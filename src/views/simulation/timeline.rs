@@ -4,8 +4,8 @@ use super::{
     EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
 };
 use crate::model::id::ClusterName;
+use crate::model::names::first_of;
 use crate::status::work::counted;
-use crate::text::first_of;
 use crate::views::tree::{Line, Style, refused_lines};
 
 /// Lines of one placement's timeline; the rest is counted.
