@@ -4,7 +4,7 @@ use super::Pass;
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::check::suggest;
 use crate::api::placement::{PlacementType, StrategyType};
-use crate::model::records::{PlacementRecord, PolicySnapshot};
+use crate::model::records::{PickReason, PlacementRecord, PolicySnapshot};
 use crate::model::warning::{Warning, WarningKind};
 
 /// So many clusters that every nonzero percentage allows at least one.
@@ -72,18 +72,14 @@ fn unfulfilled(policy: &PolicySnapshot, near: impl Fn(&str) -> Option<String>) -
         return Warning::new(WarningKind::PolicyUnfulfilled, message).at("spec.policy");
     }
     let left_out: Vec<_> = policy.target_clusters.iter().filter(|decision| !decision.selected).collect();
-    let reasons: Vec<&str> = left_out
-        .iter()
-        .take(NAMED_MAX)
-        .map(|decision| decision.reason.strip_prefix("not picked: the policy names ").unwrap_or(&decision.reason))
-        .collect();
+    let reasons: Vec<String> = left_out.iter().take(NAMED_MAX).map(|decision| decision.reason.of_named()).collect();
     let more = left_out.len() - reasons.len();
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let message = format!("cannot be fulfilled: {}{more}", reasons.join("; "));
     let warning = Warning::new(WarningKind::PolicyUnfulfilled, message).at("spec.policy.clusterNames");
     let close = left_out
         .iter()
-        .filter(|decision| decision.reason.ends_with("not in the fleet"))
+        .filter(|decision| matches!(decision.reason, PickReason::NotInFleet(_)))
         .find_map(|decision| near(decision.cluster_name.as_str()));
     match close {
         Some(close) => warning.hint(format!("did you mean `{close}`?")),

@@ -17,6 +17,7 @@ use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec, Propa
 
 mod clock;
 mod cluster;
+mod decision;
 mod inventory;
 mod source;
 mod store;
@@ -24,6 +25,7 @@ mod work;
 
 pub use clock::ClockReading;
 pub use cluster::{ClusterRecord, MassLeave, MemberKind, SUSPENDED_WORDS};
+pub use decision::{ClusterDecision, ClusterScore, PickReason};
 pub use inventory::{Glimpse, Inventory};
 pub use source::SourceRecord;
 pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};
@@ -74,32 +76,7 @@ pub fn snapshot_name(placement: &PlacementKey, index: u64) -> String {
     format!("{}-{index}-snapshot", placement.name)
 }
 
-/// One cluster in a policy snapshot's status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterDecision {
-    /// The cluster.
-    pub cluster_name: ClusterName,
-    /// Whether it was picked.
-    pub selected: bool,
-    /// Its scores, where it was scored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster_score: Option<ClusterScore>,
-    /// The reason, as text for users.
-    pub reason: String,
-}
-
-/// The scores of a cluster. `priorityScore` is the API's name of the topology spread score.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClusterScore {
-    /// Sum of the preferred terms' weights.
-    pub affinity_score: i32,
-    /// Topology spread.
-    pub priority_score: i32,
-}
-
-/// A scheduled policy, with its result.
+/// A policy as it was scheduled, with what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySnapshot {

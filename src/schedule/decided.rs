@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::bindings::{Classified, patch, unschedule};
 use super::{BindingChange, DECISIONS_MAX, Error, Outcome, Request};
 use crate::model::id::ClusterName;
-use crate::model::records::{Binding, BindingState, ClusterDecision};
+use crate::model::records::{Binding, BindingState, ClusterDecision, PickReason};
 
 /// Adapts a placement's bindings to the decided clusters, each with the reason to record.
 ///
@@ -30,7 +30,7 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
             cluster_name: cluster.clone(),
             selected: true,
             cluster_score: None,
-            reason: reason.clone(),
+            reason: PickReason::Other(reason.clone()),
         };
         match present.remove(cluster) {
             None => created.push(bindings.create(request, decision.clone())),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::placement::PlacementPolicy;
 use crate::model::explanation::Refusal;
 use crate::model::id::ClusterName;
-use crate::model::records::{Binding, ClusterDecision, ClusterScore};
+use crate::model::records::{Binding, ClusterDecision, ClusterScore, PickReason};
 
 use super::bindings::{Classified, patch, unschedule};
 use super::filter::Filter;
@@ -24,11 +24,11 @@ fn scored(fleet: &Fleet, candidate: &Candidate, selected: bool) -> ClusterDecisi
         format!("not picked: clusters that rank higher than {cluster} fill the number asked for ({scores})")
     };
     let cluster_score = Some(ClusterScore { affinity_score: affinity, priority_score: topology });
-    ClusterDecision { cluster_name: cluster.clone(), selected, cluster_score, reason }
+    ClusterDecision { cluster_name: cluster.clone(), selected, cluster_score, reason: PickReason::Other(reason) }
 }
 
 /// A decision without scores.
-fn unscored(cluster: &str, selected: bool, reason: String) -> ClusterDecision {
+fn unscored(cluster: &str, selected: bool, reason: PickReason) -> ClusterDecision {
     ClusterDecision { cluster_name: ClusterName::new(cluster), selected, cluster_score: None, reason }
 }
 
@@ -129,7 +129,8 @@ fn rejected(
     let refused = |slot: usize| {
         let name = fleet.name(slot).as_str();
         let refusal = filter.refusal(slot).or_else(|| ranking.refusal(slot)).filter(|_| !listed.contains(name))?;
-        Some(unscored(name, false, format!("ClusterUnschedulable, {}", words(&refusal))))
+        let reason = PickReason::Other(format!("ClusterUnschedulable, {}", words(&refusal)));
+        Some(unscored(name, false, reason))
     };
     slots.into_iter().filter_map(refused).collect()
 }
@@ -189,17 +190,14 @@ pub(super) fn pick_fixed(
         match slot.map(|slot| (slot, &fleet.cluster(slot).eligible)) {
             // Taints, affinity and spread are ignored: the policy names its clusters.
             Some((slot, eligible)) if eligible.is_ok() || held.contains(slot) => {
-                valid.push((slot, unscored(name, true, format!("picked: the policy names {name}"))));
+                let reason = PickReason::Other(format!("picked: the policy names {name}"));
+                valid.push((slot, unscored(name, true, reason)));
             }
             Some((_, eligible)) => {
-                let why = eligible.as_ref().err().map_or("", String::as_str);
-                let reason = format!("not picked: the policy names {name}, which is not eligible: {why}");
-                invalid.push(unscored(name, false, reason));
+                let why = eligible.as_ref().err().cloned().unwrap_or_default();
+                invalid.push(unscored(name, false, PickReason::NotEligible(name.as_str().into(), why)));
             }
-            None => {
-                let reason = format!("not picked: the policy names {name}, which is not in the fleet");
-                missing.push(unscored(name, false, reason));
-            }
+            None => missing.push(unscored(name, false, PickReason::NotInFleet(name.as_str().into()))),
         }
     }
     let decisions = valid.iter().map(|(_, decision)| decision).chain(&invalid).chain(&missing).cloned().collect();

@@ -254,11 +254,11 @@ fn reasons_are_told() {
     let mut lines = Vec::new();
     for policy in [Some(&fixed), Some(&policy(json!({"placementType": "PickN", "numberOfClusters": 0}))), None] {
         let outcome = run(policy, &clusters, &[]).unwrap();
-        lines.extend(outcome.decisions.into_iter().map(|d| d.reason));
+        lines.extend(outcome.decisions.into_iter().map(|d| d.reason.to_string()));
         lines.push(outcome.message);
     }
     let one = policy(json!({"placementType": "PickN", "numberOfClusters": 1}));
-    lines.extend(run(Some(&one), &["a", "b"], &[]).unwrap().decisions.into_iter().map(|d| d.reason));
+    lines.extend(run(Some(&one), &["a", "b"], &[]).unwrap().decisions.into_iter().map(|d| d.reason.to_string()));
     insta::assert_snapshot!(lines.join("\n"), @r"
     picked: the policy names a
     not picked: the policy names b, which is not eligible: dead

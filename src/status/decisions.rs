@@ -52,7 +52,7 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
     view.policy?;
     let pick = |(decision, binding): (&crate::model::records::ClusterDecision, Option<_>)| Pick {
         cluster: decision.cluster_name.clone(),
-        reason: decision.reason.clone(),
+        reason: decision.reason.to_string(),
         reached: binding.is_some_and(|binding| view.is_up_to_date(binding)),
     };
     let picks = if view.record.removed { Vec::new() } else { view.picked().into_iter().map(pick).collect() };

@@ -71,7 +71,7 @@ pub fn decision(cluster: &str, selected: bool) -> ClusterDecision {
         cluster_name: cluster.into(),
         selected,
         cluster_score: selected.then(ClusterScore::default),
-        reason: if selected { format!("picked {cluster}") } else { format!("{cluster} has a taint") },
+        reason: if selected { format!("picked {cluster}") } else { format!("{cluster} has a taint") }.into(),
     }
 }
 

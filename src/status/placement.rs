@@ -336,9 +336,19 @@ fn not_found(view: &PlacementView) -> Vec<ClusterPlacementStatus> {
 }
 
 fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: &ClusterDecision) -> Condition {
-    let reason = if decision.selected { Reason::Scheduled } else { Reason::ScheduleFailed };
-    let (message, generation) = (decision.reason.clone(), view.record.generation);
-    Condition::new(ConditionType::Scheduled, decision.selected, reason, message, generation, policy.created_at)
+    let (status, reason) = if decision.selected {
+        (ConditionStatus::True, Reason::Scheduled)
+    } else {
+        (ConditionStatus::False, Reason::ScheduleFailed)
+    };
+    Condition {
+        type_: ConditionType::Scheduled,
+        status,
+        reason,
+        message: decision.reason.to_string(),
+        observed_generation: view.record.generation,
+        last_transition_time: policy.created_at,
+    }
 }
 
 fn cluster_status(

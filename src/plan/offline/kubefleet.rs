@@ -224,7 +224,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
             cluster_name: cluster,
             selected: true,
             cluster_score: spec.cluster_decision.cluster_score,
-            reason: spec.cluster_decision.reason.clone(),
+            reason: spec.cluster_decision.reason.as_str().into(),
         },
         snapshot: None,
         removes: std::collections::BTreeSet::new(),

@@ -106,7 +106,7 @@ fn example_10_do_not_schedule_stops_at_the_skew() {
     let outcome = run(Some(&spread(4, 1, "DoNotSchedule")), &ZONES, &[]).unwrap();
     assert_eq!(picks(&outcome), "b1 -1, a3 1, a2 -1");
     assert_eq!((decisions(&outcome).as_str(), outcome.fulfilled), ("+a2 +a3 +b1 -a1", false));
-    assert_eq!(outcome.decisions[3].reason, "ClusterUnschedulable, skew over zone is 2, wanted <= 1");
+    assert_eq!(outcome.decisions[3].reason.to_string(), "ClusterUnschedulable, skew over zone is 2, wanted <= 1");
     assert_eq!(outcome.message, "3 of 4 clusters found");
 }
 
@@ -135,7 +135,9 @@ fn one_more(counts: &[usize], max_skew: i32, candidates: &[&str]) -> Outcome {
 }
 
 fn rejects(outcome: &Outcome, cluster: &str, reason: &str) -> bool {
-    let rejected = |d: &ClusterDecision| !d.selected && d.cluster_name.as_str() == cluster && d.reason.contains(reason);
+    let rejected = |d: &ClusterDecision| {
+        !d.selected && d.cluster_name.as_str() == cluster && d.reason.to_string().contains(reason)
+    };
     outcome.decisions.iter().any(rejected)
 }
 
@@ -200,7 +202,7 @@ fn the_documents_filter_and_rank_by_property() {
         "d region=east",
     ];
     let outcome = run(Some(&filter), &clusters, &[]).unwrap();
-    let reasons: Vec<&str> = outcome.decisions.iter().map(|d| d.reason.as_str()).collect();
+    let reasons: Vec<String> = outcome.decisions.iter().map(|d| d.reason.to_string()).collect();
     insta::assert_snapshot!(reasons.join("\n"), @r#"
     picked: a passed every filter (affinity score 0, topology spread score 0)
     ClusterUnschedulable, property kubernetes.azure.com/node-count is 4, wanted >= 5
@@ -243,7 +245,10 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
     };
     let outcome = evaluate(&PlacementKey::namespaced("app", "p")).unwrap();
     assert_eq!(decisions(&outcome), "+a +c -b -d");
-    assert_eq!(outcome.decisions[2].reason, "ClusterUnschedulable, namespace app is missing, wanted to exist");
+    assert_eq!(
+        outcome.decisions[2].reason.to_string(),
+        "ClusterUnschedulable, namespace app is missing, wanted to exist"
+    );
     assert_eq!(decisions(&evaluate(&key()).unwrap()), "+a +b +c +d");
 }
 
@@ -296,7 +301,7 @@ fn a_value_that_is_no_quantity() {
     let outcome = of(&required, BadValues::Mismatch).unwrap();
     assert_eq!(decisions(&outcome), "+b -a");
     let reason = "ClusterUnschedulable, property nodes is v1.30, wanted >= 1, and it is no quantity";
-    assert_eq!(outcome.decisions[1].reason, reason);
+    assert_eq!(outcome.decisions[1].reason.to_string(), reason);
     let ranked = policy(preferred(json!([sorted_by("nodes", "Descending", 5)]), 1));
     assert!(of(&ranked, BadValues::Mismatch).is_ok());
     for (policy, field) in [

@@ -244,7 +244,7 @@ proptest! {
         if !outcome.fulfilled {
             let listed: BTreeSet<&str> = outcome.decisions.iter().map(|d| d.cluster_name.as_str()).collect();
             prop_assert_eq!(listed, clusters.keys().map(String::as_str).collect());
-            prop_assert!(outcome.decisions.iter().all(|d| !d.reason.is_empty()));
+            prop_assert!(outcome.decisions.iter().all(|d| !d.reason.to_string().is_empty()));
         }
         // The order in which clusters are told does not matter.
         let backwards: Fleet = clusters.iter().rev().map(|(name, c)| (name.as_str().into(), c.clone())).collect();

@@ -169,8 +169,8 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
         let decision = placement.decisions.iter().find(|decision| decision.cluster_name == *cluster);
         let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
         match decision {
-            Some(decision) => decision.reason.clone(),
-            // A cluster that is no longer picked has no decision with a reason.
+            Some(decision) => decision.reason.to_string(),
+            // A cluster that is no longer picked has no decision that could say why.
             None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
             // It left the fleet and keeps its objects, or the placement is removed, which its heading says.
             None => String::new(),

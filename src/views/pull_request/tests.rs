@@ -52,7 +52,7 @@ fn placement(word: &str) -> PlacementPlan {
             cluster_name: cluster.clone(),
             selected: true,
             cluster_score: None,
-            reason: word.to_owned(),
+            reason: word.into(),
         }],
         rollout: RolloutPlan {
             type_: StrategyType::External,
