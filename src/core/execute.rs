@@ -16,6 +16,7 @@ use crate::decide::state::{PlacementState, World};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::journal::JournalKind;
+use crate::model::placement_phase::{COMMANDED, violation};
 use crate::model::records::{HeldSnapshot, JournalEntry, Pause};
 use crate::model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
 use crate::rollout::rights::{Policy, may};
@@ -178,6 +179,7 @@ pub fn execute(
         "surface": person.surface, "reason": command.reason, "message": command.message,
     });
     pass.note(JournalKind::Commanded, None, facts);
+    debug_assert_eq!(violation(COMMANDED, state.record.phase(), &pass.state.record, &pass.journal), None);
     Ok(Executed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
 }
 

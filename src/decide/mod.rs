@@ -41,6 +41,7 @@ use self::state::{Evaluated, PlacementState, World};
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
+use crate::model::placement_phase::{DECIDED, violation};
 use crate::model::records::{Binding, BindingState, ClusterRecord, JournalEntry, WorkStatus};
 use crate::model::work::WorkOrder;
 use crate::snapshot::Candidates;
@@ -66,6 +67,7 @@ pub struct Decision {
 
 /// Decides about one placement.
 pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
+    let before = state.record.phase();
     let mut pass = Pass::new(state, world, now);
     // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
     let mut forget = pass.drop_removed_bindings();
@@ -79,6 +81,7 @@ pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision 
     let orders = pass.orders(&followed.losing);
     pass.conclude();
     forget.extend(followed.left);
+    debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
     let finished = pass.state.record.removed && pass.state.bindings.is_empty();
     Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at: followed.wake_at }
 }

@@ -3,9 +3,7 @@
 use jiff::Timestamp;
 
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
-
-/// A transition and its cause: from any of these phases to that one.
-pub type Transitions<P> = &'static [(&'static [P], P, &'static str)];
+use crate::model::transitions::{Transitions, may_follow};
 
 /// Groups of a run's phases, outer ones first: transitions of a whole group are listed, and drawn, once.
 pub const RUN_GROUPS: &[(&str, &[RunPhase])] = &[
@@ -97,12 +95,7 @@ pub const CLUSTER: Transitions<ClusterPhase> = {
     ]
 };
 
-/// Tells whether a transition is allowed.
-pub fn may_follow<P: PartialEq + Copy>(table: Transitions<P>, from: P, to: P) -> bool {
-    table.iter().any(|(before, after, _)| before.contains(&from) && *after == to)
-}
-
-/// Sets the phase of a run; returns whether it changed. In the same phase only the message changes.
+/// Brings a run into a phase; says whether it was in another before. In the same one only the message is new.
 pub fn enter_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>, now: Timestamp) -> bool {
     run.message = message.into();
     if run.phase == phase {
