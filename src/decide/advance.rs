@@ -11,6 +11,7 @@ use crate::api::condition::ConditionStatus;
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::overrides::PickedOverrides;
+use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, ClusterRecord};
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached};
@@ -41,7 +42,7 @@ impl Pass<'_> {
         let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
             clusters: &seen,
-            stop: self.state.record.paused.is_some() || is_unreadable,
+            stop: !self.state.record.permits(PhaseAct::Start) || is_unreadable,
             max_failures,
             rules: self.world.approvals,
             asks_no_gate: false,
@@ -71,7 +72,7 @@ impl Pass<'_> {
             let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
             let situation = Situation {
                 clusters: &seen,
-                stop: self.state.record.paused.is_some() || !is_current || is_unreadable,
+                stop: !self.state.record.permits(PhaseAct::Start) || !is_current || is_unreadable,
                 max_failures,
                 rules: self.world.approvals,
                 // The gates of the run's stages were opened for these clusters too.

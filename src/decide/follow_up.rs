@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
 use crate::model::id::ClusterName;
+use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 use crate::rollout::staged::reached;
@@ -73,8 +74,8 @@ impl Pass<'_> {
         let all_final = self.state.runs.values().all(|run| run.phase.is_final());
         let Some(last) = self.followed_run().filter(|_| all_final) else { return };
         let Some(index) = last.snapshot() else { return };
-        if self.state.record.error.is_some() || !self.policy_is_settled() || self.unfinished_clusters(index).is_empty()
-        {
+        let may_begin = self.state.record.permits(PhaseAct::BeginRuns) && self.policy_is_settled();
+        if !may_begin || self.unfinished_clusters(index).is_empty() {
             return;
         }
         let of = self.root(last);

@@ -14,6 +14,7 @@ use crate::model::along::Along;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::journal::JournalKind;
 use crate::model::overrides::PickedOverrides;
+use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
 use crate::model::runs::RunRecord;
 use crate::rollout::{BindingView, Health, Heard, Limits, Roll, health, roll};
@@ -71,9 +72,8 @@ impl Pass<'_> {
         let moves = roll(&views, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
-        // Not earlier: a pause hides neither a halt nor the next wake-up instant.
-        if self.state.record.paused.is_some() {
-            self.note_turns(&moves.stale.iter().chain(&moves.update).collect());
+        // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
+        if !self.state.record.permits(PhaseAct::Start) {
             return wake_at;
         }
         if moves.halted.is_some() && self.return_to_last_success(goal) {
@@ -138,10 +138,10 @@ impl Pass<'_> {
         }
     }
 
-    /// Removes the bindings of a removed placement, unless a person paused it.
+    /// Moves the bindings of a placement that was removed: they go.
     fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
-        let may_go = |b: &Binding| self.state.record.paused.is_none() && !b.deleting && !is_held(b);
-        // A cluster that does not answer may hold objects that nobody has seen, so the gate could not list them.
+        let may_go = |b: &Binding| self.state.record.permits(PhaseAct::Remove) && !b.deleting && !is_held(b);
+        // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
         let is_known = |b: &Binding| self.world.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
         let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
         due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));

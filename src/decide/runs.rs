@@ -12,6 +12,7 @@ use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDE
 use crate::api::placement::StrategyType;
 use crate::api::staged::RunState;
 use crate::model::journal::JournalKind;
+use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::phases::end_run;
@@ -243,7 +244,7 @@ impl Pass<'_> {
         let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
         let record = &self.state.record;
         let is_held = record.held.as_ref().is_some_and(|held| held.hash == hash);
-        if is_held || record.error.is_some() || record.last_automatic.is_some_and(|last| last >= index) {
+        if is_held || !record.permits(PhaseAct::BeginRuns) || record.last_automatic.is_some_and(|last| last >= index) {
             return;
         }
         // A cluster that joins later needs a run to follow: without one the run starts now.

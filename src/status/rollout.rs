@@ -8,6 +8,7 @@ use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
+use crate::model::placement_phase::{Permit, PhaseAct};
 use crate::model::records::{ApplyOutcome, Binding, ClusterRecord, ManifestStatus};
 use crate::model::runs::DELETION_GATE;
 
@@ -99,7 +100,7 @@ impl Situation<'_> {
         let record = self.view.record;
         // After a lost store there may be no known rollback target.
         let has_goal = record.goal.is_some() || staged::held(self.view).is_none();
-        let takes_turns = self.until.is_none() && record.halted.is_none() && record.paused.is_none() && has_goal;
+        let takes_turns = self.until.is_none() && record.permit(PhaseAct::Start) == Permit::Yes && has_goal;
         let moves = self.any(|cluster| matches!(cluster, ClusterState::Moving)) || (takes_turns && self.is_queued());
         moves.then_some(RolloutState::Progressing)
     }
@@ -165,7 +166,7 @@ fn cluster_states(view: &PlacementView) -> Vec<ClusterState> {
         }
         states.push(match view.offline(&binding.cluster) {
             Some(silent) => offline(silent),
-            None if view.record.paused.is_some() && !binding.deleting => ClusterState::Queued,
+            None if !view.record.permits(PhaseAct::Remove) && !binding.deleting => ClusterState::Queued,
             None if view.is_external() && !binding.deleting => ClusterState::AwaitsRun,
             None => ClusterState::Moving,
         });
