@@ -37,6 +37,8 @@ pub enum PhaseAct {
     Start,
     /// Take the placement off a cluster.
     Remove,
+    /// Take it off a cluster that an eviction names.
+    Evict,
     /// Begin a staged update run, or let one begin that a person wrote.
     BeginRuns,
 }
@@ -63,6 +65,8 @@ pub struct PhaseRule {
     pub start: Permit,
     /// Whether it permits [`PhaseAct::Remove`].
     pub remove: Permit,
+    /// Whether it permits [`PhaseAct::Evict`].
+    pub evict: Permit,
     /// Whether it permits [`PhaseAct::BeginRuns`].
     pub begin_runs: Permit,
 }
@@ -74,19 +78,19 @@ pub struct PhaseRule {
 pub const PHASES: [PhaseRule; 7] = {
     use Permit::{No, Only, Yes};
     use PlacementPhase::{Following, Halted, HeldBack, Invalid, Paused, RemovalPending, Removing};
-    const fn rule(phase: PlacementPhase, when: &'static str, of: [Permit; 3]) -> PhaseRule {
-        let [start, remove, begin_runs] = of;
-        PhaseRule { phase, when, start, remove, begin_runs }
+    const fn rule(phase: PlacementPhase, when: &'static str, of: [Permit; 4]) -> PhaseRule {
+        let [start, remove, evict, begin_runs] = of;
+        PhaseRule { phase, when, start, remove, evict, begin_runs }
     }
     [
-        rule(Paused, "it was paused", [No, No, Yes]),
+        rule(Paused, "it was paused", [No, No, Yes, Yes]),
         rule(
             RemovalPending,
             "git has it no longer, and its deletion gate is closed",
-            [No, Only("what the gate does not hold"), No],
+            [No, Only("what the gate does not hold"), No, No],
         ),
-        rule(Removing, "git has it no longer", [No, Yes, No]),
-        rule(Invalid, "it has an error, and keeps its last good state", [Yes, Yes, No]),
+        rule(Removing, "git has it no longer", [No, Yes, No, No]),
+        rule(Invalid, "it has an error, and keeps its last good state", [Yes, Yes, Yes, No]),
         rule(
             Halted,
             "too many clusters failed, or stages are missing that the configuration demands",
@@ -94,10 +98,11 @@ pub const PHASES: [PhaseRule; 7] = {
                 Only("clusters that failed before, or that an earlier run owes something"),
                 Only("not by a halted run"),
                 Yes,
+                Yes,
             ],
         ),
-        rule(HeldBack, "a snapshot was rolled back or rejected", [Yes, Yes, Only("not to what is held")]),
-        rule(Following, "nothing of the above", [Yes, Yes, Yes]),
+        rule(HeldBack, "a snapshot was rolled back or rejected", [Yes, Yes, Yes, Only("not to what is held")]),
+        rule(Following, "nothing of the above", [Yes, Yes, Yes, Yes]),
     ]
 };
 
@@ -162,6 +167,7 @@ impl PhaseRule {
         match act {
             PhaseAct::Start => self.start,
             PhaseAct::Remove => self.remove,
+            PhaseAct::Evict => self.evict,
             PhaseAct::BeginRuns => self.begin_runs,
         }
     }
@@ -210,11 +216,14 @@ pub fn violation(
         return Some(format!("{key} went from {before:?} to {phase:?}"));
     }
     // Runs are not among them: only one that has begun finds that its limits cannot be read.
-    let act = |event: &JournalKind| match event {
+    let evictions = || journal.iter().filter(|e| e.event == JournalKind::EvictionJudged && e.facts["executed"] == true);
+    let is_evicted = |entry: &JournalEntry| evictions().any(|eviction| eviction.cluster == entry.cluster);
+    let act = |entry: &JournalEntry| match entry.event {
         JournalKind::RolloutStarted => Some(PhaseAct::Start),
+        JournalKind::RemovalStarted if is_evicted(entry) => Some(PhaseAct::Evict),
         JournalKind::RemovalStarted => Some(PhaseAct::Remove),
         _ => None,
     };
-    let forbidden = journal.iter().filter_map(|entry| act(&entry.event)).find(|act| !after.permits(*act))?;
+    let forbidden = journal.iter().filter_map(act).find(|act| !after.permits(*act))?;
     Some(format!("{key} is {phase:?}, which does not permit {forbidden:?}"))
 }

@@ -267,3 +267,14 @@ fn joiners_and_leavers_of_a_rolling_update_are_those_of_the_moment() {
     case.manner("a", Manner::Well);
     assert_eq!(case.settle(), "a1 b1 c1 e1");
 }
+
+#[test]
+fn an_eviction_does_not_wait_for_the_end_of_a_pause() {
+    let mut case = Case::of(&[("p.yaml", crate::decide::fixtures::placement("p", "", ""))]);
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.say(Verb::Pause, "p").expect("it goes");
+    case.commit(&[("v.yaml", crate::decide::fixtures::eviction("v", "p", "b"))]);
+    assert_eq!(case.settle(), "a0 b- c0 d0", "it is picked again, and comes back when the pause ends");
+    case.say(Verb::Resume, "p").expect("it goes");
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+}

@@ -72,8 +72,8 @@ fn the_diagram_and_the_table_are_drawn() {
         Permit::Yes => "yes",
     };
     let row = |rule: &PhaseRule| {
-        let [start, remove, begin] = [rule.start, rule.remove, rule.begin_runs].map(words);
-        format!("| {:?} | {} | {start} | {remove} | {begin} |", rule.phase, rule.when)
+        let permits = [rule.start, rule.remove, rule.evict, rule.begin_runs].map(words).join(" | ");
+        format!("| {:?} | {} | {permits} |", rule.phase, rule.when)
     };
     let expected: Vec<String> = PHASES.iter().map(row).collect();
     let rows: Vec<&str> = section(HEADING).lines().filter(|line| line.starts_with('|')).skip(2).collect();
@@ -120,5 +120,11 @@ fn violations_are_named() {
     assert_eq!(of(DECIDED, Following, &["paused", "held"], &start), paused);
     let removal = [entry(JournalKind::RemovalStarted)];
     assert_eq!(of(DECIDED, Removing, &["removed"], &removal), None);
-    assert!(of(DECIDED, Removing, &["removed", "paused"], &removal).is_some());
+    assert!(of(DECIDED, Paused, &["removed", "paused"], &removal).is_some());
+    let eviction = |executed: bool| {
+        let evaluated = JournalEntry { facts: json!({"executed": executed}), ..entry(JournalKind::EvictionJudged) };
+        [entry(JournalKind::RemovalStarted), evaluated]
+    };
+    assert_eq!(of(DECIDED, Paused, &["paused"], &eviction(true)), None, "a pause holds up no eviction");
+    assert_eq!(of(DECIDED, Removing, &["removed"], &eviction(false)), None, "it goes, but not because of that");
 }
