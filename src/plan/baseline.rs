@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
+use super::namespaces::bring_namespaces;
 use super::works::FinalState;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::ApplyStrategyType;
@@ -69,14 +70,25 @@ impl Baseline {
 
     /// Takes a tree that counts as rolled out to the last object, on clusters that all answer.
     pub fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> Self {
-        let world = hypothetical(tree, &World::default(), now);
-        let decided = tree.placements.par_iter().map(|(key, placement)| {
-            let mut state = decide(PlacementState::begin(placement, now), &world, now).state;
-            settle(&mut state, &world, now);
-            (key.clone(), state)
-        });
-        let placements = decided.collect();
+        let mut world = hypothetical(tree, &World::default(), now);
+        let decided = |world: &World| -> Vec<PlacementState> {
+            let begun = tree.placements.par_iter().map(|(_, placement)| PlacementState::begin(placement, now));
+            begun.map(|state| decide(state, world, now).state).collect()
+        };
+        let mut states = decided(&world);
+        if Self::default().bring_namespaces(&mut world, &states) {
+            states = decided(&world);
+        }
+        states.par_iter_mut().for_each(|state| settle(state, &world, now));
+        let placements = states.into_iter().map(|state| (state.record.key.clone(), state)).collect();
         Self { world, placements, observed: false }
+    }
+
+    /// Gives the clusters of a world the namespaces that they have once placements are where they are `after` a commit. Returns
+    /// whether a cluster changed.
+    pub(super) fn bring_namespaces(&self, world: &mut World, after: &[PlacementState]) -> bool {
+        let is_observed = |name: &ClusterName| self.observed && self.world.records.contains_key(name);
+        bring_namespaces(world, is_observed, self.placements.values(), after)
     }
 
     /// Returns the fleet once a head is accepted and before any placement is decided: bindings are those from before, which

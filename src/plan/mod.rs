@@ -6,6 +6,7 @@
 
 mod baseline;
 pub mod explain;
+mod namespaces;
 pub mod needs;
 pub mod offline;
 pub mod pull_request;
@@ -72,8 +73,11 @@ struct Planned {
 
 impl Planned {
     fn of(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Self {
-        let world = baseline.world_after(head, now);
-        let after = decided(baseline, &world, now);
+        let mut world = baseline.world_after(head, now);
+        let mut after = decided(baseline, &world, now);
+        if baseline.bring_namespaces(&mut world, &after) {
+            after = decided(baseline, &world, now);
+        }
         Self { world, after, leaving: baseline.mass_leave(head, now) }
     }
 

@@ -1,3 +1,5 @@
+mod namespaces;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
