@@ -14,6 +14,10 @@ use super::placement::{IntOrPercent, LabelSelector, LabelSelectorRequirement};
 
 /// On a cluster: names the one exclusive set it is in.
 pub const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
+/// The set of every cluster whose label names no other.
+pub const DEFAULT_SET: &str = "default";
+/// The set of all clusters.
+pub const GLOBAL_SET: &str = "global";
 /// On a PlacementDecision: names its placement.
 pub const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
 /// On a PlacementDecision: the index of its group, from `0`.

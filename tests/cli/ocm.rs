@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::scratch::{FLEET, Scratch};
+
 /// The group of its kinds.
 pub const GROUP: &str = "cluster.open-cluster-management.io";
 
@@ -69,4 +71,66 @@ pub fn clusters(list: &Value) -> Vec<&str> {
     let pages = of_kind(list, "PlacementDecision").into_iter();
     let decisions = pages.flat_map(|page| page["status"]["decisions"].as_array().expect("decisions"));
     decisions.map(|decision| decision["clusterName"].as_str().expect("a name")).collect()
+}
+
+/// What a new user of Open Cluster Management writes: clusters without a set, and the sets that every hub has.
+const FIRST_STEPS: &str = "---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: cluster1, labels: {purpose: test}}
+spec: {hubAcceptsClient: true}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: cluster2, labels: {cluster.open-cluster-management.io/clusterset: prod}}
+spec: {hubAcceptsClient: true}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSet
+metadata: {name: prod}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSetBinding
+metadata: {name: default, namespace: apps}
+spec: {clusterSet: default}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSetBinding
+metadata: {name: global, namespace: all}
+spec: {clusterSet: global}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: first, namespace: apps}
+spec:
+  numberOfClusters: 1
+  clusterSets: [default]
+  predicates:
+    - requiredClusterSelector: {labelSelector: {matchLabels: {purpose: test}}}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {name: everywhere, namespace: all}
+spec:
+  tolerations: [{key: cluster.open-cluster-management.io/unreachable, operator: Exists}]
+";
+
+#[test]
+fn the_sets_that_every_hub_has_need_not_be_written() {
+    let scratch = Scratch::new();
+    scratch.write("ocm.yaml", FIRST_STEPS);
+    let file = format!("{FLEET}/ocm.yaml");
+    scratch.run(&["validate", FLEET]).text(0);
+    let list = scratch.run(&["schedule", "-o", "json", "-f", &file]).json(0);
+    let decided: Vec<(&Value, Value)> = of_kind(&list, "PlacementDecision")
+        .into_iter()
+        .map(|page| {
+            let decisions = page["status"]["decisions"].as_array().expect("decisions");
+            (&page["metadata"]["namespace"], decisions.iter().map(|d| d["clusterName"].clone()).collect())
+        })
+        .collect();
+    assert_eq!(decided, [(&json!("all"), json!(["cluster1", "cluster2"])), (&json!("apps"), json!(["cluster1"]))]);
+    scratch.commit("first steps");
+    let plan = scratch.run(&["plan", "--repo", FLEET, "-o", "json"]);
+    assert!(!plan.out.contains("NoManagedClusterSetBindings") && !plan.out.contains("No valid"), "{}", plan.out);
 }

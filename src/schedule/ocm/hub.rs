@@ -8,7 +8,11 @@ use jiff::Timestamp;
 use super::change::{self, Change, ClusterChange};
 use super::member::OcmMember;
 use super::{Key, predicate};
-use crate::api::ocm::{AddOnScoreStatus, ManagedClusterSetSpec, ManagedTaintEffect, SET_LABEL, SelectorType};
+use crate::api::ocm::{
+    AddOnScoreStatus, DEFAULT_SET, GLOBAL_SET, ManagedClusterSelector, ManagedClusterSetSpec, ManagedTaintEffect,
+    SET_LABEL, SelectorType,
+};
+use crate::api::placement::LabelSelector;
 use crate::model::id::ClusterName;
 use crate::schedule::labels::Labels;
 
@@ -60,7 +64,7 @@ struct HeldDecisions {
 ///
 /// Changing, adding or removing one item updates the indexes; a cluster that is added or removed shifts slots and rebuilds
 /// them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Hub {
     names: Vec<ClusterName>,
     members: Vec<OcmMember>,
@@ -79,12 +83,35 @@ pub struct Hub {
     other_counts: BTreeMap<ClusterName, u32>,
 }
 
+impl Default for Hub {
+    fn default() -> Self {
+        Self::new(BTreeMap::new())
+    }
+}
+
 impl Hub {
-    /// Returns a hub of clusters, without sets, bindings, scores and decisions.
+    /// Returns a hub of clusters with the sets that every hub has, without bindings, scores and decisions.
     pub fn new(clusters: BTreeMap<ClusterName, OcmMember>) -> Self {
         let (names, members) = clusters.into_iter().unzip();
-        let mut hub = Self { names, members, ..Self::default() };
+        let mut hub = Self {
+            names,
+            members,
+            staying: FixedBitSet::default(),
+            labels: Labels::default(),
+            claims: Labels::default(),
+            taints: BTreeMap::new(),
+            allocatable: Default::default(),
+            sets: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            scores: BTreeMap::new(),
+            held: BTreeMap::new(),
+            counts: Vec::new(),
+            other_counts: BTreeMap::new(),
+        };
         hub.rebuild();
+        for name in [DEFAULT_SET, GLOBAL_SET] {
+            hub.set_set(name, None);
+        }
         hub
     }
 
@@ -131,8 +158,9 @@ impl Hub {
         }
     }
 
-    /// Sets, replaces or removes a ManagedClusterSet.
+    /// Sets, replaces or removes a ManagedClusterSet. One that every hub has goes back to what it is there.
     pub fn set_set(&mut self, name: &str, spec: Option<ManagedClusterSetSpec>) -> Change {
+        let spec = spec.or_else(|| on_every_hub(name));
         if self.sets.get(name).map(|set| &set.spec) == spec.as_ref() {
             return Change::Nothing;
         }
@@ -407,6 +435,19 @@ impl Hub {
         members.extend((0..self.names.len()).filter(fits));
         Ok(members)
     }
+}
+
+/// Returns the set of this name that a hub has though nobody wrote it.
+///
+/// Source: OCM, whose hub makes both of these sets.
+fn on_every_hub(name: &str) -> Option<ManagedClusterSetSpec> {
+    let (selector_type, label_selector) = match name {
+        DEFAULT_SET => (SelectorType::ExclusiveClusterSetLabel, None),
+        GLOBAL_SET => (SelectorType::LabelSelector, Some(LabelSelector::default())),
+        _ => return None,
+    };
+    let cluster_selector = ManagedClusterSelector { selector_type, label_selector };
+    Some(ManagedClusterSetSpec { cluster_selector, managed_namespaces: Vec::new() })
 }
 
 /// Tells whether labels match a set.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::check::{FieldError, quantity_nanos};
-use crate::api::ocm::{ManagedClusterTaint, Quantity};
+use crate::api::ocm::{DEFAULT_SET, ManagedClusterTaint, Quantity, SET_LABEL};
 use crate::api::table::{self, Checked, OCM_GROUP};
 use crate::model::id::ClusterName;
 
@@ -19,7 +19,7 @@ const PROPERTIES: [(&str, &str, &str); 2] = [
 /// A managed cluster for OCM Placements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OcmMember {
-    /// `metadata.labels`.
+    /// `metadata.labels`, with the label of a set.
     pub labels: BTreeMap<String, String>,
     /// `status.clusterClaims` by name; the last of a name counts.
     pub claims: BTreeMap<String, String>,
@@ -31,22 +31,29 @@ pub struct OcmMember {
     pub capacity: BTreeMap<String, Quantity>,
     /// Whether it is being deleted: nothing is placed there.
     pub deleting: bool,
-    /// The whole object, for expressions.
+    /// The whole object with the label of a set, for expressions.
     pub object: Arc<Value>,
 }
 
 impl OcmMember {
-    /// Reads a ManagedCluster document.
+    /// Reads a ManagedCluster document. One whose label names no set is in the set `default`.
+    ///
+    /// Source: OCM, whose webhook writes that label where it is absent or empty.
     ///
     /// # Errors
     /// Every invalid field, and documents of another kind.
     pub fn read(document: &Value) -> Result<(ClusterName, Self), Vec<FieldError>> {
         let kind = table::lookup(OCM_GROUP, "ManagedCluster").expect("the kind is in the table");
-        let Checked::ManagedCluster(cluster) = kind.check(document)? else {
+        let Checked::ManagedCluster(mut cluster) = kind.check(document)? else {
             return Err(vec![FieldError::new("kind", "is not ManagedCluster")]);
         };
+        let mut document = document.clone();
+        if cluster.labels.get(SET_LABEL).is_none_or(String::is_empty) {
+            cluster.labels.insert(SET_LABEL.to_owned(), DEFAULT_SET.to_owned());
+            document["metadata"]["labels"] = json!(cluster.labels);
+        }
         let metadata = &document["metadata"];
-        let name = metadata["name"].as_str().unwrap_or_default();
+        let name = ClusterName::from(metadata["name"].as_str().unwrap_or_default());
         let status = cluster.status.unwrap_or_default();
         let member = Self {
             labels: cluster.labels,
@@ -55,9 +62,9 @@ impl OcmMember {
             allocatable: status.allocatable,
             capacity: status.capacity,
             deleting: metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null()),
-            object: Arc::new(document.clone()),
+            object: Arc::new(document),
         };
-        Ok((ClusterName::from(name), member))
+        Ok((name, member))
     }
 
     /// Takes cpu and memory from properties if the object's status lacks them: a cluster without Open Cluster Management's

@@ -98,6 +98,41 @@ fn sets_have_their_members_by_label_or_selector() {
     }
 }
 
+/// Source: OCM, whose hub has the sets `default` and `global` and whose webhook puts a cluster without a set into `default`.
+#[test]
+fn every_hub_has_the_sets_default_and_global() {
+    let clusters = [
+        member("a", json!({SET_LABEL: "s"}), json!({})),
+        member("b", json!({SET_LABEL: ""}), json!({})),
+        member("c", json!({}), json!({})),
+        member("d", json!({SET_LABEL: "default"}), json!({})),
+    ];
+    let bound_to = |set: &str| {
+        let mut hub = Hub::new(clusters.clone().into());
+        hub.set_binding("ns1", set, true);
+        hub
+    };
+    let mut hub = bound_to("default");
+    assert_eq!(picked(&hub, &run(&hub, json!({}))), ["b", "c", "d"]);
+    let by_label = json!({"labelSelector": {"matchLabels": {SET_LABEL: "default"}}});
+    let expression = format!("managedCluster.metadata.labels['{SET_LABEL}'] == 'default'");
+    for selector in [by_label, json!({"celSelector": {"celExpressions": [expression]}})] {
+        let spec = json!({"predicates": [{"requiredClusterSelector": selector}]});
+        let global = bound_to("global");
+        assert_eq!(picked(&global, &run(&global, spec)), ["b", "c", "d"], "the label is there for all who read labels");
+    }
+    let mut global = bound_to("global");
+    assert_eq!(picked(&global, &run(&global, json!({}))), ["a", "b", "c", "d"]);
+    set(&mut global, "global", json!({"clusterSelector": {"selectorType": "LabelSelector"}}));
+    assert_eq!(run(&global, json!({})).satisfied.reason, Reason::AllManagedClusterSetsEmpty, "a written one counts");
+    assert_eq!(global.set_set("global", None), Change::Set("global".to_owned()));
+    assert_eq!(picked(&global, &run(&global, json!({}))), ["a", "b", "c", "d"], "back to what every hub has");
+    assert_eq!(hub.set_set("default", None), Change::Nothing);
+    let (name, moved) = member("c", json!({SET_LABEL: "s"}), json!({}));
+    hub.set_cluster(&name, Some(moved));
+    assert_eq!(picked(&hub, &run(&hub, json!({}))), ["b", "d"]);
+}
+
 #[test]
 fn misconfigured_placements_withdraw_or_keep() {
     let selector = |selector: Value| json!({"predicates": [{"requiredClusterSelector": selector}]});
