@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         text.push_str(&output::render_lines(&object_lines(object), terminal));
         let subject = Subject::of(args.kind, object);
-        let entries = source.journal(subject.placement.as_ref())?;
+        let entries = source.journal(subject.placement.as_ref().or(subject.ocm_placement.as_ref()))?;
         let events: Vec<&JournalEntry> = entries.iter().filter(|entry| subject.concerns(entry)).collect();
         let heading = Line::default().with(Style::Strong, "Events:");
         if events.is_empty() {
@@ -58,6 +58,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 #[derive(Default)]
 struct Subject {
     placement: Option<PlacementKey>,
+    ocm_placement: Option<PlacementKey>,
     cluster: Option<String>,
     run: Option<String>,
     stage: Option<String>,
@@ -97,9 +98,12 @@ impl Subject {
                 cluster: text("/spec/clusterName"),
                 ..Self::default()
             },
-            GetKind::Placements | GetKind::OcmPlacements | GetKind::PlacementDecisions => {
-                Self { placement: placed(text("/metadata/name")), ..Self::default() }
-            }
+            GetKind::Placements => Self { placement: placed(text("/metadata/name")), ..Self::default() },
+            GetKind::OcmPlacements => Self { ocm_placement: placed(text("/metadata/name")), ..Self::default() },
+            GetKind::PlacementDecisions => Self {
+                ocm_placement: placed(text("/metadata/labels/cluster.open-cluster-management.io~1placement")),
+                ..Self::default()
+            },
         }
     }
 
@@ -109,6 +113,7 @@ impl Subject {
         };
         self.placement.as_ref().is_none_or(|wanted| entry.placement.as_ref() == Some(wanted))
             && self.cluster.as_deref().is_none_or(|wanted| entry.cluster.as_ref().is_some_and(|c| c.as_str() == wanted))
+            && fact(&self.ocm_placement.as_ref().map(ToString::to_string), "ocmPlacement")
             && fact(&self.run, "run")
             && fact(&self.stage, "stage")
     }

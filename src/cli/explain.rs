@@ -30,7 +30,8 @@ use crate::yaml;
 #[command(after_help = "\
 Asks the daemon, or its store when none runs, so what is explained is what was decided. With --repo it explains what a tree would \
 decide, and with --base what changed and why. Picked clusters come first. RANK is among the clusters that passed every filter, \
-SCORE the sum of the terms that -o wide and --cluster show.
+SCORE the sum of the terms that -o wide and --cluster show. For an OCM Placement, DECIDED is the sum that decided when its \
+clusters last changed, where one is another now.
 
 Examples:
   gitfleet explain web

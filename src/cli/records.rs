@@ -118,7 +118,7 @@ impl RecordsSource {
                 let store = EmbeddedStore::open_read_only(path)?;
                 let mut entries: Vec<_> =
                     store.journal(0, JOURNAL_ENTRIES_MAX)?.into_iter().map(|(_, entry)| entry).collect();
-                entries.retain(|entry| placement.is_none_or(|wanted| entry.placement.as_ref() == Some(wanted)));
+                entries.retain(|entry| placement.is_none_or(|wanted| entry.concerns(&wanted.to_string())));
                 Ok(entries)
             }
         }

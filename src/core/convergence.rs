@@ -116,7 +116,8 @@ impl Core {
 /// Logs a journal entry.
 pub(super) fn tell(entry: &JournalEntry) {
     use JournalKind as K;
-    let placement = entry.placement.as_ref().map(ToString::to_string).unwrap_or_default();
+    let ocm_placement = || entry.facts["ocmPlacement"].as_str().map(str::to_owned);
+    let placement = entry.placement.as_ref().map(ToString::to_string).or_else(ocm_placement).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
     let sentence = match &entry.event {
         // The log entry of the cluster's rollout covers these; conditions are for `get` and `describe`.
@@ -161,7 +162,11 @@ pub(super) fn tell(entry: &JournalEntry) {
         K::ClusterRetried => "cluster is tried again",
         other @ (K::EvictionJudged
         | K::ApprovalKept
+        | K::DecisionCreate
         | K::DecisionUpdate
+        | K::DecisionDelete
+        | K::ScoreUpdate
+        | K::ScoresExpired
         | K::StoreAdopted
         | K::ClockCorrected
         | K::WentOnWithoutSource

@@ -3,6 +3,8 @@
 //! They pick clusters and deliver nothing. A ClusterResourcePlacement may take its clusters from one, and Argo CD may read the
 //! decisions.
 
+mod events;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -260,11 +262,13 @@ impl Ocm {
                     if let Decisions::Groups(groups) = &outcome.decisions {
                         record.groups = groups.iter().map(|group| self.named(group)).collect();
                     }
-                    let (gained, lost) = moved(before.map(AsRef::as_ref), &record);
-                    if !gained.is_empty() || !lost.is_empty() {
-                        let scores = outcome.score_note(&self.hub);
-                        let facts = json!({"gained": gained, "lost": lost, "scoreUpdate": scores});
-                        decision.journal.push(entry(key, now, JournalKind::DecisionUpdate, facts));
+                    let scores = outcome.score_note(&self.hub);
+                    let evaluated = events::Evaluated { scores, warning: outcome.warning.clone(), now };
+                    let before = before.map(AsRef::as_ref);
+                    decision.journal = events::between(key, before, &record, &evaluated);
+                    let same_decisions = before.is_some_and(|b| b.groups == record.groups);
+                    if !same_decisions || before.is_some_and(|b| b.generation != record.generation) {
+                        record.scores = outcome.totals(&self.hub);
                     }
                 }
             }
@@ -322,13 +326,18 @@ impl Ocm {
         self.hub.set_decisions(key, clusters);
     }
 
-    /// Explains a Placement.
+    /// Explains a Placement as it would be evaluated now, with the totals that decided where others would now.
     ///
     /// # Errors
     /// The reason why it cannot be evaluated, as text for users.
     pub fn explain(&self, key: &Key, now: Timestamp) -> Result<Explanation, String> {
         let wish = self.wishes.get(key).ok_or("the source does not have it")?;
-        ocm::explain(&self.request(key, wish, now)).map_err(|error| error.to_string())
+        let mut explanation = ocm::explain(&self.request(key, wish, now)).map_err(|error| error.to_string())?;
+        for cluster in &mut explanation.clusters {
+            let decided = self.records.get(key).and_then(|record| record.scores.get(&cluster.cluster_name)).copied();
+            cluster.decided_score = decided.filter(|decided| cluster.total() != Some(*decided));
+        }
+        Ok(explanation)
     }
 
     fn request<'a>(&'a self, key: &'a Key, wish: &'a Wish, now: Timestamp) -> Request<'a> {
@@ -384,6 +393,7 @@ fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Times
         origin: wish.origin.clone(),
         created_at: now,
         groups: Vec::new(),
+        scores: BTreeMap::new(),
         conditions: Vec::new(),
         warning: None,
         error: None,
@@ -396,15 +406,6 @@ fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Times
     record.origin = wish.origin.clone();
     record.error = None;
     record
-}
-
-fn moved<'a>(
-    before: Option<&'a OcmPlacementRecord>,
-    after: &'a OcmPlacementRecord,
-) -> (Vec<&'a ClusterName>, Vec<&'a ClusterName>) {
-    let old: BTreeSet<&ClusterName> = before.into_iter().flat_map(OcmPlacementRecord::clusters).collect();
-    let new: BTreeSet<&ClusterName> = after.clusters().collect();
-    (new.difference(&old).copied().collect(), old.difference(&new).copied().collect())
 }
 
 fn entry(key: &Key, at: Timestamp, event: JournalKind, facts: serde_json::Value) -> JournalEntry {

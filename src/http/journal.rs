@@ -43,7 +43,7 @@ pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery
             // Before the filter: a page without matching entries is not the end.
             let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
             if let Some(wanted) = &query.placement {
-                entries.retain(|(_, entry)| entry.placement.as_ref().is_some_and(|key| key.to_string() == *wanted));
+                entries.retain(|(_, entry)| entry.concerns(wanted));
             }
             Json(JournalPage { entries, next }).into_response()
         }

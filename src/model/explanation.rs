@@ -61,6 +61,9 @@ pub struct ClusterExplanation {
     /// The terms of its score, in the order of the policy; empty without scoring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreTerm>,
+    /// The sum of the scores that decided, when the clusters of an OCM Placement last changed; absent where it is the same now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_score: Option<i64>,
     /// Its place among the clusters that passed, from 1; absent without ranking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<usize>,
@@ -69,6 +72,13 @@ pub struct ClusterExplanation {
     pub tie_break: Option<String>,
     /// The whole as a sentence: `picked: rank 2 of 5`, `available-cpu 3 is below 4`.
     pub reason: String,
+}
+
+impl ClusterExplanation {
+    /// Returns the sum of its scores; `None` where nothing is scored.
+    pub fn total(&self) -> Option<i64> {
+        (!self.scores.is_empty()).then(|| self.scores.iter().map(|term| term.score).sum())
+    }
 }
 
 /// A rejection by a filter.

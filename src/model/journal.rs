@@ -99,8 +99,16 @@ text_enum! {
             Approved ["run", "stage", "person", "digest", "opened"],
         }
         "OCM Placements" {
-            /// The decided clusters changed.
-            DecisionUpdate ["ocmPlacement", "gained", "lost", "scoreUpdate"],
+            /// A PlacementDecision came into being.
+            DecisionCreate ["ocmPlacement", "message"],
+            /// The clusters of a PlacementDecision changed. With `warning` the event is a warning.
+            DecisionUpdate ["ocmPlacement", "gained", "lost", "warning", "message"],
+            /// A PlacementDecision is gone.
+            DecisionDelete ["ocmPlacement", "message"],
+            /// The totals that decided, by cluster, where the clusters of a PlacementDecision changed.
+            ScoreUpdate ["ocmPlacement", "message"],
+            /// Scores of add-ons expired, and no PlacementDecision changed.
+            ScoresExpired ["ocmPlacement", "message"],
             /// The Placement is gone from git.
             PlacementRemoved ["ocmPlacement"],
         }
@@ -118,7 +126,10 @@ text_enum! {
 impl JournalKind {
     /// Tells whether it reports that something went wrong.
     pub fn is_warning(&self) -> bool {
-        matches!(self, Self::ClusterFailed | Self::RunRefused | Self::RolledBack | Self::SnapshotHeld)
+        matches!(
+            self,
+            Self::ClusterFailed | Self::RunRefused | Self::RolledBack | Self::SnapshotHeld | Self::ScoresExpired
+        )
     }
 
     /// Tells whether facts have only names that the kind is documented with.

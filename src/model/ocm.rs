@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::id::ClusterName;
 use super::manifest::Origin;
 use crate::api::condition::{Condition, ConditionStatus};
-use crate::api::ocm::OcmPlacementSpec;
+use crate::api::ocm::{OcmPlacementSpec, PAGE_CLUSTERS_MAX};
 use crate::model::conditions::ConditionType;
 
 /// One group of decisions; its index is its place among the groups.
@@ -44,6 +44,9 @@ pub struct OcmPlacementRecord {
     /// The decisions, by group. Empty if it was never decided.
     #[serde(default)]
     pub groups: Vec<DecidedGroup>,
+    /// The totals that decided, when the clusters last changed; empty where nothing is scored.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<ClusterName, i64>,
     /// PlacementSatisfied and PlacementMisconfigured.
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -59,6 +62,17 @@ impl OcmPlacementRecord {
     /// Returns the decided clusters, group by group.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.groups.iter().flat_map(|group| &group.clusters)
+    }
+
+    /// Returns the clusters of each PlacementDecision, with the index of their group: at most 100 for each, numbered on over all
+    /// groups. A group without clusters has one nevertheless: readers find a list that is empty, and not none.
+    ///
+    /// Source: OCM.
+    pub fn pages(&self) -> impl Iterator<Item = (usize, &[ClusterName])> {
+        self.groups.iter().enumerate().flat_map(|(index, group)| {
+            let empty = group.clusters.is_empty().then_some(&[][..]);
+            empty.into_iter().chain(group.clusters.chunks(PAGE_CLUSTERS_MAX)).map(move |clusters| (index, clusters))
+        })
     }
 
     /// Returns its misconfiguration, as text for users.

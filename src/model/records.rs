@@ -356,3 +356,16 @@ pub struct JournalEntry {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
 }
+
+impl JournalEntry {
+    /// Tells whether it concerns a placement of this name: `NAME` or `NAMESPACE/NAME`, of KubeFleet's kinds or OCM's.
+    pub fn concerns(&self, name: &str) -> bool {
+        self.placement.as_ref().is_some_and(|key| key.to_string() == name)
+            || self.facts.get("ocmPlacement").and_then(Value::as_str) == Some(name)
+    }
+
+    /// Tells whether it reports that something went wrong.
+    pub fn is_warning(&self) -> bool {
+        self.event.is_warning() || self.facts.get("warning").is_some()
+    }
+}

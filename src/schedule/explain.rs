@@ -109,6 +109,7 @@ impl<'a, 'b> Sight<'a, 'b> {
             kept,
             scores: if rejected.is_some() { Vec::new() } else { self.scores(slot, rank) },
             rejected,
+            decided_score: None,
             rank,
             tie_break: rank.and_then(|rank| self.tie_break(rank)),
             reason,
@@ -156,6 +157,7 @@ impl<'a, 'b> Sight<'a, 'b> {
                 reason: short(&refusal),
                 rejected: Some(refusal),
                 scores: Vec::new(),
+                decided_score: None,
                 rank: None,
                 tie_break: None,
             }

@@ -129,7 +129,7 @@ pub fn events_table(entries: &[&JournalEntry], now: Timestamp) -> Table {
     table.headers.extend(["TYPE", "REASON", "AGE", "FROM", "MESSAGE"].map(str::to_owned));
     let hidden = entries.len().saturating_sub(EVENTS_SHOWN_MAX);
     for entry in &entries[hidden..] {
-        let type_ = if entry.event.is_warning() { "Warning" } else { "Normal" };
+        let type_ = if entry.is_warning() { "Warning" } else { "Normal" };
         let row = [type_, entry.event.as_str(), &age(entry.at, now), "gitfleet", &message(entry)].map(str::to_owned);
         table.rows.push(row.to_vec());
     }

@@ -26,6 +26,8 @@ pub fn heading(explanation: &Explanation) -> Vec<Line> {
 /// cluster.
 pub fn table(explanation: &Explanation, wide: bool) -> Table {
     let mut headers: Vec<String> = ["CLUSTER", "PICKED", "RANK", "SCORE"].map(str::to_owned).to_vec();
+    let moved = explanation.clusters.iter().any(|cluster| cluster.decided_score.is_some());
+    headers.extend(moved.then(|| "DECIDED".to_owned()));
     let terms: Vec<&str> = if wide { term_names(explanation) } else { Vec::new() };
     // Unchanged names: labels and scores are case-sensitive.
     headers.extend(terms.iter().map(|name| (*name).to_owned()));
@@ -36,8 +38,9 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
             cluster.cluster_name.to_string(),
             if cluster.picked { "yes" } else { "no" }.to_owned(),
             cluster.rank.map(|rank| rank.to_string()).unwrap_or_default(),
-            total(cluster).map(|total| total.to_string()).unwrap_or_default(),
+            number(cluster.total()),
         ];
+        row.extend(moved.then(|| number(cluster.decided_score.or(cluster.total()))));
         let score = |name: &&str| cluster.scores.iter().find(|term| term.name == **name);
         row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
         // The column PICKED shows the rest.
@@ -50,6 +53,10 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
     Table { rows: rows.collect(), headers }
 }
 
+fn number(number: Option<i64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
 fn term_names(explanation: &Explanation) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for term in explanation.clusters.iter().flat_map(|cluster| &cluster.scores) {
@@ -58,10 +65,6 @@ fn term_names(explanation: &Explanation) -> Vec<&str> {
         }
     }
     names
-}
-
-fn total(cluster: &ClusterExplanation) -> Option<i64> {
-    (!cluster.scores.is_empty()).then(|| cluster.scores.iter().map(|term| term.score).sum())
 }
 
 /// Returns the details of one cluster: the filter that rejected it with the compared values, or each score term, the rank and
@@ -79,6 +82,9 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
         lines.push(fact("wanted", wanted));
     }
     lines.extend(score_lines(&cluster.scores));
+    if let Some(score) = cluster.decided_score {
+        lines.push(fact("decided", &format!("with {score}, when the clusters last changed")));
+    }
     if let Some(rank) = cluster.rank {
         lines.push(fact("rank", &rank.to_string()));
     }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL};
+use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL};
+use crate::model::id::ClusterName;
 use crate::model::ocm::OcmPlacementRecord;
 use crate::status::decision_pages::page_name;
 
@@ -11,13 +12,12 @@ const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";
 
 /// Returns the Placement with its status.
 pub fn placement_object(record: &OcmPlacementRecord) -> Value {
-    let mut before = 0;
+    let mut pages = record.pages().enumerate().peekable();
     let groups = record.groups.iter().enumerate().map(|(index, group)| {
-        // Source: OCM, where a decision without clusters is one empty page: readers find an empty list instead of none.
-        let pages = group.clusters.len().div_ceil(PAGE_CLUSTERS_MAX).max(1);
-        let names: Vec<String> =
-            (before..before + pages).map(|position| page_name(&record.name, page_number(position))).collect();
-        before += pages;
+        let mut names = Vec::new();
+        while let Some((position, _)) = pages.next_if(|(_, (of, _))| *of == index) {
+            names.push(page_name(&record.name, page_number(position)));
+        }
         json!({
             "decisionGroupIndex": index,
             "decisionGroupName": group.name,
@@ -26,7 +26,7 @@ pub fn placement_object(record: &OcmPlacementRecord) -> Value {
         })
     });
     let groups: Vec<Value> = groups.collect();
-    json!({
+    let mut object = json!({
         "apiVersion": API_VERSION,
         "kind": "Placement",
         "metadata": {
@@ -42,35 +42,36 @@ pub fn placement_object(record: &OcmPlacementRecord) -> Value {
             "decisionGroups": groups,
             "conditions": record.conditions,
         },
-    })
+    });
+    if !record.scores.is_empty() {
+        let scores = record.scores.iter().map(|(cluster, score)| json!({"clusterName": cluster, "score": score}));
+        object["status"]["scores"] = scores.collect();
+    }
+    object
 }
 
 /// Returns the PlacementDecisions: pages of at most 100 clusters per group, numbered across all groups.
 pub fn decision_objects(record: &OcmPlacementRecord) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for (index, group) in record.groups.iter().enumerate() {
-        let empty = group.clusters.is_empty().then_some(&[][..]);
-        for clusters in empty.into_iter().chain(group.clusters.chunks(PAGE_CLUSTERS_MAX)) {
-            let decisions: Vec<Value> =
-                clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
-            objects.push(json!({
-                "apiVersion": API_VERSION,
-                "kind": "PlacementDecision",
-                "metadata": {
-                    "name": page_name(&record.name, page_number(objects.len())),
-                    "namespace": record.namespace,
-                    "creationTimestamp": record.created_at,
-                    "labels": {
-                        PLACEMENT_LABEL: record.name,
-                        GROUP_INDEX_LABEL: index.to_string(),
-                        GROUP_NAME_LABEL: group.name,
-                    },
+    let object = |(position, (index, clusters)): (usize, (usize, &[ClusterName]))| {
+        let decisions: Vec<Value> =
+            clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "PlacementDecision",
+            "metadata": {
+                "name": page_name(&record.name, page_number(position)),
+                "namespace": record.namespace,
+                "creationTimestamp": record.created_at,
+                "labels": {
+                    PLACEMENT_LABEL: record.name,
+                    GROUP_INDEX_LABEL: index.to_string(),
+                    GROUP_NAME_LABEL: record.groups[index].name,
                 },
-                "status": {"decisions": decisions},
-            }));
-        }
-    }
-    objects
+            },
+            "status": {"decisions": decisions},
+        })
+    };
+    record.pages().enumerate().map(object).collect()
 }
 
 /// Returns the number in the name of the page at a position; pages are numbered from 1.

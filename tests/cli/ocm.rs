@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scratch::{FLEET, Scratch};
+use crate::scratch::{CONFIG, FLEET, Scratch};
 
 /// The group of its kinds.
 pub const GROUP: &str = "cluster.open-cluster-management.io";
@@ -133,4 +133,56 @@ fn the_sets_that_every_hub_has_need_not_be_written() {
     scratch.commit("first steps");
     let plan = scratch.run(&["plan", "--repo", FLEET, "-o", "json"]);
     assert!(!plan.out.contains("NoManagedClusterSetBindings") && !plan.out.contains("No valid"), "{}", plan.out);
+}
+
+/// Three clusters of a set, and a Placement of the two with the most memory.
+fn by_memory() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.configure();
+    let by_memory = json!([{"scoreCoordinate": {"builtIn": "ResourceAllocatableMemory"}}]);
+    let spec = json!({"numberOfClusters": 2, "prioritizerPolicy": {"configurations": by_memory}});
+    let mut objects = bound("s");
+    objects.push(object("Placement", "v1beta1", "ns1", "demo", json!({"spec": spec})));
+    let memory = [("cluster1", "60M"), ("cluster2", "80M"), ("cluster3", "100M")];
+    objects.extend(memory.map(|(name, memory)| managed("s", name, &[], resources(memory))));
+    let text: String = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    scratch.write("ocm.yaml", &text);
+    scratch.commit("first");
+    scratch
+}
+
+#[test]
+fn w8_describe_shows_what_happened_to_a_placement_with_its_scores() {
+    let scratch = by_memory();
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let events = || {
+        let described = scratch.run(&["describe", "ocmplacements", "ns1/demo", "-c", CONFIG]);
+        let (_, events) = described.text(0).split_once("Events:\n").expect("events");
+        // TYPE REASON AGE FROM MESSAGE: the age is not compared.
+        let row = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            [&words[..2], &words[4..]].concat().join(" ")
+        };
+        events.lines().skip(1).map(row).collect::<Vec<_>>()
+    };
+    let updated = "Normal DecisionUpdate Decision demo-decision-1 is updated with placement demo in namespace ns1";
+    let first = [
+        "Normal DecisionCreate Decision demo-decision-1 is created with placement demo in namespace ns1",
+        updated,
+        "Normal ScoreUpdate cluster1:0 cluster2:100 cluster3:200",
+    ];
+    assert_eq!(events(), first);
+    let shown = scratch.run(&["get", "ocmplacements", "-c", CONFIG, "-o", "json"]).json(0);
+    let scores = shown.pointer("/items/0/status/scores").or_else(|| shown.pointer("/status/scores"));
+    assert_eq!(scores.and_then(|scores| scores[2]["score"].as_i64()), Some(200), "{shown}");
+    let explained = scratch.run(&["explain", "ns1/demo", "-c", CONFIG, "--cluster", "cluster3"]);
+    assert!(explained.text(0).contains("with 200, when the clusters last changed"), "{}", explained.out);
+    assert!(explained.out.contains("sum") && explained.out.contains("300"), "{}", explained.out);
+    scratch.write("more.yaml", &managed("s", "cluster4", &[], resources("150M")).to_string());
+    scratch.commit("second");
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let second = [updated, "Normal ScoreUpdate cluster1:0 cluster2:145 cluster3:189 cluster4:200"];
+    assert_eq!(events(), [&first[..], &second[..]].concat());
+    let journal = scratch.run(&["export", "journal", "ns1/demo", "-c", CONFIG]);
+    assert_eq!(journal.text(0).lines().count(), 5, "{}", journal.out);
 }

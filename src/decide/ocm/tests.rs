@@ -317,3 +317,71 @@ proptest! {
         }
     }
 }
+
+/// A cluster with this much memory; a Placement of two by memory as well.
+fn with_memory(name: &str, memory: &str) -> String {
+    let amounts = format!("{{allocatable: {{memory: {memory}}}, capacity: {{memory: {memory}}}}}");
+    managed(name, "{}", "[]").replace("\n---\n", &format!("\nstatus: {amounts}\n---\n"))
+}
+
+/// Source: OCM's guide, its first example. The third step adds a cluster that changes no decision.
+#[test]
+fn w8_events_in_the_words_of_the_original() {
+    const MEMORY: &str = "{numberOfClusters: 2, prioritizerPolicy: {configurations: \
+        [{scoreCoordinate: {builtIn: ResourceAllocatableMemory}}]}}";
+    let three = ["60M", "80M", "100M"].iter().zip(1..).map(|(memory, n)| with_memory(&format!("cluster{n}"), memory));
+    let base = [BOUND, &ocm_placement("demo", MEMORY), &three.collect::<String>()].concat();
+    let mut ocm = Ocm::default();
+    let mut said = |more: &str, second: i64| {
+        ocm.follow(&tree(&[("f.yaml", &base), ("x.yaml", more)]));
+        let decision = ocm.decide(&key("demo"), at(second));
+        let text = |entry: &JournalEntry| {
+            assert_eq!(entry.facts["ocmPlacement"], "ns/demo");
+            assert!(entry.event.documents(&entry.facts), "{entry:?}");
+            format!("{} {}", entry.event.as_str(), entry.facts["message"].as_str().unwrap_or_default())
+        };
+        let events: Vec<String> = decision.journal.iter().map(text).collect();
+        ocm.settle(decision);
+        let explanation = ocm.explain(&key("demo"), at(second)).expect("it can be evaluated");
+        let decided = explanation.clusters.into_iter();
+        let decided = decided.filter_map(|c| Some(format!("{} {}", c.cluster_name, c.decided_score?)));
+        (events, decided.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>())
+    };
+    let created = "DecisionCreate Decision demo-decision-1 is created with placement demo in namespace ns";
+    let updated = "DecisionUpdate Decision demo-decision-1 is updated with placement demo in namespace ns";
+    let scored = "ScoreUpdate cluster1:0 cluster2:100 cluster3:200 ";
+    let decided = ["cluster2 100", "cluster3 200"].map(str::to_owned).to_vec();
+    assert_eq!(said("", 0), ([created, updated, scored].map(str::to_owned).to_vec(), decided.clone()));
+    assert_eq!(said(&with_memory("cluster4", "100M"), 1), (Vec::new(), decided));
+    let scored = "ScoreUpdate cluster1:0 cluster2:145 cluster3:189 cluster4:200 ";
+    let (events, _) = said(&with_memory("cluster4", "150M"), 2);
+    assert_eq!(events, [updated, scored]);
+}
+
+/// Source: OCM, whose events of a decision made with expired scores are warnings.
+#[test]
+fn expired_scores_warn_once() {
+    const ADD_ON: &str = "{numberOfClusters: 1, prioritizerPolicy: {mode: Exact, configurations: \
+        [{scoreCoordinate: {type: AddOn, addOn: {resourceName: s, scoreName: x}}}]}}";
+    let score = "apiVersion: cluster.open-cluster-management.io/v1alpha1\nkind: AddOnPlacementScore\n\
+        metadata: {name: s, namespace: a}\nstatus: {validUntil: '1970-01-01T00:00:10Z', scores: [{name: x, value: 9}]}\n";
+    let files = [BOUND, &managed("a", "{}", "[]"), &ocm_placement("p", ADD_ON), score].concat();
+    let mut ocm = Ocm::default();
+    let kinds = |ocm: &mut Ocm, second: i64| {
+        ocm.follow(&tree(&[("f.yaml", &files)]));
+        let decision = ocm.decide(&key("p"), at(second));
+        let kind = |entry: &JournalEntry| (entry.event.as_str().to_owned(), entry.is_warning());
+        let kinds: Vec<(String, bool)> = decision.journal.iter().map(kind).collect();
+        ocm.settle(decision);
+        kinds
+    };
+    let said = |events: &[(&str, bool)]| -> Vec<(String, bool)> {
+        events.iter().map(|(kind, warning)| ((*kind).to_owned(), *warning)).collect()
+    };
+    let first = [("DecisionCreate", false), ("DecisionUpdate", false), ("ScoreUpdate", false)];
+    assert_eq!(kinds(&mut ocm, 0), said(&first));
+    assert_eq!(kinds(&mut ocm, 11), said(&[("ScoresExpired", true)]), "nothing moves, and somebody is to know");
+    assert_eq!(kinds(&mut ocm, 12), said(&[]));
+    let late = [("DecisionCreate", false), ("DecisionUpdate", true), ("ScoreUpdate", false)];
+    assert_eq!(kinds(&mut Ocm::default(), 11), said(&late));
+}

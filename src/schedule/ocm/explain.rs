@@ -8,7 +8,7 @@ use super::hub::RESOURCES;
 use super::prioritize::{self, PrioritizerKind};
 use super::taint::slot_number;
 use super::{Error, Hub, OcmMember, OcmOutcome, Request, candidates, evaluate, predicate, status, taint};
-use crate::api::ocm::{ClusterPredicate, Quantity};
+use crate::api::ocm::{ClusterPredicate, GLOBAL_SET, Quantity};
 use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
 
@@ -97,6 +97,7 @@ fn ranked(request: &Request<'_>, outcome: &OcmOutcome) -> Vec<ClusterExplanation
             kept: false,
             rejected: None,
             scores: std::mem::take(&mut terms[position]),
+            decided_score: None,
             rank: Some(at + 1),
             tie_break: tie_break(at),
             reason: format!("{verb}: rank {} of {}", at + 1, slots.len()),
@@ -145,6 +146,7 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
         kept: picked,
         rejected,
         scores: Vec::new(),
+        decided_score: None,
         rank: None,
         tie_break: None,
         reason,
@@ -174,7 +176,10 @@ fn not_a_candidate(request: &Request<'_>, sets: &[String], slot: u32) -> Refusal
             wanted: "none".to_owned(),
         };
     }
-    let of_cluster: Vec<String> = request.hub.sets_of(slot as usize).into_iter().collect();
+    let mut of_cluster = request.hub.sets_of(slot as usize);
+    // It has every cluster, so to be in it says nothing.
+    of_cluster.remove(GLOBAL_SET);
+    let of_cluster: Vec<String> = of_cluster.into_iter().collect();
     Refusal {
         filter: SET_FILTER.to_owned(),
         subject: SET_SUBJECT.to_owned(),

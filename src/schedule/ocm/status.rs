@@ -1,5 +1,6 @@
 //! The status of a placement: conditions, status, and the text of its ScoreUpdate event.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -9,6 +10,7 @@ use super::groups::page_name;
 use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OcmOutcome, OnMisconfigured, Request, groups, taint};
 use crate::api::condition::{Condition, set_condition};
 use crate::model::conditions::{ConditionType, Reason};
+use crate::model::id::ClusterName;
 
 /// Characters of a ScoreUpdate event's text, the mark that it continues not counted.
 pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;
@@ -182,6 +184,11 @@ impl OcmOutcome {
             }
         });
         Some(statuses.collect())
+    }
+
+    /// Returns the total of every cluster that passed the filters.
+    pub fn totals(&self, hub: &Hub) -> BTreeMap<ClusterName, i64> {
+        self.scores.iter().map(|&(slot, total)| (hub.names()[slot as usize].clone(), total)).collect()
     }
 
     /// Returns the text of the ScoreUpdate event: totals by name, truncated to 1000 characters. `None` without scores.

@@ -48,8 +48,8 @@ fn the_first_filter_that_says_no_is_named_with_its_values() {
     }}]});
     let explanation = explained(&hub, spec.clone());
     let table = [
-        ("elsewhere", refusal("ManagedClusterSet", "cluster set", Some("global, t"), "cluster set s")),
-        ("setless", refusal("ManagedClusterSet", "cluster set", Some("default, global"), "cluster set s")),
+        ("elsewhere", refusal("ManagedClusterSet", "cluster set", Some("t"), "cluster set s")),
+        ("setless", refusal("ManagedClusterSet", "cluster set", Some("default"), "cluster set s")),
         ("gone", refusal("ManagedClusterSet", "deletion", Some("in progress"), "none")),
         ("label", refusal("Predicate", "label env", Some("dev"), "In [prod, test]")),
         ("claim", refusal("Predicate", "claim platform", Some("GCP"), "NotIn [GCP]")),

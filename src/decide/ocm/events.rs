@@ -1,0 +1,75 @@
+//! What happened to an OCM Placement, for the journal: in the words of Open Cluster Management's events.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::entry;
+use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::records::JournalEntry;
+use crate::schedule::ocm::{Key, Notice};
+use crate::status::decision_pages::page_name;
+
+/// What came of an evaluation, beside the record.
+pub(super) struct Evaluated {
+    /// The totals as the ScoreUpdate event has them.
+    pub scores: Option<String>,
+    /// What is to be known and changes nothing.
+    pub warning: Option<Notice>,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// Returns what happened to each PlacementDecision between two states of a Placement, and to its scores.
+///
+/// Source: OCM, events of its scheduling controller. There the totals are said again with each page that changed; here once.
+pub(super) fn between(
+    key: &Key,
+    before: Option<&OcmPlacementRecord>,
+    after: &OcmPlacementRecord,
+    evaluated: &Evaluated,
+) -> Vec<JournalEntry> {
+    let held: Vec<&[ClusterName]> =
+        before.into_iter().flat_map(|record| record.pages()).map(|(_, page)| page).collect();
+    let wanted: Vec<&[ClusterName]> = after.pages().map(|(_, page)| page).collect();
+    let said = |position: usize, verb: &str| {
+        let page = page_name(&key.name, u32::try_from(position + 1).unwrap_or(u32::MAX));
+        format!("Decision {page} is {verb} with placement {} in namespace {}", key.name, key.namespace)
+    };
+    let entry = |kind, facts| entry(key, evaluated.now, kind, facts);
+    let (mut entries, mut updated) = (Vec::new(), false);
+    for (position, page) in wanted.iter().enumerate() {
+        let old = held.get(position).copied();
+        if old.is_none() {
+            entries.push(entry(JournalKind::DecisionCreate, json!({"message": said(position, "created")})));
+        }
+        // A new page without clusters is created and not updated.
+        let old = old.unwrap_or_default();
+        if old == *page {
+            continue;
+        }
+        updated = true;
+        let (had, has): (BTreeSet<_>, BTreeSet<_>) = (old.iter().collect(), page.iter().collect());
+        let (gained, lost): (Vec<_>, Vec<_>) = (has.difference(&had).collect(), had.difference(&has).collect());
+        let mut facts = json!({"gained": gained, "lost": lost, "message": said(position, "updated")});
+        if let Some(Notice { plugin, message }) = &evaluated.warning {
+            facts["message"] = json!(format!("{}: {message} in plugin {plugin}", said(position, "updated")));
+            facts["warning"] = json!(message);
+        }
+        entries.push(entry(JournalKind::DecisionUpdate, facts));
+    }
+    if updated && let Some(scores) = &evaluated.scores {
+        entries.push(entry(JournalKind::ScoreUpdate, json!({"message": scores})));
+    }
+    let gone = (wanted.len()..held.len()).map(|position| json!({"message": said(position, "deleted")}));
+    entries.extend(gone.map(|facts| entry(JournalKind::DecisionDelete, facts)));
+    let known = before.and_then(|record| record.warning.as_ref());
+    // An update says it, too.
+    if let Some(notice) = evaluated.warning.as_ref().filter(|notice| !updated && Some(&notice.message) != known) {
+        entries.push(entry(JournalKind::ScoresExpired, json!({"message": notice.message})));
+    }
+    entries
+}
