@@ -35,7 +35,7 @@ fn fill(tally: &mut Tally) {
     let (node, pod, status) = parts();
     tally.list_nodes();
     for number in 0..NODES {
-        tally.set_node(&uid(number), &node);
+        tally.set_node(&uid(number), Some("Standard_D16s_v5"), &node);
     }
     tally.nodes_listed();
     tally.list_pods();

@@ -4,6 +4,7 @@
 //! finished and unscheduled pods.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use super::connect::{is_expired, watch_failure};
 use super::wire::Wire;
 use super::{Error, Observation};
-use crate::model::facts::{Facts, NodeStatus, PodSpec, PodStatus, Tally};
+use crate::model::facts::{Facts, MACHINE_TYPE_LABELS, NodeStatus, PodSpec, PodStatus, Tally};
 
 /// Shortest pause between two reports of one member's facts.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ const PODS_THAT_COUNT: &str = "spec.nodeName!=,status.phase!=Succeeded,status.ph
 /// What is read of a Node.
 #[derive(Clone, Debug, Deserialize)]
 struct Node {
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "identity_and_machine_type")]
     metadata: ObjectMeta,
     #[serde(default)]
     status: NodeStatus,
@@ -64,6 +65,23 @@ fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
     }
     let Identity { uid, resource_version } = Identity::deserialize(deserializer)?;
     Ok(ObjectMeta { uid, resource_version, ..ObjectMeta::default() })
+}
+
+/// Reads the same, and the labels that name a machine type.
+fn identity_and_machine_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Labelled {
+        uid: Option<String>,
+        resource_version: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let Labelled { uid, resource_version, labels } = Labelled::deserialize(deserializer)?;
+    let labels = labels.map(|mut labels| {
+        labels.retain(|name, _| MACHINE_TYPE_LABELS.contains(&name.as_str()));
+        labels
+    });
+    Ok(ObjectMeta { uid, resource_version, labels, ..ObjectMeta::default() })
 }
 
 /// Names a core kind for `kube`.
@@ -193,7 +211,9 @@ impl View {
         let tally = &mut self.tally;
         match event {
             Ok(Event::Init) => tally.list_nodes(),
-            Ok(Event::InitApply(node) | Event::Apply(node)) => tally.set_node(uid(&node.metadata), &node.status),
+            Ok(Event::InitApply(node) | Event::Apply(node)) => {
+                tally.set_node(uid(&node.metadata), machine_type(&node.metadata), &node.status);
+            }
             Ok(Event::Delete(node)) => tally.delete_node(uid(&node.metadata)),
             Ok(Event::InitDone) => {
                 tally.nodes_listed();
@@ -267,6 +287,13 @@ impl View {
 
 fn uid(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// Returns the machine type that a node's labels name.
+fn machine_type(metadata: &ObjectMeta) -> Option<&str> {
+    let labels = metadata.labels.as_ref()?;
+    let named = MACHINE_TYPE_LABELS.iter().filter_map(|label| labels.get(*label));
+    named.map(String::as_str).find(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -25,10 +25,11 @@ fn pod() -> Value {
 
 fn node() -> Value {
     json!({
-        "metadata": {"name": "n1", "uid": "n1", "resourceVersion": "7"},
+        "metadata": {"name": "n1", "uid": "n1", "resourceVersion": "7",
+            "labels": {"beta.kubernetes.io/instance-type": "old", "node.kubernetes.io/instance-type": "Standard_D4", "a": "b"}},
         "spec": {"unschedulable": true, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]},
         "status": {
-            "capacity": {"cpu": "4", "memory": "16393244Ki", "ephemeral-storage": "1", "pods": "110"},
+            "capacity": {"cpu": "4", "memory": "16393244Ki", "nvidia.com/gpu": "2", "ephemeral-storage": "1", "pods": "110"},
             "allocatable": {"cpu": "3920m", "memory": "16Gi"},
             "conditions": [{"type": "Ready", "status": "False"}],
             "images": [{"names": ["web:1"], "sizeBytes": 1}],
@@ -81,12 +82,14 @@ fn lists_are_read_and_added_up() {
         [
             "kubernetes-fleet.io/node-count=1",
             "kubernetes.azure.com/node-count=1",
+            "kubernetes.azure.com/vm-sizes/Standard_D4/count=1",
             "resources.kubernetes-fleet.io/allocatable-cpu=3920m",
             "resources.kubernetes-fleet.io/allocatable-memory=16Gi",
             "resources.kubernetes-fleet.io/available-cpu=1920m",
             "resources.kubernetes-fleet.io/available-memory=15359Mi",
             "resources.kubernetes-fleet.io/total-cpu=4",
             "resources.kubernetes-fleet.io/total-memory=16393244Ki",
+            "resources.kubernetes-fleet.io/total-nvidia.com/gpu=2",
         ]
     );
     view.take_pod(Ok(Event::Delete(pods.items[0].clone()))).expect("no failure");

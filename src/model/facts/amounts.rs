@@ -1,7 +1,10 @@
-//! Cpu and memory: of one node, of one pod by Kubernetes' rules, and of many together.
+//! Cpu, memory and extended resources: of one node, of one pod as Kubernetes counts it, and of many together.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::{AddAssign, SubAssign};
 
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::api::check::quantity_nanos;
@@ -10,6 +13,9 @@ use crate::api::check::quantity_nanos;
 const NANOS: i128 = 1_000_000_000;
 /// Billionths in one thousandth.
 const NANOS_IN_MILLI: i128 = 1_000_000;
+
+/// Extended resources of one cluster that become properties; further ones, in the order of their names, do not.
+pub const EXTENDED_MAX: usize = 64;
 
 /// Cpu and memory of one node or pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,13 +26,18 @@ pub struct Amounts {
     pub memory_bytes: u64,
 }
 
-/// Cpu and memory of many nodes or pods: exact, however many there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whole amounts by name; none is zero. What is not there and what is zero shall be the same.
+pub(super) type Named = BTreeMap<String, u64>;
+
+/// What many nodes or pods have together: exact, however many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Cpu in thousandths of a core.
     pub cpu_milli: u128,
     /// Memory in bytes.
     pub memory_bytes: u128,
+    /// Extended resources by name, such as `nvidia.com/gpu`; none is zero.
+    pub extended: BTreeMap<String, u128>,
 }
 
 impl AddAssign<Amounts> for Totals {
@@ -43,7 +54,45 @@ impl SubAssign<Amounts> for Totals {
     }
 }
 
+impl AddAssign<&Named> for Totals {
+    fn add_assign(&mut self, amounts: &Named) {
+        for (name, amount) in amounts {
+            *self.extended.entry(name.clone()).or_default() += u128::from(*amount);
+        }
+    }
+}
+
+impl SubAssign<&Named> for Totals {
+    fn sub_assign(&mut self, amounts: &Named) {
+        for (name, amount) in amounts {
+            let Some(total) = self.extended.get_mut(name) else { continue };
+            *total -= u128::from(*amount);
+            if *total == 0 {
+                self.extended.remove(name);
+            }
+        }
+    }
+}
+
 impl Totals {
+    /// Returns what is left of these after others, never below zero.
+    pub(super) fn less(&self, others: &Self) -> Self {
+        let left = |(name, amount): (&String, &u128)| {
+            (name.clone(), amount.saturating_sub(others.extended.get(name).copied().unwrap_or_default()))
+        };
+        Self {
+            cpu_milli: self.cpu_milli.saturating_sub(others.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_sub(others.memory_bytes),
+            extended: self.extended.iter().map(left).collect(),
+        }
+    }
+
+    /// Returns extended resources as Kubernetes writes them: `8`, `1k`; at most [`EXTENDED_MAX`].
+    pub fn extended(&self) -> impl Iterator<Item = (&str, String)> {
+        let written = |amount: u128| scaled(amount, 1000, &["", "k", "M", "G", "T", "P", "E"]);
+        self.extended.iter().take(EXTENDED_MAX).map(move |(name, amount)| (name.as_str(), written(*amount)))
+    }
+
     /// Returns the cpu as Kubernetes writes it: `3`, `2500m`, `2k`.
     pub fn cpu(&self) -> String {
         let suffixes = ["m", "", "k", "M", "G", "T", "P", "E"];
@@ -80,43 +129,99 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// Cpu and memory of a list of resources.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// A list of resources; what is neither cpu nor memory nor an extended resource is skipped.
+#[derive(Clone, Debug, Default)]
 struct Resources {
     cpu: Option<Quantity>,
     memory: Option<Quantity>,
+    extended: BTreeMap<String, Quantity>,
+}
+
+impl<'de> Deserialize<'de> for Resources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Resources;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of resources to quantities")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Resources, A::Error> {
+                let mut resources = Resources::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "cpu" => resources.cpu = map.next_value()?,
+                        "memory" => resources.memory = map.next_value()?,
+                        _ if is_extended(&name) => drop(resources.extended.insert(name, map.next_value()?)),
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(resources)
+            }
+        }
+
+        deserializer.deserialize_map(List)
+    }
+}
+
+/// Source: Kubernetes, `IsExtendedResourceName`: a name with a domain that is not Kubernetes' own.
+fn is_extended(name: &str) -> bool {
+    name.split_once('/')
+        .is_some_and(|(domain, _)| !domain.ends_with("kubernetes.io") && !domain.starts_with("requests."))
 }
 
 /// The same, with missing resources as zero.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sum {
     cpu: i128,
     memory: i128,
+    extended: BTreeMap<String, i128>,
 }
 
 impl Sum {
-    fn plus(self, other: Self) -> Self {
-        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
+    fn plus(&self, other: &Self) -> Self {
+        self.each(other, i128::saturating_add)
     }
 
-    fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    fn max(&self, other: &Self) -> Self {
+        self.each(other, i128::max)
+    }
+
+    /// Puts two together, resource by resource.
+    fn each(&self, other: &Self, put: fn(i128, i128) -> i128) -> Self {
+        let of = |sum: &Self, name: &String| sum.extended.get(name).copied().unwrap_or_default();
+        let names = self.extended.keys().chain(other.extended.keys());
+        Self {
+            cpu: put(self.cpu, other.cpu),
+            memory: put(self.memory, other.memory),
+            extended: names.map(|name| (name.clone(), put(of(self, name), of(other, name)))).collect(),
+        }
     }
 
     /// Rounds up to thousandths of a core and to bytes, as Kubernetes' scheduler does.
-    fn amounts(self) -> Amounts {
-        let up = |value: i128, unit: i128| {
-            let units = value / unit + i128::from(value % unit != 0);
-            u64::try_from(units).unwrap_or(u64::MAX)
-        };
+    fn amounts(&self) -> Amounts {
         Amounts { cpu_milli: up(self.cpu, NANOS_IN_MILLI), memory_bytes: up(self.memory, NANOS) }
+    }
+
+    /// Rounds extended resources up to whole ones.
+    fn named(&self) -> Named {
+        let whole = self.extended.iter().map(|(name, amount)| (name.clone(), up(*amount, NANOS)));
+        whole.filter(|(_, amount)| *amount > 0).collect()
     }
 }
 
-impl From<Resources> for Sum {
-    fn from(resources: Resources) -> Self {
+fn up(value: i128, unit: i128) -> u64 {
+    let units = value / unit + i128::from(value % unit != 0);
+    u64::try_from(units).unwrap_or(u64::MAX)
+}
+
+impl From<&Resources> for Sum {
+    fn from(resources: &Resources) -> Self {
         let nanos = |quantity: Option<Quantity>| quantity.unwrap_or_default().0;
-        Self { cpu: nanos(resources.cpu), memory: nanos(resources.memory) }
+        let extended = resources.extended.iter().map(|(name, quantity)| (name.clone(), quantity.0));
+        Self { cpu: nanos(resources.cpu), memory: nanos(resources.memory), extended: extended.collect() }
     }
 }
 
@@ -131,13 +236,15 @@ pub struct NodeStatus {
 
 impl NodeStatus {
     /// Returns the node's capacity.
-    pub(super) fn capacity(&self) -> Amounts {
-        Sum::from(self.capacity).amounts()
+    pub(super) fn capacity(&self) -> (Amounts, Named) {
+        let sum = Sum::from(&self.capacity);
+        (sum.amounts(), sum.named())
     }
 
     /// Returns the amounts that pods on it may request.
-    pub(super) fn allocatable(&self) -> Amounts {
-        Sum::from(self.allocatable).amounts()
+    pub(super) fn allocatable(&self) -> (Amounts, Named) {
+        let sum = Sum::from(&self.allocatable);
+        (sum.amounts(), sum.named())
     }
 }
 
@@ -173,7 +280,7 @@ struct Container {
     resources: Requirements,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Requirements {
     requests: Resources,
@@ -193,25 +300,28 @@ impl PodSpec {
     ///
     /// Source: Kubernetes component-helpers, `resource.PodRequests`, for `spec` alone: while a pod is being resized in place
     /// its new requests count, not the larger of old and new.
-    pub(super) fn request(&self) -> Amounts {
-        let requests = |container: &Container| Sum::from(container.resources.requests);
-        let mut running = self.containers.iter().map(requests).fold(Sum::default(), Sum::plus);
+    pub(super) fn request(&self) -> (Amounts, Named) {
+        let requests = |container: &Container| Sum::from(&container.resources.requests);
+        let mut running = self.containers.iter().map(requests).fold(Sum::default(), |sum, asked| sum.plus(&asked));
         let (mut sidecars, mut starting) = (Sum::default(), Sum::default());
         for container in &self.init_containers {
             if container.restart_policy == "Always" {
-                running = running.plus(requests(container));
-                sidecars = sidecars.plus(requests(container));
-                starting = starting.max(sidecars);
+                running = running.plus(&requests(container));
+                sidecars = sidecars.plus(&requests(container));
+                starting = starting.max(&sidecars);
             } else {
-                starting = starting.max(sidecars.plus(requests(container)));
+                starting = starting.max(&sidecars.plus(&requests(container)));
             }
         }
-        let needed = running.max(starting);
-        let whole = self.resources.requests;
+        let needed = running.max(&starting);
+        // Kubernetes lets a pod as a whole ask for cpu and memory only.
+        let whole = &self.resources.requests;
         let needed = Sum {
             cpu: whole.cpu.map_or(needed.cpu, |quantity| quantity.0),
             memory: whole.memory.map_or(needed.memory, |quantity| quantity.0),
+            extended: needed.extended,
         };
-        needed.plus(self.overhead.into()).amounts()
+        let sum = needed.plus(&Sum::from(&self.overhead));
+        (sum.amounts(), sum.named())
     }
 }

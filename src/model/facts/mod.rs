@@ -1,4 +1,5 @@
-//! Facts about a member cluster: the number of nodes, their cpu and memory, and how much of it pods have requested.
+//! Facts about a member cluster: how many nodes it has and of which machine types, how much cpu, memory and extended
+//! resources, and how much of these pods have asked for.
 //!
 //! Pure: watches feed a [`Tally`] with nodes and pods, and it returns the sums at any time without visiting them again. A node
 //! or pod costs an identity and its amounts, whatever its size as an object.
@@ -22,6 +23,12 @@ use crate::api::cluster::MemberCluster;
 pub const NODE_COUNT: &str = "kubernetes-fleet.io/node-count";
 /// The same number with the name of KubeFleet's Azure provider.
 pub const NODE_COUNT_AZURE: &str = "kubernetes.azure.com/node-count";
+/// What stands before and behind a machine type in the name of the property that counts nodes of it.
+pub const MACHINE_TYPE_COUNT: (&str, &str) = ("kubernetes.azure.com/vm-sizes/", "/count");
+/// Labels of a node that name its machine type; the first that is there counts.
+pub const MACHINE_TYPE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
+/// Machine types of one cluster that become properties; further ones, in the order of their names, do not.
+pub const MACHINE_TYPES_MAX: usize = 256;
 /// The property with the version of the API server.
 pub const KUBERNETES_VERSION: &str = "k8s.io/k8s-version";
 /// The prefix of properties about cpu and memory: `total-cpu`, `available-memory` and so on follow.
@@ -43,7 +50,7 @@ pub struct Facts {
 }
 
 /// The sums over the nodes of a cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The number of nodes.
     pub count: usize,
@@ -51,16 +58,15 @@ pub struct NodeFacts {
     pub capacity: Totals,
     /// The amounts that pods may request.
     pub allocatable: Totals,
+    /// How many there are of each machine type; a node whose labels name none is of none.
+    pub machine_types: BTreeMap<String, u128>,
 }
 
 impl Facts {
-    /// Returns the amounts left for pods, never negative; `None` if nodes or pods are unknown.
+    /// Returns what is left for pods, by resource never below zero; `None` where nodes or pods are not known.
     pub fn available(&self) -> Option<Totals> {
         let (nodes, requested) = (self.nodes.as_ref().ok()?, self.requested.as_ref().ok()?);
-        Some(Totals {
-            cpu_milli: nodes.allocatable.cpu_milli.saturating_sub(requested.cpu_milli),
-            memory_bytes: nodes.allocatable.memory_bytes.saturating_sub(requested.memory_bytes),
-        })
+        Some(nodes.allocatable.less(requested))
     }
 
     /// Returns the properties; unknown values are left out.
@@ -72,11 +78,17 @@ impl Facts {
         for name in [NODE_COUNT, NODE_COUNT_AZURE] {
             properties.extend(nodes.map(|nodes| (name.to_owned(), nodes.count.to_string())));
         }
-        let parts = [nodes.map(|n| n.capacity), nodes.map(|n| n.allocatable), self.available()];
+        let (before, after) = MACHINE_TYPE_COUNT;
+        let machines = nodes.into_iter().flat_map(|nodes| &nodes.machine_types).take(MACHINE_TYPES_MAX);
+        properties.extend(machines.map(|(name, count)| (format!("{before}{name}{after}"), count.to_string())));
+        let available = self.available();
+        let parts = [nodes.map(|n| &n.capacity), nodes.map(|n| &n.allocatable), available.as_ref()];
         for ((_, word), totals) in PARTS.into_iter().zip(parts) {
             let Some(totals) = totals else { continue };
             properties.insert(format!("{RESOURCE_PREFIX}{word}-cpu"), totals.cpu());
             properties.insert(format!("{RESOURCE_PREFIX}{word}-memory"), totals.memory());
+            properties
+                .extend(totals.extended().map(|(name, amount)| (format!("{RESOURCE_PREFIX}{word}-{name}"), amount)));
         }
         properties
     }

@@ -95,7 +95,7 @@ fn what_a_pod_asks_for() {
             (2001, 64),
         ),
         (
-            "other resources do not matter",
+            "extended resources are counted apart",
             json!({"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "1"}}}]}),
             (1000, 0),
         ),
@@ -106,7 +106,7 @@ fn what_a_pod_asks_for() {
         ),
     ];
     for (name, spec, (cpu_milli, mib)) in rows {
-        assert_eq!(pod(spec).request(), Amounts { cpu_milli, memory_bytes: mib * MIB }, "{name}");
+        assert_eq!(pod(spec).request().0, Amounts { cpu_milli, memory_bytes: mib * MIB }, "{name}");
     }
 }
 
@@ -114,10 +114,10 @@ fn what_a_pod_asks_for() {
 fn fractions_are_added_before_they_are_rounded_up() {
     let quarter = json!({"resources": {"requests": {"cpu": "250u", "memory": "250m"}}});
     let spec = pod(json!({"containers": vec![quarter; 5]}));
-    assert_eq!(spec.request(), Amounts { cpu_milli: 2, memory_bytes: 2 });
+    assert_eq!(spec.request().0, Amounts { cpu_milli: 2, memory_bytes: 2 });
     let huge = json!({"resources": {"requests": {"cpu": "1e28", "memory": "1e28"}}});
     let spec = pod(json!({"containers": [huge]}));
-    assert_eq!(spec.request(), Amounts { cpu_milli: u64::MAX, memory_bytes: u64::MAX }, "no overflow");
+    assert_eq!(spec.request().0, Amounts { cpu_milli: u64::MAX, memory_bytes: u64::MAX }, "no overflow");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn quantities_are_written_as_kubernetes_writes_them() {
         (2_500_000, "2500", 1536 << 20, "1536Mi"),
     ];
     for (cpu_milli, cpu, memory_bytes, memory) in rows {
-        let totals = Totals { cpu_milli, memory_bytes };
+        let totals = Totals { cpu_milli, memory_bytes, ..Totals::default() };
         assert_eq!((totals.cpu().as_str(), totals.memory().as_str()), (cpu, memory));
         for (text, nanos) in [(cpu, cpu_milli * 1_000_000), (memory, memory_bytes * 1_000_000_000)] {
             let read = crate::api::check::quantity_nanos(text).expect("a quantity");
@@ -146,10 +146,10 @@ fn nodes_and_pods_come_change_and_go() {
     let mut tally = empty();
     let rows: [(&str, Step, [&str; 4]); 14] = [
         ("nothing", |_| {}, ["0", "0", "0", "0"]),
-        ("a node", |t| t.set_node("n1", &node("4", "16Gi")), ["1", "8", "4", "16Gi"]),
-        ("the same again", |t| t.set_node("n1", &node("4", "16Gi")), ["1", "8", "4", "16Gi"]),
-        ("a second one", |t| t.set_node("n2", &node("2500m", "8Gi")), ["2", "16", "6500m", "24Gi"]),
-        ("a change", |t| t.set_node("n2", &node("3", "8Gi")), ["2", "16", "7", "24Gi"]),
+        ("a node", |t| t.set_node("n1", None, &node("4", "16Gi")), ["1", "8", "4", "16Gi"]),
+        ("the same again", |t| t.set_node("n1", None, &node("4", "16Gi")), ["1", "8", "4", "16Gi"]),
+        ("a second one", |t| t.set_node("n2", None, &node("2500m", "8Gi")), ["2", "16", "6500m", "24Gi"]),
+        ("a change", |t| t.set_node("n2", None, &node("3", "8Gi")), ["2", "16", "7", "24Gi"]),
         ("a pod", |t| t.set_pod("p1", &bound(1500, 1024), &status("Running")), ["2", "16", "5500m", "23Gi"]),
         ("the same again", |t| t.set_pod("p1", &bound(1500, 1024), &status("Running")), ["2", "16", "5500m", "23Gi"]),
         (
@@ -184,15 +184,15 @@ fn nodes_and_pods_come_change_and_go() {
 #[test]
 fn a_list_replaces_what_was_known_when_it_is_complete() {
     let mut tally = empty();
-    tally.set_node("old", &node("4", "16Gi"));
+    tally.set_node("old", None, &node("4", "16Gi"));
     tally.set_pod("old", &bound(100, 0), &status("Running"));
     tally.list_nodes();
     tally.list_pods();
-    tally.set_node("new", &node("2", "8Gi"));
+    tally.set_node("new", None, &node("2", "8Gi"));
     tally.set_pod("new", &bound(200, 0), &status("Running"));
     assert_eq!(tally.nodes().map(|n| n.count), Some(2), "until then nothing is gone");
     tally.list_nodes();
-    tally.set_node("newest", &node("1", "4Gi"));
+    tally.set_node("newest", None, &node("1", "4Gi"));
     tally.nodes_listed();
     tally.pods_listed();
     assert_eq!(tally.nodes().map(|n| (n.count, n.allocatable.cpu_milli)), Some((1, 1000)), "a list may begin twice");
@@ -204,7 +204,7 @@ fn what_is_not_known_has_no_property_and_a_reason() {
     let (nodes, requested) = (NodeFacts { count: 3, ..NodeFacts::default() }, Totals::default());
     let no = |what: &str| format!("{what} may not be read");
     let rows = [
-        ("both", Facts { nodes: Ok(nodes), requested: Ok(requested) }, 8, None),
+        ("both", Facts { nodes: Ok(nodes.clone()), requested: Ok(requested.clone()) }, 8, None),
         ("nodes", Facts { nodes: Ok(nodes), requested: Err(no("pods")) }, 6, Some("pods may not be read")),
         ("pods", Facts { nodes: Err(no("nodes")), requested: Ok(requested) }, 0, Some("nodes may not be read")),
         (
@@ -219,6 +219,38 @@ fn what_is_not_known_has_no_property_and_a_reason() {
         assert_eq!(facts.complaint().as_deref(), complaint, "{name}");
     }
     assert_eq!(facts(&Tally::default()).properties().len(), 0, "before the first lists");
+}
+
+#[test]
+fn extended_resources_and_machine_types_are_added_up() {
+    let with = |gpus: &str| -> NodeStatus {
+        let amounts =
+            json!({"cpu": "4", "nvidia.com/gpu": gpus, "hugepages-2Mi": "1Gi", "attachable.kubernetes.io/x": "9"});
+        serde_json::from_value(json!({"capacity": amounts, "allocatable": amounts})).expect("a node's status")
+    };
+    let asks = |gpus: u32| json!({"resources": {"requests": {"nvidia.com/gpu": gpus.to_string()}}});
+    let mut tally = empty();
+    let of = |tally: &Tally| -> Vec<String> {
+        let properties = facts(tally).properties().into_iter();
+        let named = properties.filter(|(name, _)| name.contains("gpu") || name.contains("vm-sizes"));
+        named.map(|(name, value)| format!("{}={value}", name.split_once('/').expect("a prefix").1)).collect()
+    };
+    tally.set_node("a", Some("Standard_D4"), &with("8"));
+    tally.set_node("b", Some("Standard_D4"), &with("0"));
+    tally.set_node("c", Some("p4d.24xlarge"), &node("4", "1Gi"));
+    tally.set_node("d", None, &with("1"));
+    let several = json!({"nodeName": "a", "containers": [asks(1), asks(2)], "initContainers": [asks(5)]});
+    tally.set_pod("p", &pod(several), &status("Running"));
+    let gpus = ["allocatable-nvidia.com/gpu=9", "available-nvidia.com/gpu=4", "total-nvidia.com/gpu=9"];
+    assert_eq!(of(&tally), [&["vm-sizes/Standard_D4/count=2", "vm-sizes/p4d.24xlarge/count=1"][..], &gpus].concat());
+    tally.set_node("a", Some("Standard_D8"), &with("2"));
+    tally.delete_node("c");
+    let gpus = ["allocatable-nvidia.com/gpu=3", "available-nvidia.com/gpu=0", "total-nvidia.com/gpu=3"];
+    assert_eq!(of(&tally), [&["vm-sizes/Standard_D4/count=1", "vm-sizes/Standard_D8/count=1"][..], &gpus].concat());
+    for uid in ["a", "d"] {
+        tally.delete_node(uid);
+    }
+    assert_eq!(of(&tally), ["vm-sizes/Standard_D4/count=1"], "what is zero is not there");
 }
 
 #[test]
@@ -277,7 +309,9 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn tell(tally: &mut Tally, event: &Event) {
     match event {
-        Event::Node(uid, cpu, mib) => tally.set_node(&uid.to_string(), &node(&format!("{cpu}m"), &format!("{mib}Mi"))),
+        Event::Node(uid, cpu, mib) => {
+            tally.set_node(&uid.to_string(), None, &node(&format!("{cpu}m"), &format!("{mib}Mi")))
+        }
         Event::NodeGone(uid) => tally.delete_node(&uid.to_string()),
         Event::Pod(uid, cpu, mib, on) => {
             let spec = if *on { bound((*cpu).into(), (*mib).into()) } else { PodSpec::default() };
