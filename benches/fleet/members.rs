@@ -110,7 +110,7 @@ impl Members {
             }
         };
         let nodes = NodeFacts { count: 3, ..NodeFacts::default() };
-        let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
+        let facts = Box::new(Facts::new(Ok(nodes), Ok(Totals::default())));
         vec![online, MemberEvent::Facts { cluster: cluster.clone(), facts }]
     }
 

@@ -56,7 +56,7 @@ pub struct Bootstrap {
     /// Let it deliver roles and bindings that grant more than it has itself. It can then make itself anything.
     #[arg(long)]
     allow_rbac: bool,
-    /// Do not let it read namespaces, nodes and pods: placements that compare capacity then skip this member.
+    /// Do not let it read nodes, pods and ClusterClaims: placements that compare capacity or claims then skip this member.
     #[arg(long)]
     no_facts: bool,
     /// With -o kubeconfig: the kubeconfig of somebody who may read the token.

@@ -1,7 +1,9 @@
-//! Watches a member's nodes and pods, for their sums.
+//! Watches of a member's nodes and pods, for what they add up to, and of what it claims of itself.
 //!
 //! Only the summed fields of each object are read, and only its amounts are kept. Lists come in pages, and the API server omits
 //! finished and unscheduled pods.
+
+mod claims;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ use kube::{Api, Resource};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use claims::{Claims, Heard};
 
 use super::connect::{is_expired, watch_failure};
 use super::wire::Wire;
@@ -123,7 +127,7 @@ core_kind!(Pod, "Pod", "pods", NamespaceResourceScope);
 
 type Events<K> = BoxStream<'static, Result<Event<K>, watcher::Error>>;
 
-/// Follows nodes and pods until the member does not answer or nobody listens.
+/// Follows nodes, pods and claims until the member does not answer or nobody listens.
 ///
 /// The first report comes when both were listed, or cannot be; then one whenever something changed, coalesced.
 pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
@@ -132,7 +136,8 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
     let pods = watcher::Config::default().page_size(PODS_IN_PAGE).fields(PODS_THAT_COUNT);
     let mut nodes: Events<Node> = paced(watcher::watcher(Api::all(client.clone()), nodes)).boxed();
     let mut pods: Events<Pod> = paced(watcher::watcher(Api::all(client), pods)).boxed();
-    let mut view = View { cluster, tally: Tally::default(), nodes_failed: None, pods_failed: None };
+    let mut claims = claims::events(wire.clone()).boxed();
+    let mut view = View::new(cluster);
     let mut reported = None;
     let mut due = Instant::now();
     let mut stale = false;
@@ -140,6 +145,7 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
         let taken = tokio::select! {
             Some(event) = nodes.next() => view.take_node(event),
             Some(event) = pods.next() => view.take_pod(event),
+            Some(heard) = claims.next() => view.take_claims(heard),
             () = tokio::time::sleep_until(due), if stale => {
                 stale = false;
                 due = Instant::now() + REPORT_INTERVAL;
@@ -201,11 +207,18 @@ pub(super) fn is_refused(error: &watcher::Error) -> bool {
 struct View {
     cluster: String,
     tally: Tally,
+    claims: Claims,
     nodes_failed: Option<String>,
     pods_failed: Option<String>,
+    claims_failed: Option<String>,
 }
 
 impl View {
+    fn new(cluster: String) -> Self {
+        let (tally, claims) = (Tally::default(), Claims::default());
+        Self { cluster, tally, claims, nodes_failed: None, pods_failed: None, claims_failed: None }
+    }
+
     /// Handles an event of the watch of nodes; fails if the member does not answer.
     fn take_node(&mut self, event: Result<Event<Node>, watcher::Error>) -> Result<(), Error> {
         let tally = &mut self.tally;
@@ -258,6 +271,32 @@ impl View {
         Ok(())
     }
 
+    /// Takes in what is heard of claims; fails where the member does not answer. Without the kind there are none, and that is no
+    /// complaint.
+    fn take_claims(&mut self, heard: Heard) -> Result<(), Error> {
+        match heard {
+            Heard::Absent => {
+                self.claims.absent();
+                self.claims_failed = None;
+            }
+            Heard::Unknown(error) if error.is_offline() => return Err(error),
+            Heard::Unknown(error) => self.claims_failed = Some(error.to_string()),
+            Heard::Watch(Ok(event)) => {
+                self.claims.take(event);
+                self.claims_failed = None;
+            }
+            Heard::Watch(Err(error)) => {
+                let refused = is_refused(&error);
+                let why = self.complaint("clusterclaims", error)?;
+                if refused {
+                    self.claims.forget();
+                }
+                self.claims_failed = why.or(self.claims_failed.take());
+            }
+        }
+        Ok(())
+    }
+
     /// Turns a failure into text; ignores a watch that only fell behind, and fails if the member does not answer.
     fn complaint(&self, what: &str, error: watcher::Error) -> Result<Option<String>, Error> {
         if is_expired(&error) {
@@ -281,7 +320,7 @@ impl View {
         // Listed objects stay valid during the next list, and while that fails for a time.
         let nodes = self.tally.nodes().map(Ok).or_else(|| or(&self.nodes_failed).map(Err))?;
         let requested = self.tally.requested().map(Ok).or_else(|| or(&self.pods_failed).map(Err))?;
-        Some(Facts { nodes, requested })
+        Some(Facts { nodes, requested, claims: self.claims.counted(), claims_failed: self.claims_failed.clone() })
     }
 }
 

@@ -193,7 +193,7 @@ impl Core {
         }
     }
 
-    /// Stores the facts about a member's nodes and pods. Facts from before an outage or a stop stay.
+    /// Keeps what is known of a member's nodes and pods, and its claims. What was said before it stopped answering, or was stopped, is kept.
     fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
         let Some(record) = self.world.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
             return;
@@ -207,6 +207,10 @@ impl Core {
         let properties = facts.properties().into_iter().chain(version).collect();
         record.properties_unknown = complaint;
         record.properties = properties;
+        // What a member claimed stays while it cannot be read: placements would leave it otherwise.
+        if let Some(claims) = &facts.claims {
+            record.claims.clone_from(claims);
+        }
         self.queue.clusters.insert(cluster.clone());
         self.unseen.remove(cluster);
     }

@@ -55,6 +55,8 @@ struct Wish {
 pub struct Facts {
     /// Properties with KubeFleet's names; cpu and memory come from them.
     pub properties: BTreeMap<String, String>,
+    /// What it claims of itself, by name.
+    pub claims: BTreeMap<String, String>,
     /// Its taints with their dates: see [`dated_taints`].
     pub taints: Vec<ManagedClusterTaint>,
     /// Since when it is unreachable, if that is long.
@@ -438,6 +440,7 @@ fn since(known: &[ManagedClusterTaint], taint: &ManagedClusterTaint) -> Option<T
 
 fn enrich(member: &mut OcmMember, facts: &Facts) {
     member.fill_resources(&facts.properties);
+    member.fill_claims(&facts.claims);
     for taint in member.taints.iter_mut().filter(|taint| taint.time_added.is_none()) {
         taint.time_added = since(&facts.taints, taint);
     }

@@ -408,6 +408,7 @@ pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTr
 pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
     Facts {
         properties: properties(member, record),
+        claims: record.map(|record| record.claims.clone()).unwrap_or_default(),
         taints: record.map(|record| record.managed_taints.clone()).unwrap_or_default(),
         silent_since: record.and_then(|record| silent_since(record, now)),
     }

@@ -254,6 +254,8 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
     let properties: Map<String, Value> =
         listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();
+    // A field of ManagedCluster: what claim selectors read of the cluster itself.
+    let claims = cluster.claims.iter().map(|(name, value)| json!({"name": name, "value": value}));
     let conditions = member_conditions(cluster, joined, join_words);
     let mut metadata = metadata(None, cluster.name.as_str(), cluster.joined_at);
     if !cluster.labels.is_empty() {
@@ -268,6 +270,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "conditions": conditions,
             "properties": properties,
             "resourceUsage": resource_usage(&known),
+            "clusterClaims": claims.collect::<Vec<Value>>(),
             "agentStatus": [member_agent(cluster, joined, join_words, seen)],
         })),
     })

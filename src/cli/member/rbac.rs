@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::api::check::is_dns_label;
+use crate::api::table::OCM_GROUP;
 use crate::model::kinds::{self, BUILT_IN};
 use crate::model::tree::Scope;
 use crate::plan::needs::{Named, Needs};
@@ -105,7 +106,7 @@ impl Grant<'_> {
         };
         // Where no resources are named the `*` holds them.
         if self.facts && !(self.resources.is_empty()) {
-            rules.push(rule(&[""], &["namespaces", "nodes", "pods"], &WATCH));
+            rules.extend(facts_rules());
         }
         // Not where namespaces narrow it: who may bind a ClusterRole can grant anything anywhere.
         if self.allow_rbac && self.namespaces.is_empty() {
@@ -160,7 +161,7 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
         cluster.push(own);
     }
     if facts {
-        cluster.push(rule(&[""], &["namespaces", "nodes", "pods"], &WATCH));
+        cluster.extend(facts_rules());
     }
     // A binding in a namespace may name a role of the cluster.
     if allow_rbac && needs.has_rbac() {
@@ -176,6 +177,11 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
     }
     let named: BTreeSet<&str> = needs.in_namespaces.keys().chain(&needs.namespaces).map(String::as_str).collect();
     objects(named.into_iter(), &cluster, rules)
+}
+
+/// Returns the rules for what is only looked at: what a member has, and what it claims of itself.
+fn facts_rules() -> [Value; 2] {
+    [rule(&[""], &["nodes", "pods"], &WATCH), rule(&[OCM_GROUP], &["clusterclaims"], &WATCH)]
 }
 
 /// Returns one rule for each API group.

@@ -32,6 +32,7 @@ fn lines(objects: &[Value]) -> Vec<String> {
 fn what_is_granted() {
     let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list";
     let facts = "- core/namespaces,nodes,pods: list,watch";
+    let claims = "- cluster.open-cluster-management.io/clusterclaims: list,watch";
     let rows: &[(&str, Vec<String>, &[&str])] = &[
         ("everything", rules(&[], &[], false, true), &["- */*: get,create,patch,delete,list,watch", inventory]),
         (
@@ -50,6 +51,7 @@ fn what_is_granted() {
                 "- core/services,namespaces: get,create,patch,delete,list,watch",
                 "- apps/deployments,statefulsets: get,create,patch,delete,list,watch",
                 facts,
+                claims,
                 inventory,
             ],
         ),
@@ -130,6 +132,7 @@ fn c14_least_rights_are_those_of_what_is_delivered() {
         "- core/namespaces: list,watch",
         "- core/namespaces/web: get,create,patch,delete",
         "- core/namespaces,nodes,pods: list,watch",
+        "- cluster.open-cluster-management.io/clusterclaims: list,watch",
     ];
     let shop = [
         "shop core/configmaps: get,create,patch,delete",

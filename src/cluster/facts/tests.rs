@@ -42,7 +42,7 @@ fn failed(code: u16, message: &str) -> watcher::Error {
 }
 
 fn view() -> View {
-    View { cluster: "m".into(), tally: Tally::default(), nodes_failed: None, pods_failed: None }
+    View::new("m".into())
 }
 
 fn list_no_nodes(view: &mut View) {
@@ -130,4 +130,22 @@ fn a_watch_that_fell_behind_is_no_complaint() {
     assert!(complaint.contains("etcd is away"), "nobody waits for what may never come: {complaint}");
     list_no_nodes(&mut view);
     assert_eq!(view.facts().expect("listed").complaint(), None);
+}
+
+#[test]
+fn a_member_without_claims_is_no_complaint_and_one_that_hides_them_is() {
+    let mut view = view();
+    list_no_nodes(&mut view);
+    list_no_pods(&mut view);
+    let facts = view.facts().expect("both are listed");
+    assert_eq!((facts.claims.as_ref(), facts.complaint()), (None, None), "claims are not waited for");
+    view.take_claims(Heard::Absent).expect("no failure");
+    let facts = view.facts().expect("both are listed");
+    assert_eq!((facts.claims.as_ref(), facts.complaint()), (Some(&BTreeMap::new()), None));
+    view.take_claims(Heard::Watch(Err(failed(403, "clusterclaims is forbidden")))).expect("it answers");
+    let facts = view.facts().expect("both are listed");
+    assert_eq!(facts.claims, None, "what is kept of them is not touched");
+    assert!(facts.complaint().is_some_and(|why| why.contains("clusterclaims is forbidden")), "{:?}", facts.complaint());
+    let gone = Error::Unreachable { cluster: "m".into(), reason: "it is gone".into() };
+    assert!(view.take_claims(Heard::Unknown(gone)).is_err());
 }

@@ -40,13 +40,17 @@ pub const STATED_MAX: usize = 256;
 pub const PARTS: [(&str, &str); 3] =
     [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
 
-/// The facts about a cluster's nodes and pods.
+/// What is known of a cluster's nodes and pods, and what it claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The nodes, or why they are unknown, as text for users.
     pub nodes: Result<NodeFacts, String>,
     /// The requests of pods on nodes, or why they are unknown, as text for users.
     pub requested: Result<Totals, String>,
+    /// What it claims of itself, by name; absent where that is not known.
+    pub claims: Option<BTreeMap<String, String>>,
+    /// Why its claims cannot be read, for people.
+    pub claims_failed: Option<String>,
 }
 
 /// The sums over the nodes of a cluster.
@@ -63,6 +67,11 @@ pub struct NodeFacts {
 }
 
 impl Facts {
+    /// Takes what nodes and pods say, where nothing is known of claims.
+    pub fn new(nodes: Result<NodeFacts, String>, requested: Result<Totals, String>) -> Self {
+        Self { nodes, requested, claims: None, claims_failed: None }
+    }
+
     /// Returns what is left for pods, by resource never below zero; `None` where nodes or pods are not known.
     pub fn available(&self) -> Option<Totals> {
         let (nodes, requested) = (self.nodes.as_ref().ok()?, self.requested.as_ref().ok()?);
@@ -93,13 +102,11 @@ impl Facts {
         properties
     }
 
-    /// Returns why properties are missing, as text for users; `None` if none is.
+    /// Returns why properties or claims are missing, for people; `None` where none is.
     pub fn complaint(&self) -> Option<String> {
-        match (&self.nodes, &self.requested) {
-            (Ok(_), Ok(_)) => None,
-            (Err(why), Ok(_)) | (Ok(_), Err(why)) => Some(why.clone()),
-            (Err(nodes), Err(pods)) => Some(format!("{nodes}; {pods}")),
-        }
+        let failures = [self.nodes.as_ref().err(), self.requested.as_ref().err(), self.claims_failed.as_ref()];
+        let failures: Vec<&str> = failures.into_iter().flatten().map(String::as_str).collect();
+        (!failures.is_empty()).then(|| failures.join("; "))
     }
 }
 

@@ -48,7 +48,7 @@ fn empty() -> Tally {
 
 fn facts(tally: &Tally) -> Facts {
     let unknown = || "not listed".to_owned();
-    Facts { nodes: tally.nodes().ok_or_else(unknown), requested: tally.requested().ok_or_else(unknown) }
+    Facts::new(tally.nodes().ok_or_else(unknown), tally.requested().ok_or_else(unknown))
 }
 
 #[test]
@@ -204,15 +204,10 @@ fn what_is_not_known_has_no_property_and_a_reason() {
     let (nodes, requested) = (NodeFacts { count: 3, ..NodeFacts::default() }, Totals::default());
     let no = |what: &str| format!("{what} may not be read");
     let rows = [
-        ("both", Facts { nodes: Ok(nodes.clone()), requested: Ok(requested.clone()) }, 8, None),
-        ("nodes", Facts { nodes: Ok(nodes), requested: Err(no("pods")) }, 6, Some("pods may not be read")),
-        ("pods", Facts { nodes: Err(no("nodes")), requested: Ok(requested) }, 0, Some("nodes may not be read")),
-        (
-            "none",
-            Facts { nodes: Err(no("nodes")), requested: Err(no("pods")) },
-            0,
-            Some("nodes may not be read; pods may not be read"),
-        ),
+        ("both", Facts::new(Ok(nodes.clone()), Ok(requested.clone())), 8, None),
+        ("nodes", Facts::new(Ok(nodes), Err(no("pods"))), 6, Some("pods may not be read")),
+        ("pods", Facts::new(Err(no("nodes")), Ok(requested)), 0, Some("nodes may not be read")),
+        ("none", Facts::new(Err(no("nodes")), Err(no("pods"))), 0, Some("nodes may not be read; pods may not be read")),
     ];
     for (name, facts, count, complaint) in rows {
         assert_eq!(facts.properties().len(), count, "{name}");

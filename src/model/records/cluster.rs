@@ -74,7 +74,10 @@ pub struct ClusterRecord {
     /// Properties observed on the cluster: Kubernetes version, node count and so on; kept while it does not answer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
-    /// Why some of them cannot be observed, as text for users.
+    /// What the cluster claims of itself, by name; kept while that cannot be read.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, String>,
+    /// Why some properties or claims cannot be seen, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties_unknown: Option<String>,
     /// The namespaces that were seen on the cluster, and kept while it does not answer; of a folder those that are delivered there.
@@ -122,6 +125,7 @@ impl ClusterRecord {
             managed_taints: Vec::new(),
             stated: BTreeMap::new(),
             properties: BTreeMap::new(),
+            claims: BTreeMap::new(),
             properties_unknown: None,
             namespaces: None,
             namespaces_unknown: None,

@@ -219,7 +219,7 @@ impl Simulation {
         let namespaces = reconciler.take_namespaces();
         let online = reconciler.announce(Some("v1.36.0".to_owned()));
         let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
-        let facts = Box::new(Facts { nodes: Ok(nodes), requested: Ok(Totals::default()) });
+        let facts = Box::new(Facts::new(Ok(nodes), Ok(Totals::default())));
         let facts = MemberEvent::Facts { cluster: cluster.clone(), facts };
         for event in namespaces.into_iter().chain([online, facts]) {
             self.tell(cluster, event);

@@ -79,6 +79,19 @@ impl OcmMember {
         }
     }
 
+    /// Takes what the cluster claims of itself, where the object's status has no claim of that name. Expressions see it, too.
+    pub fn fill_claims(&mut self, seen: &BTreeMap<String, String>) {
+        let before = self.claims.len();
+        for (name, value) in seen {
+            self.claims.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        if self.claims.len() > before {
+            let claims: Vec<Value> =
+                self.claims.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+            Arc::make_mut(&mut self.object)["status"]["clusterClaims"] = claims.into();
+        }
+    }
+
     /// Returns the allocatable amount of a resource, in its unit; `None` for a cluster without a rank by it.
     pub(super) fn ranked_resource(&self, resource: &str) -> Option<f64> {
         self.capacity.get(resource)?;

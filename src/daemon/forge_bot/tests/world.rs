@@ -69,7 +69,7 @@ impl Daemon {
             match effect {
                 Effect::StartMember(cluster, _) => {
                     effects.extend(self.hear(online(cluster.clone())));
-                    let facts = Facts { nodes: Ok(NodeFacts::default()), requested: Err("it is not told".to_owned()) };
+                    let facts = Facts::new(Ok(NodeFacts::default()), Err("it is not told".to_owned()));
                     effects.extend(self.hear(MemberEvent::Facts { cluster, facts: Box::new(facts) }));
                 }
                 Effect::Tell(_, MemberCommand::Order { order, .. }) if self.slow => self.held.push_back(order),

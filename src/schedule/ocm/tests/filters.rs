@@ -146,3 +146,25 @@ fn parts_of_a_predicate_all_have_to_fit() {
     let all = run(&hub, json!({"predicates": [{}]}));
     assert_eq!(all.selected.count_ones(..), 3, "an empty predicate fits every cluster");
 }
+
+/// What a cluster claims of itself counts where git says nothing, for selectors and for expressions.
+#[test]
+fn claims_that_were_seen_fill_those_of_git() {
+    let status = json!({"status": {"clusterClaims": [{"name": "platform", "value": "AWS"}]}});
+    let (name, mut seen) = member("seen", json!({}), status);
+    seen.fill_claims(
+        &[("platform", "GCP"), ("site", "a")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+    );
+    let hub = hub([(name, seen), member("other", json!({}), json!({}))]);
+    let by_claim = |key: &str, value: &str| json!({"claimSelector": {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}});
+    let expression = "managedCluster.status.clusterClaims.exists(c, c.name == 'site' && c.value == 'a')";
+    for (selector, wanted) in [
+        (by_claim("site", "a"), &["seen"][..]),
+        (by_claim("platform", "AWS"), &["seen"]),
+        (by_claim("platform", "GCP"), &[]),
+        (json!({"celSelector": {"celExpressions": [expression]}}), &["seen"]),
+    ] {
+        let outcome = run(&hub, json!({"predicates": [{"requiredClusterSelector": selector}]}));
+        assert_eq!(picked(&hub, &outcome), wanted, "{selector}");
+    }
+}
