@@ -414,7 +414,7 @@ pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
 /// Copies what git says of a cluster.
 fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
     record.labels.clone_from(&member.labels);
-    record.taints.clone_from(&member.spec.taints);
+    record.spec.clone_from(&member.spec);
     record.managed_taints = dated_taints(&record.managed_taints, member, now);
     record.stated = facts::stated(member);
 }

@@ -226,6 +226,7 @@ impl Pass<'_> {
         let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);
+        self.forget_snapshots();
     }
 }
 

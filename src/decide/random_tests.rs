@@ -104,6 +104,7 @@ impl Simulation {
             applied: ApplyOutcome::Applied,
             message: String::new(),
             availability: Some(availability),
+            generation: None,
             manifest: None,
             owned: None,
             differences: Vec::new(),

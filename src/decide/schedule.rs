@@ -144,6 +144,9 @@ impl Pass<'_> {
         // No report covers the new generation. By the time of its last move, a healthy cluster would count as failed until its
         // next report, and be updated beyond the limits.
         let known = self.state.bindings.get(&binding.name);
+        if known.is_none() {
+            binding.created_at = Some(self.now);
+        }
         if known.is_some_and(|known| known.generation != binding.generation) {
             binding.started_at = binding.started_at.map(|_| self.now);
         }

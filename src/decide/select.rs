@@ -131,14 +131,8 @@ impl Pass<'_> {
                 self.insert_snapshot(index, frozen);
                 index
             }
-            Next::Create { index, prune } => {
-                let mut in_use = self.state.snapshots_named();
-                // A rollback target is needed although nothing names it until then.
-                in_use.extend(self.state.record.last_succeeded);
-                for old in prune.iter().filter(|old| !in_use.contains(old)) {
-                    self.state.snapshots.remove(old);
-                    self.state.payloads.remove(old);
-                }
+            // Old ones go when nothing names them any more: see `forget_snapshots`.
+            Next::Create { index, prune: _ } => {
                 let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
                 self.note(JournalKind::SnapshotCreated, None, facts);
                 self.insert_snapshot(index, frozen);
@@ -146,6 +140,23 @@ impl Pass<'_> {
             }
         };
         self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+    }
+
+    /// Forgets the snapshots beyond the history limit that nothing goes to any more.
+    pub(super) fn forget_snapshots(&mut self) {
+        let limit = usize::try_from(self.state.record.spec.revision_history_limit).unwrap_or(usize::MAX);
+        let surplus = self.state.snapshots.len().saturating_sub(limit);
+        if surplus == 0 {
+            return;
+        }
+        let mut kept = self.state.snapshots_named();
+        // A rollback goes there, though nothing names it until then.
+        kept.extend(self.state.record.last_succeeded);
+        let oldest: Vec<u64> = self.state.snapshots.keys().take(surplus).copied().collect();
+        for index in oldest.iter().filter(|index| !kept.contains(index)) {
+            self.state.snapshots.remove(index);
+            self.state.payloads.remove(index);
+        }
     }
 
     fn insert_snapshot(&mut self, index: u64, frozen: &Frozen) {

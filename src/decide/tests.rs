@@ -332,6 +332,7 @@ fn carried_out(order: &WorkOrder, manner: Manner, now: Timestamp) -> WorkStatus 
             Manner::Slow => Some(Availability::ManifestNotAvailableYet),
             Manner::Refuses => None,
         },
+        generation: None,
         manifest: None,
         owned: None,
         differences: Vec::new(),

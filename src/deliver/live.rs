@@ -20,6 +20,8 @@ pub struct LiveObject {
     pub uid: String,
     /// `metadata.resourceVersion`: an event with a lower version is stale and skipped. 0 for files.
     pub resource_version: u64,
+    /// `metadata.generation`; absent where its kind has none.
+    pub generation: Option<i64>,
     /// The ApplySet it belongs to; empty without such a label.
     pub applyset: Arc<str>,
     /// The digest of the manifest it was last applied from.
@@ -49,6 +51,7 @@ impl LiveObject {
                 .and_then(Value::as_str)
                 .and_then(|v| v.parse().ok())
                 .unwrap_or_default(),
+            generation: metadata.get("generation").and_then(Value::as_i64),
             applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
             manifest: text("annotations", SPEC_HASH).map(Digest::from),
             owned: owned_digest(object),

@@ -257,6 +257,8 @@ text_enum! {
             Applied,
             /// Applied: the API server refused the object.
             ManifestApplyFailed,
+            /// Applied: the API server does not know the object's kind.
+            DecodingErred,
             /// Applied: another placement or source owns the object, or it differs and `IfNoDiff` forbids to take it over.
             FailedToTakeOver,
             /// Applied: the object was there before, and `Never` forbids to take it over.
@@ -345,6 +347,8 @@ text_enum! {
             MoreApprovalsNeeded,
             /// Approved: somebody rejected it.
             Rejected,
+            /// Approved: the run ended before enough people had approved, and nobody can any more. The message says how it ended.
+            UpdateRunEnded,
             /// ApprovalAccepted: the gate is open.
             ApprovalRequestApprovalAccepted,
         }

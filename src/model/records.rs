@@ -146,6 +146,9 @@ pub struct Binding {
     /// The overrides of its objects; they roll out like content.
     #[serde(default, skip_serializing_if = "PickedOverrides::is_empty")]
     pub overrides: PickedOverrides,
+    /// When the cluster was picked; absent in what earlier versions kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
     /// When `snapshot` was last assigned: the progress deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -163,6 +166,13 @@ pub struct Binding {
     /// The placement abandoned its objects at the removal: they stay, whatever the placement says since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abandons: bool,
+}
+
+impl Binding {
+    /// Returns since when it is there, as far as that is known.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.created_at.or(self.started_at)
+    }
 }
 
 /// The record of a placement, beside its snapshots and bindings.

@@ -134,7 +134,7 @@ impl Baseline {
             let known = self.world.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
-            record.taints.clone_from(&member.spec.taints);
+            record.spec.clone_from(&member.spec);
             // Taints keep their dates: a toleration for some seconds counts from the date of the taint.
             record.managed_taints = dated_taints(&record.managed_taints, member, now);
             record.stated = facts::stated(member);
@@ -242,6 +242,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
         applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
         message: String::new(),
         availability: writes.then_some(Availability::Available),
+        generation: None,
         manifest: None,
         owned: None,
         differences: Vec::new(),

@@ -172,6 +172,7 @@ impl<'a> Classified<'a> {
             snapshot: None,
             apply_strategy: ApplyStrategy::default(),
             overrides: PickedOverrides::default(),
+            created_at: None,
             started_at: None,
             generation: 1,
             conditions: Vec::new(),

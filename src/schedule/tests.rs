@@ -76,6 +76,7 @@ fn binding(line: &str) -> Binding {
         snapshot: Some(3),
         apply_strategy: ApplyStrategy::default(),
         overrides: PickedOverrides::default(),
+        created_at: None,
         started_at: None,
         generation: 5,
         conditions: Vec::new(),

@@ -97,13 +97,19 @@ pub fn is_available(manifest: &ManifestStatus) -> bool {
 /// Returns the conditions of one object: Applied and Available, or DiffReported.
 ///
 /// Available is absent until the object is applied; under `ReportDiff` every earlier failure is `FailedToReportDiff`, and an
-/// object that was not checked yet has no condition. `since` is the transition time. The observed generation is 0: records do
-/// not keep the generation of the object on the member.
+/// an object not looked at yet has no condition. `since` is when it came to be so. The observed generation is that of the
+/// object on the member, 0 where it is not known.
 ///
 /// Source: KubeFleet, manifest conditions of a Work.
 pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timestamp) -> Vec<Condition> {
-    let condition =
-        |type_, holds: bool, reason, message: String| Condition::new(type_, holds, reason, message, 0, since);
+    let condition = |type_: ConditionType, holds: bool, reason: Reason, message: String| Condition {
+        type_,
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason,
+        message,
+        observed_generation: manifest.generation.unwrap_or_default(),
+        last_transition_time: since,
+    };
     let says =
         |otherwise: &str| if manifest.message.is_empty() { otherwise.to_owned() } else { manifest.message.clone() };
     let outcome = manifest.applied;
@@ -147,6 +153,7 @@ fn plain_words(outcome: ApplyOutcome) -> &'static str {
         ApplyOutcome::Pending => "the object is about to be applied",
         ApplyOutcome::Applied => "the object is applied",
         ApplyOutcome::ManifestApplyFailed => "the API server refused the object",
+        ApplyOutcome::DecodingErred => "the API server does not know the object's kind",
         ApplyOutcome::FailedToTakeOver => "another owner holds the object, or it differs and may not be taken over",
         ApplyOutcome::NotTakenOver => "the object was there before and may not be taken over",
         ApplyOutcome::FoundDrifts => "the object drifted and is left as it is",

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::annotations;
 use crate::api::condition::Condition;
+use crate::api::placement::PlacementPolicy;
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
@@ -128,13 +129,14 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
     let message = format!("{} picked", crate::status::work::counted(picked, "cluster"));
     let at = snapshot.created_at;
     let scheduled = Condition::new(ConditionType::Scheduled, snapshot.fulfilled, reason, message, 1, at);
-    // Source: KubeFleet, whose hash is the bytes of the hexadecimal text and not those that it stands for.
+    // Source: KubeFleet, whose number is an annotation, and whose hash is the bytes of the hexadecimal text and not those that it stands for.
+    let policy = snapshot.policy.as_ref().map(|policy| PlacementPolicy { number_of_clusters: None, ..policy.clone() });
     let hash = k8s_openapi::ByteString(snapshot.hash.as_str().as_bytes().to_vec());
     json!({
         "apiVersion": PLACEMENT_API_VERSION,
         "kind": scoped(key, "SchedulingPolicySnapshot"),
         "metadata": metadata,
-        "spec": without_nulls(json!({"policy": snapshot.policy, "policyHash": hash})),
+        "spec": without_nulls(json!({"policy": policy, "policyHash": hash})),
         "status": {
             "observedCRPGeneration": snapshot.observed_generation,
             "conditions": [scheduled],
@@ -147,7 +149,7 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
 pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
     let key = &binding.placement;
     let lists = binding_lists(binding, work);
-    let mut metadata = metadata(key.namespace.as_deref(), &binding.name, binding.started_at);
+    let mut metadata = metadata(key.namespace.as_deref(), &binding.name, binding.created());
     metadata.insert("generation".into(), binding.generation.into());
     metadata.insert("labels".into(), labels(key, []).into());
     if let (BindingState::Unscheduled, Some(previous)) = (binding.state, binding.previous_state) {
@@ -197,7 +199,7 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
     if let Some(index) = binding.snapshot {
         labels.insert("kubernetes-fleet.io/parent-resource-snapshot-index".into(), index.to_string().into());
     }
-    let mut metadata = metadata(Some(&member_namespace(&binding.cluster)), &work_name(key), binding.started_at);
+    let mut metadata = metadata(Some(&member_namespace(&binding.cluster)), &work_name(key), binding.created());
     metadata.insert("generation".into(), work.generation.into());
     metadata.insert("labels".into(), labels.into());
     let since = work.available_since.or(binding.started_at).unwrap_or(now);
@@ -265,7 +267,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         "apiVersion": CLUSTER_API_VERSION,
         "kind": "MemberCluster",
         "metadata": metadata,
-        "spec": without_empty(json!({"taints": cluster.taints})),
+        "spec": cluster.spec,
         "status": without_empty(json!({
             "conditions": conditions,
             "properties": properties,

@@ -16,12 +16,14 @@ const SLOW: Duration = Duration::from_secs(25);
 const INVENTORY: &str = "GET /api/v1/namespaces/gitfleet-system/configmaps";
 const LIST: &str = "GET /api/v1/configmaps";
 
-/// A definition, and an object of it whose name may stand in a path and is none that an API server takes for it.
+/// A definition, an object of it whose name may stand in a path and is none that an API server takes for it, and one of a kind
+/// that no definition brings.
 const WIDGET: &str = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.refused.example.com}\nspec:\n  \
      group: refused.example.com\n  scope: Namespaced\n  names: {kind: Widget, plural: widgets, singular: widget}\n  versions:\n    \
      - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n\
      ---\napiVersion: refused.example.com/v1\nkind: Widget\nmetadata: {name: 'oops a space', namespace: odd}\n\
-     ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad-key, namespace: odd}\ndata: {'no key': x}\n";
+     ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad-key, namespace: odd}\ndata: {'no key': x}\n\
+     ---\napiVersion: nowhere.example.com/v1\nkind: Gadget\nmetadata: {name: unknown, namespace: odd}\n";
 
 fn world(proxy: &Proxy, member: &Member) -> World {
     let world = World::new(None, &[(&member.name, &proxy.kubeconfig())]);
@@ -59,6 +61,7 @@ fn d04_an_object_that_a_member_refuses_stops_no_other() {
     for object in ["Widget odd/oops a space", "ConfigMap odd/bad-key"] {
         daemon.until(&format!("{object} is refused"), || reason(&daemon, member, object) == "ManifestApplyFailed");
     }
+    daemon.until("the kind is unknown", || reason(&daemon, member, "Gadget odd/unknown") == "DecodingErred");
     assert_eq!(reason(&daemon, member, "ConfigMap odd/settings"), "Applied", "the rest of its placement is there");
     let refused = proxy.requests("PATCH /api/v1/namespaces/odd/configmaps/bad-key");
     assert!(refused >= 1, "the member was asked");

@@ -89,6 +89,7 @@ pub fn tried(
     let failed = matches!(
         answer.outcome,
         ApplyOutcome::ManifestApplyFailed
+            | ApplyOutcome::DecodingErred
             | ApplyOutcome::FailedToFindObjInMemberCluster
             | ApplyOutcome::FailedToReportDiff
     );

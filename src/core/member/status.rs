@@ -64,13 +64,15 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
                 ApplyOutcome::Pending
             }),
     };
-    let live = view.live.get(&desired.key).filter(|_| applied == ApplyOutcome::Applied);
+    let on_member = view.live.get(&desired.key);
+    let live = on_member.filter(|_| applied == ApplyOutcome::Applied);
     let owned = delivery.progress.baseline(desired).or_else(|| live.map(|live| &live.owned));
     ManifestStatus {
         id: desired.id.clone(),
         applied,
         message: compared.map_or(verdict.message, |a| a.message.clone()),
         availability: live.map(|live| live.availability),
+        generation: on_member.and_then(|live| live.generation),
         manifest: (attempt.is_some() || owned.is_some()).then(|| desired.digest.clone()),
         owned: owned.cloned(),
         differences: differences(delivery, desired, applied),

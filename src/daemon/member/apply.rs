@@ -114,7 +114,17 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
             differences: added(order, desired, &answer),
         }),
         Err(error) if error.is_offline() => Err(error),
-        Err(error) => Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))),
+        Err(error) => Ok(Answer::refused(refusal(&error), words(desired, &error))),
+    }
+}
+
+/// Returns the outcome of an apply that failed.
+///
+/// Source: KubeFleet, which tells a kind that the member does not know from an object that it refuses.
+fn refusal(error: &Error) -> ApplyOutcome {
+    match error {
+        Error::UnknownKind { .. } => ApplyOutcome::DecodingErred,
+        _ => ApplyOutcome::ManifestApplyFailed,
     }
 }
 
@@ -186,7 +196,11 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         Ok(Some(live)) => live,
         Err(error) if error.is_offline() => return Err(error),
         Err(error) => {
-            return Ok(Some(Answer::refused(ApplyOutcome::FailedToFindObjInMemberCluster, error.to_string())));
+            let outcome = match error {
+                Error::UnknownKind { .. } => ApplyOutcome::DecodingErred,
+                _ => ApplyOutcome::FailedToFindObjInMemberCluster,
+            };
+            return Ok(Some(Answer::refused(outcome, error.to_string())));
         }
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
@@ -209,7 +223,7 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         Ok(found) => found,
         Err(error) if error.is_offline() => return Err(error),
         Err(error) => {
-            return Ok(Some(Answer::refused(ApplyOutcome::ManifestApplyFailed, words(desired, &error))));
+            return Ok(Some(Answer::refused(refusal(&error), words(desired, &error))));
         }
     };
     Ok((!found.is_empty()).then(|| Answer {

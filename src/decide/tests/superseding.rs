@@ -191,6 +191,20 @@ fn pruned_snapshots_cannot_be_returned_to() {
 }
 
 #[test]
+fn w17_a_history_of_n_snapshots_has_n() {
+    let short = |limit: &str| crate::decide::fixtures::placement("p", "", &format!(", revisionHistoryLimit: {limit}"));
+    for (limit, expected) in [("1", vec![3]), ("2", vec![2, 3]), ("4", vec![0, 1, 2, 3])] {
+        let mut case = Case::of(&[("p.yaml", short(limit))]);
+        case.settle();
+        for content in ["1", "2", "3"] {
+            case.content(content);
+            case.settle();
+        }
+        assert_eq!(case.state.snapshots.keys().copied().collect::<Vec<_>>(), expected, "limit {limit}");
+    }
+}
+
+#[test]
 fn pause_and_resume() {
     let mut case = Case::rolled_out(&[]);
     case.content("1");

@@ -94,6 +94,7 @@ impl Fleet {
                 applied: ApplyOutcome::Applied,
                 message: String::new(),
                 availability: Some(Availability::Available),
+                generation: None,
                 manifest: None,
                 owned: None,
                 differences: Vec::new(),

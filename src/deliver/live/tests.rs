@@ -35,10 +35,10 @@ fn the_owned_digest_sees_our_fields_only() {
 #[test]
 fn what_is_read_of_an_object() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n",
-        "uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "uid": "u1", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z",
         "labels": {PART_OF_LABEL: "applyset-x-v1"}, "annotations": {SPEC_HASH: "d"}}});
     let read = LiveObject::read(&object).expect("an object");
-    assert_eq!(read.uid, "u1");
+    assert_eq!((read.uid.as_str(), read.generation), ("u1", Some(3)));
     assert_eq!(&*read.applyset, "applyset-x-v1");
     assert_eq!(read.manifest, Some(Digest::from("d")));
     assert!(read.terminating);

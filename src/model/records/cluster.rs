@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::cluster::Taint;
+use crate::api::cluster::MemberClusterSpec;
 use crate::api::ocm::ManagedClusterTaint;
 use crate::model::id::ClusterName;
 
@@ -62,9 +62,9 @@ pub struct ClusterRecord {
     /// When git first named it, or named it again after it had left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<Timestamp>,
-    /// Its taints in git.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
+    /// Its `spec` in git.
+    #[serde(default)]
+    pub spec: MemberClusterSpec,
     /// Its taints as a ManagedCluster, each with a date: that in git, else when it was first seen there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_taints: Vec<ManagedClusterTaint>,
@@ -121,7 +121,7 @@ impl ClusterRecord {
             left: false,
             left_with: None,
             joined_at: Some(now),
-            taints: Vec::new(),
+            spec: MemberClusterSpec::default(),
             managed_taints: Vec::new(),
             stated: BTreeMap::new(),
             properties: BTreeMap::new(),

@@ -24,6 +24,9 @@ pub struct ManifestStatus {
     /// Its health, once applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability: Option<Availability>,
+    /// `metadata.generation` of the object on the member, where the object is there and has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// Digest of the manifest that was last tried, or that `owned` belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Digest>,
@@ -64,6 +67,8 @@ pub enum ApplyOutcome {
     Applied,
     /// The API server refused it.
     ManifestApplyFailed,
+    /// The API server does not know its kind.
+    DecodingErred,
     /// Another placement or source owns it, or it differs and `IfNoDiff` forbids.
     FailedToTakeOver,
     /// It existed before, and `Never` forbids taking it over.
@@ -89,6 +94,7 @@ impl ApplyOutcome {
             Self::Pending => Reason::PreparingToProcess,
             Self::Applied => Reason::Applied,
             Self::ManifestApplyFailed => Reason::ManifestApplyFailed,
+            Self::DecodingErred => Reason::DecodingErred,
             Self::FailedToTakeOver => Reason::FailedToTakeOver,
             Self::NotTakenOver => Reason::NotTakenOver,
             Self::FoundDrifts => Reason::FoundDrifts,

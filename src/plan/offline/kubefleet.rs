@@ -231,6 +231,7 @@ fn binding(key: &PlacementKey, policy: &InForce, object: &BindingObject, leaving
         abandons: false,
         apply_strategy: ApplyStrategy::default(),
         overrides: PickedOverrides::default(),
+        created_at: None,
         started_at: None,
         generation: metadata.generation.unwrap_or(1),
         conditions: Vec::new(),

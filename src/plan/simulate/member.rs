@@ -236,6 +236,7 @@ impl SimulatedMember {
             // Versions go back with a backup, so they identify nothing permanently.
             uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
             resource_version: self.version,
+            generation: None,
             applyset: ours.into(),
             manifest: Some(desired.digest.clone()),
             owned: owned(desired),

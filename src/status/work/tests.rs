@@ -37,6 +37,7 @@ fn conditions_of_a_manifest() {
             vec![("Applied", True, "Applied"), ("Available", False, "ManifestNotAvailableYet")],
         ),
         (Mode::Apply, O::ManifestApplyFailed, Some(A::Available), vec![("Applied", False, "ManifestApplyFailed")]),
+        (Mode::Apply, O::DecodingErred, None, vec![("Applied", False, "DecodingErred")]),
         (Mode::Apply, O::FailedToTakeOver, None, vec![("Applied", False, "FailedToTakeOver")]),
         (Mode::Apply, O::NotTakenOver, None, vec![("Applied", False, "NotTakenOver")]),
         (Mode::Apply, O::FoundDrifts, None, vec![("Applied", False, "FoundDrifts")]),
@@ -60,6 +61,12 @@ fn conditions_of_a_manifest() {
     for (mode, outcome, availability, wanted) in rows {
         let conditions = manifest_conditions(&manifest("a", outcome, availability), mode, at(0));
         assert_eq!(facts(&conditions), expected(&wanted), "{mode:?} {outcome:?} {availability:?}");
+    }
+    let mut changed = manifest("a", O::Applied, Some(A::Available));
+    for (generation, observed) in [(None, 0), (Some(4), 4)] {
+        changed.generation = generation;
+        let conditions = manifest_conditions(&changed, Mode::Apply, at(0));
+        assert!(conditions.iter().all(|condition| condition.observed_generation == observed), "{conditions:?}");
     }
 }
 

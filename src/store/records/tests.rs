@@ -87,6 +87,7 @@ fn records_come_back_typed() {
             applied: ApplyOutcome::Applied,
             message: String::new(),
             availability: None,
+            generation: None,
             manifest: None,
             owned: None,
             differences: vec![],

@@ -38,7 +38,10 @@ fn names_labels_and_shapes() {
             ("/status/conditions/0/type", json!("ClusterResourcePlacementScheduled")),
         ],
     );
-    let policy = policy_snapshot_object(case.policy.as_ref().expect("a policy"), true);
+    let mut picked = case.policy.clone().expect("a policy");
+    picked.number_of_clusters = Some(2);
+    picked.policy = serde_json::from_value(json!({"placementType": "PickN", "numberOfClusters": 2})).expect("a policy");
+    let policy = policy_snapshot_object(&picked, true);
     check(
         "policy snapshot",
         &policy,
@@ -49,17 +52,22 @@ fn names_labels_and_shapes() {
             ("/metadata/labels/kubernetes-fleet.io~1parent-CRP", json!("web")),
             ("/metadata/annotations/kubernetes-fleet.io~1CRP-generation", json!("2")),
             ("/spec/policyHash", json!("ZmYwMA==")),
+            ("/spec/policy/placementType", json!("PickN")),
+            ("/spec/policy/numberOfClusters", Value::Null),
+            ("/metadata/annotations/kubernetes-fleet.io~1number-of-clusters", json!("2")),
             ("/status/observedCRPGeneration", json!(2)),
             ("/status/conditions/0/reason", json!("SchedulingPolicyFulfilled")),
             ("/status/targetClusters/0/clusterScore", json!({"affinityScore": 0, "priorityScore": 0})),
         ],
     );
     let mut bound = Binding::clone(&case.bindings[0]);
+    bound.started_at = Some(at(60));
     check(
         "binding",
         &binding_object(&bound, case.works.get("east").map(AsRef::as_ref)),
         &[
             ("/kind", json!("ClusterResourceBinding")),
+            ("/metadata/creationTimestamp", json!("2026-03-01T12:00:00Z")),
             ("/spec/resourceSnapshotName", json!("web-3-snapshot")),
             ("/spec/schedulingPolicySnapshotName", json!("web-0")),
             ("/spec/targetCluster", json!("east")),
@@ -81,6 +89,8 @@ fn names_labels_and_shapes() {
             ("/status/conditions/1/reason", json!("AllManifestsAvailable")),
         ],
     );
+    // As earlier versions kept it.
+    bound.created_at = None;
     bound.placement = PlacementKey::namespaced("app", "web");
     bound.state = BindingState::Unscheduled;
     bound.previous_state = Some(BindingState::Bound);
@@ -90,6 +100,7 @@ fn names_labels_and_shapes() {
         &[
             ("/kind", json!("ResourceBinding")),
             ("/metadata/namespace", json!("app")),
+            ("/metadata/creationTimestamp", json!("2026-03-01T12:01:00Z")),
             ("/metadata/annotations/kubernetes-fleet.io~1previous-binding-state", json!("Bound")),
         ],
     );
@@ -167,13 +178,14 @@ fn members() {
     member.stated.insert("cost".into(), "1".into());
     member.stated.insert("kubernetes-fleet.io/node-count".into(), "9".into());
     member.properties_unknown = Some("pods may not be read".into());
-    member.taints.push(Taint { key: "edge".into(), value: String::new(), effect: TaintEffect::NoSchedule });
+    member.spec.heartbeat_period_seconds = Some(30);
+    member.spec.taints.push(Taint { key: "edge".into(), value: String::new(), effect: TaintEffect::NoSchedule });
     check(
         "with what git says, and without all facts",
         &member_cluster_object(&member, at(90)),
         &[
             ("/metadata/creationTimestamp", json!("2026-03-01T12:00:00Z")),
-            ("/spec/taints", json!([{"key": "edge", "effect": "NoSchedule"}])),
+            ("/spec", json!({"heartbeatPeriodSeconds": 30, "taints": [{"key": "edge", "effect": "NoSchedule"}]})),
             ("/status/properties/cost/value", json!("1")),
             ("/status/properties/kubernetes-fleet.io~1node-count/value", json!("3")),
             ("/status/conditions/2/type", json!("ClusterPropertyCollectionSucceeded")),

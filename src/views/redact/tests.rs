@@ -42,7 +42,7 @@ fn what_is_hidden_and_what_is_not() {
     sops["sops"] = json!({"version": "3"});
     let mut pretended = secret(&Value::Null, &json!({"k": PLANTED}));
     pretended["sops"] = json!({});
-    let rows: [(&str, Value, bool); 20] = [
+    let rows: [(&str, Value, bool); 22] = [
         ("data", secret(&json!({"k": encoded}), &Value::Null), true),
         ("stringData", secret(&Value::Null, &json!({"k": PLANTED})), true),
         ("data that is no map", secret(&json!(PLANTED), &Value::Null), true),
@@ -50,6 +50,9 @@ fn what_is_hidden_and_what_is_not() {
         ("a config map's password", map("data", "DB_PassWord", PLANTED), true),
         ("a config map's dsn", map("data", "dsn", PLANTED), true),
         ("a config map's binary certificate", map("binaryData", "tls.cert", &encoded), true),
+        // Source: KubeFleet's own example of a ClusterResourceSnapshot, with `key1: value1`.
+        ("a config map's numbered key", map("data", "key1", PLANTED), false),
+        ("a config map's word written together", map("data", "dbpassword", PLANTED), true),
         ("a config map's colour", map("data", "colour", PLANTED), false),
         ("env of a container", pod("containers", &env("TOKEN")), true),
         ("env of an init container", pod("initContainers", &env("CREDENTIALS")), true),

@@ -55,16 +55,13 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
     let condition = |type_, status: ConditionStatus, reason, message: String, at| {
         Condition::new(type_, status, reason, message, 1, at)
     };
-    // Only for the gate at which the run was rejected: other requests keep their answers.
-    let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
-    if run.phase == RunPhase::Rejected && is_its_end && task.done_at.is_none() {
-        return vec![condition(
-            ConditionType::Approved,
-            ConditionStatus::False,
-            Reason::Rejected,
-            super::end_words(run),
-            run.since,
-        )];
+    if run.phase.is_final() && task.done_at.is_none() {
+        // Rejected was what stood before the gate at which the run ended.
+        let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
+        let is_rejected = run.phase == RunPhase::Rejected && is_its_end;
+        let reason = if is_rejected { Reason::Rejected } else { Reason::UpdateRunEnded };
+        let words = super::end_words(run);
+        return vec![condition(ConditionType::Approved, ConditionStatus::False, reason, words, run.since)];
     }
     let Some(last) = task.approvals.last() else { return Vec::new() };
     let words = approved_words(task);

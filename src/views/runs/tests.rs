@@ -218,6 +218,11 @@ fn whole_approval_requests() {
     assert_eq!(conditions(&rejected), "Approved False Rejected");
     rejected.stages[1].after[0].approvals = vec![approval("ann")];
     assert_eq!(conditions(&rejected), "Approved False Rejected", "a word that was given before opens nothing");
+    for phase in [RunPhase::Superseded, RunPhase::RolledBack, RunPhase::Failed] {
+        let over = RunRecord { phase, ..run_at_approval() };
+        assert_eq!(conditions(&over), "Approved False UpdateRunEnded", "{phase:?}");
+        assert!(conditions(&RunRecord { phase, ..run_in_production() }).starts_with("Approved True"), "{phase:?}");
+    }
     rejected.stages[1].before = std::mem::take(&mut rejected.stages[1].after);
     rejected.stages[1].phase = StagePhase::WaitingBefore;
     assert_eq!(conditions(&rejected), "Approved False Rejected", "before the stage");

@@ -9,6 +9,7 @@ fn a_difference_keeps_the_instant_it_was_first_seen_at() {
         applied: ApplyOutcome::FoundDrifts,
         message: String::new(),
         availability: None,
+        generation: None,
         manifest: None,
         owned: None,
         differences: if differs { vec![missing_object()] } else { vec![] },

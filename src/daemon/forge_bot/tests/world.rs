@@ -137,6 +137,7 @@ fn carried_out(order: &WorkOrder) -> MemberEvent {
         applied: ApplyOutcome::Applied,
         message: String::new(),
         availability: Some(Availability::Available),
+        generation: None,
         manifest: None,
         owned: None,
         differences: Vec::new(),

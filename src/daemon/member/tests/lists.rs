@@ -21,6 +21,7 @@ fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
         id: ObjectId::of(&object).expect("an object"),
         uid: format!("uid of {name}"),
         resource_version,
+        generation: None,
         applyset: applyset_id(&PlacementKey::cluster_scoped("p")).into(),
         manifest: Some(Digest::new(object.to_string())),
         owned: Digest::new(value),

@@ -18,6 +18,7 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
         id: order.manifests[0].id.clone(),
         uid: "u".into(),
         resource_version,
+        generation: None,
         applyset: applyset_id(&order.placement).into(),
         manifest: Some(order.manifests[0].digest.clone()),
         owned: Digest::new(owned),
