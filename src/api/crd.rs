@@ -32,7 +32,6 @@ type Rule = (&'static str, &'static str, &'static str);
 struct Definition {
     group: &'static str,
     kind: &'static str,
-    short_names: &'static [&'static str],
     /// Versions that are read but not served.
     unserved: &'static [&'static str],
     has_status: bool,
@@ -173,21 +172,11 @@ const CLUSTER_OVERRIDE_RULES: &[Rule] = &[(
 )];
 
 const fn definition(kind: &'static str, schema: fn() -> Value) -> Definition {
-    Definition {
-        group: PLACEMENT_GROUP,
-        kind,
-        short_names: &[],
-        unserved: &[],
-        has_status: true,
-        columns: &[],
-        rules: &[],
-        schema,
-    }
+    Definition { group: PLACEMENT_GROUP, kind, unserved: &[], has_status: true, columns: &[], rules: &[], schema }
 }
 
 const DEFINITIONS: &[Definition] = &[
     Definition {
-        short_names: &["crp"],
         columns: placement_columns!(
             "ClusterResourcePlacementScheduled",
             "ClusterResourcePlacementWorkSynchronized",
@@ -197,7 +186,6 @@ const DEFINITIONS: &[Definition] = &[
         ..definition("ClusterResourcePlacement", spec::<PlacementSpec>)
     },
     Definition {
-        short_names: &["rp"],
         columns: placement_columns!(
             "ResourcePlacementScheduled",
             "ResourcePlacementWorkSynchronized",
@@ -206,36 +194,21 @@ const DEFINITIONS: &[Definition] = &[
         rules: PLACEMENT_RULES,
         ..definition("ResourcePlacement", spec::<PlacementSpec>)
     },
+    Definition { rules: STRATEGY_RULES, ..definition("ClusterStagedUpdateStrategy", spec::<StagedUpdateStrategySpec>) },
     Definition {
-        short_names: &["csus"],
-        rules: STRATEGY_RULES,
-        ..definition("ClusterStagedUpdateStrategy", spec::<StagedUpdateStrategySpec>)
-    },
-    Definition {
-        short_names: &["sus"],
         unserved: NOT_ALPHA,
         has_status: false,
         rules: STRATEGY_RULES,
         ..definition("StagedUpdateStrategy", spec::<StagedUpdateStrategySpec>)
     },
+    Definition { columns: RUN_COLUMNS, ..definition("ClusterStagedUpdateRun", spec::<StagedUpdateRunSpec>) },
     Definition {
-        short_names: &["csur"],
-        columns: RUN_COLUMNS,
-        ..definition("ClusterStagedUpdateRun", spec::<StagedUpdateRunSpec>)
-    },
-    Definition {
-        short_names: &["sur"],
         unserved: NOT_ALPHA,
         columns: RUN_COLUMNS,
         ..definition("StagedUpdateRun", spec::<StagedUpdateRunSpec>)
     },
+    Definition { columns: APPROVAL_COLUMNS, ..definition("ClusterApprovalRequest", spec::<ApprovalRequestSpec>) },
     Definition {
-        short_names: &["careq"],
-        columns: APPROVAL_COLUMNS,
-        ..definition("ClusterApprovalRequest", spec::<ApprovalRequestSpec>)
-    },
-    Definition {
-        short_names: &["areq"],
         unserved: NOT_ALPHA,
         columns: APPROVAL_COLUMNS,
         ..definition("ApprovalRequest", spec::<ApprovalRequestSpec>)
@@ -248,20 +221,14 @@ const DEFINITIONS: &[Definition] = &[
     Definition { has_status: false, ..definition("ResourceOverride", spec::<ResourceOverrideSpec>) },
     Definition { unserved: NOT_ALPHA, has_status: false, ..definition("ClusterResourceEnvelope", envelope) },
     Definition { unserved: NOT_ALPHA, has_status: false, ..definition("ResourceEnvelope", envelope) },
+    Definition { columns: EVICTION_COLUMNS, ..definition("ClusterResourcePlacementEviction", spec::<EvictionSpec>) },
     Definition {
-        short_names: &["crpe"],
-        columns: EVICTION_COLUMNS,
-        ..definition("ClusterResourcePlacementEviction", spec::<EvictionSpec>)
-    },
-    Definition {
-        short_names: &["crpdb"],
         has_status: false,
         rules: BUDGET_RULES,
         ..definition("ClusterResourcePlacementDisruptionBudget", spec::<DisruptionBudgetSpec>)
     },
     Definition {
         group: CLUSTER_GROUP,
-        short_names: &["cluster"],
         columns: MEMBER_COLUMNS,
         ..definition("MemberCluster", spec::<MemberClusterSpec>)
     },
@@ -296,8 +263,8 @@ fn crd(definition: &Definition) -> Value {
         "kind": kind.kind, "listKind": format!("{}List", kind.kind), "plural": kind.plural, "singular": singular,
         "categories": categories,
     });
-    if !definition.short_names.is_empty() {
-        names["shortNames"] = json!(definition.short_names);
+    if let Some(short) = kind.short {
+        names["shortNames"] = json!([short]);
     }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

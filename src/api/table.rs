@@ -49,6 +49,10 @@ pub struct Kind {
     pub kind: &'static str,
     /// The name in URLs.
     pub plural: &'static str,
+    /// The short name for command lines.
+    ///
+    /// Source: KubeFleet's CustomResourceDefinitions.
+    pub short: Option<&'static str>,
     /// Whether its objects live in namespaces.
     pub scope: Scope,
     /// The versions we read.
@@ -77,6 +81,7 @@ const fn kind(
         group,
         kind,
         plural,
+        short: None,
         scope,
         versions,
         name_length_max: NAME_LENGTH_MAX,
@@ -87,7 +92,16 @@ const fn kind(
 }
 
 impl Kind {
-    const fn short_name(self) -> Self {
+    const fn short(self, short: &'static str) -> Self {
+        Self { short: Some(short), ..self }
+    }
+
+    /// Returns the names that command lines know it by, in lower case: kind, plural, short name.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        [self.kind.to_lowercase(), self.plural.to_owned()].into_iter().chain(self.short.map(str::to_owned))
+    }
+
+    const fn name_is_label(self) -> Self {
         Self { name_length_max: LABEL_LENGTH_MAX, ..self }
     }
 
@@ -127,17 +141,23 @@ use Scope::{Cluster, Namespaced};
 /// `schedule` can start from them and they never count as payload.
 pub const KINDS: &[Kind] = &[
     kind(PLACEMENT_GROUP, "ClusterResourcePlacement", "clusterresourceplacements", Cluster, BOTH, placement)
-        .short_name()
+        .short("crp")
+        .name_is_label()
         .annotated(annotations::ON_PLACEMENT),
     kind(PLACEMENT_GROUP, "ResourcePlacement", "resourceplacements", Namespaced, BOTH, placement)
-        .short_name()
+        .short("rp")
+        .name_is_label()
         .annotated(annotations::ON_PLACEMENT),
     kind(PLACEMENT_GROUP, "ClusterStagedUpdateStrategy", "clusterstagedupdatestrategies", Cluster, ALL, strategy)
+        .short("csus")
         .annotated(annotations::ON_STRATEGY),
     kind(PLACEMENT_GROUP, "StagedUpdateStrategy", "stagedupdatestrategies", Namespaced, ALL, strategy)
+        .short("sus")
         .annotated(annotations::ON_STRATEGY),
-    kind(PLACEMENT_GROUP, "ClusterStagedUpdateRun", "clusterstagedupdateruns", Cluster, ALL, run).short_name(),
-    kind(PLACEMENT_GROUP, "StagedUpdateRun", "stagedupdateruns", Namespaced, ALL, run).short_name(),
+    kind(PLACEMENT_GROUP, "ClusterStagedUpdateRun", "clusterstagedupdateruns", Cluster, ALL, run)
+        .short("csur")
+        .name_is_label(),
+    kind(PLACEMENT_GROUP, "StagedUpdateRun", "stagedupdateruns", Namespaced, ALL, run).short("sur").name_is_label(),
     kind(
         PLACEMENT_GROUP,
         "ClusterResourceOverride",
@@ -156,7 +176,8 @@ pub const KINDS: &[Kind] = &[
         Cluster,
         OLD,
         of_spec::<EvictionSpec>,
-    ),
+    )
+    .short("crpe"),
     kind(
         PLACEMENT_GROUP,
         "ClusterResourcePlacementDisruptionBudget",
@@ -165,13 +186,15 @@ pub const KINDS: &[Kind] = &[
         OLD,
         of_spec::<DisruptionBudgetSpec>,
     )
+    .short("crpdb")
     .spec_optional(),
     kind(CLUSTER_GROUP, "MemberCluster", "memberclusters", Cluster, BOTH, member)
-        .short_name()
+        .short("cluster")
+        .name_is_label()
         .spec_optional()
         .annotated(annotations::ON_MEMBER),
     kind(OCM_GROUP, "ManagedCluster", "managedclusters", Cluster, &["v1"], managed)
-        .short_name()
+        .name_is_label()
         .spec_optional()
         .annotated(annotations::ON_MANAGED),
     kind(OCM_GROUP, "ManagedClusterSet", "managedclustersets", Cluster, SETS, of_spec::<ManagedClusterSetSpec>)
@@ -187,14 +210,18 @@ pub const KINDS: &[Kind] = &[
         Cluster,
         ALL,
         of_spec::<ApprovalRequestSpec>,
-    ),
-    kind(PLACEMENT_GROUP, "ApprovalRequest", "approvalrequests", Namespaced, ALL, of_spec::<ApprovalRequestSpec>),
-    kind(PLACEMENT_GROUP, "ClusterSchedulingPolicySnapshot", "clusterschedulingpolicysnapshots", Cluster, BOTH, record),
-    kind(PLACEMENT_GROUP, "SchedulingPolicySnapshot", "schedulingpolicysnapshots", Namespaced, BOTH, record),
-    kind(PLACEMENT_GROUP, "ClusterResourceSnapshot", "clusterresourcesnapshots", Cluster, BOTH, record),
-    kind(PLACEMENT_GROUP, "ResourceSnapshot", "resourcesnapshots", Namespaced, BOTH, record),
-    kind(PLACEMENT_GROUP, "ClusterResourceBinding", "clusterresourcebindings", Cluster, BOTH, record),
-    kind(PLACEMENT_GROUP, "ResourceBinding", "resourcebindings", Namespaced, BOTH, record),
+    )
+    .short("careq"),
+    kind(PLACEMENT_GROUP, "ApprovalRequest", "approvalrequests", Namespaced, ALL, of_spec::<ApprovalRequestSpec>)
+        .short("areq"),
+    kind(PLACEMENT_GROUP, "ClusterSchedulingPolicySnapshot", "clusterschedulingpolicysnapshots", Cluster, BOTH, record)
+        .short("csps"),
+    kind(PLACEMENT_GROUP, "SchedulingPolicySnapshot", "schedulingpolicysnapshots", Namespaced, BOTH, record)
+        .short("sps"),
+    kind(PLACEMENT_GROUP, "ClusterResourceSnapshot", "clusterresourcesnapshots", Cluster, BOTH, record).short("crs"),
+    kind(PLACEMENT_GROUP, "ResourceSnapshot", "resourcesnapshots", Namespaced, BOTH, record).short("rs"),
+    kind(PLACEMENT_GROUP, "ClusterResourceBinding", "clusterresourcebindings", Cluster, BOTH, record).short("crb"),
+    kind(PLACEMENT_GROUP, "ResourceBinding", "resourcebindings", Namespaced, BOTH, record).short("rb"),
     kind(PLACEMENT_GROUP, "ClusterResourceOverrideSnapshot", "clusterresourceoverridesnapshots", Cluster, ALL, record),
     kind(PLACEMENT_GROUP, "ResourceOverrideSnapshot", "resourceoverridesnapshots", Namespaced, ALL, record),
     kind(
@@ -207,7 +234,7 @@ pub const KINDS: &[Kind] = &[
     ),
     kind(PLACEMENT_GROUP, "Work", "works", Namespaced, BOTH, record),
     kind(PLACEMENT_GROUP, "AppliedWork", "appliedworks", Cluster, BOTH, record),
-    kind(CLUSTER_GROUP, "InternalMemberCluster", "internalmemberclusters", Namespaced, BOTH, record),
+    kind(CLUSTER_GROUP, "InternalMemberCluster", "internalmemberclusters", Namespaced, BOTH, record).short("imc"),
 ];
 
 /// Tells whether a group is one of gitfleet, so that its objects are never payload.
@@ -218,6 +245,16 @@ pub fn is_our_group(group: &str) -> bool {
 /// Returns the kind with this group and name, in any version.
 pub fn lookup(group: &str, kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|k| k.kind == kind && k.group == group)
+}
+
+/// Returns the kind of ours that a word of a command line names: by its kind, plural or short name in any case, alone or as
+/// `name.group`.
+pub fn named(word: &str) -> Option<&'static Kind> {
+    let word = word.to_lowercase();
+    let (name, group) = word.split_once('.').map_or((word.as_str(), None), |(name, group)| (name, Some(group)));
+    let is_meant =
+        |kind: &&Kind| group.is_none_or(|group| group == kind.group) && kind.names().any(|known| known == name);
+    KINDS.iter().find(is_meant)
 }
 
 /// Returns the kind of a document; `None` for other groups.
@@ -347,125 +384,4 @@ fn placement_status(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError
 
 #[cfg(test)]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_lines, reason = "tables read better so")]
-mod tests {
-    use super::*;
-
-    fn check(document: &Value) -> Vec<String> {
-        let (group, version) = document["apiVersion"].as_str().unwrap().split_once('/').unwrap();
-        let kind = match find(group, version, document["kind"].as_str().unwrap()) {
-            Ok(kind) => kind.expect("one of our groups"),
-            Err(error) => return vec![error.to_string()],
-        };
-        kind.check(document).err().into_iter().flatten().map(|e| e.to_string()).collect()
-    }
-
-    #[test]
-    fn kinds_are_read_strictly() {
-        let fleet = |kind: &str, spec: Value| json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1beta1"), "kind": kind, "metadata": {"name": "a"}, "spec": spec});
-        let ocm = |kind: &str, version: &str, spec: Value| json!({"apiVersion": format!("{OCM_GROUP}/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "n"}, "spec": spec});
-        let selectors = json!([{"group": "", "version": "v1", "kind": "Namespace", "name": "a"}]);
-        let mut annotated = fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors}));
-        annotated["metadata"]["annotations"] = json!({"gitfleet.io/staged-update-strategy": "s"});
-        let mut both = fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors, "policy": {}}));
-        both["metadata"]["annotations"] = json!({"gitfleet.io/placement": "ns/p"});
-        let member = json!({"apiVersion": format!("{CLUSTER_GROUP}/v1"), "kind": "MemberCluster", "metadata": {"name": "a", "labels": {"a": "b"}}});
-        let mut suspended = member.clone();
-        suspended["metadata"]["annotations"] = json!({"gitfleet.io/suspend": "true"});
-        let mut tainted = member.clone();
-        tainted["spec"] = json!({"taints": [{"key": "a", "effect": "NoExecute"}]});
-        let envelope = json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1beta1"), "kind": "ClusterResourceEnvelope", "metadata": {"name": "a"},
-            "data": {"x": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}}});
-        let table: Vec<(Value, &str)> = vec![
-            (fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors})), ""),
-            (
-                fleet("ClusterResourcePlacement", json!({"resourceSelectors": selectors, "polcy": {}})),
-                "did you mean `policy`?",
-            ),
-            (fleet("ClusterResourcePlacement", json!({})), "spec.resourceSelectors: required and missing"),
-            (fleet("ClusterResourcePlacment", json!({})), "did you mean `ClusterResourcePlacement`?"),
-            (
-                json!({"apiVersion": format!("{PLACEMENT_GROUP}/v2"), "kind": "ClusterResourcePlacement"}),
-                "known: v1, v1beta1",
-            ),
-            (
-                json!({"apiVersion": format!("{PLACEMENT_GROUP}/v1"), "kind": "MemberCluster"}),
-                "did you mean `cluster.kubernetes-fleet.io/v1`?",
-            ),
-            (
-                fleet(
-                    "ClusterResourcePlacement",
-                    json!({"resourceSelectors": [], "statusReportingScope": "NamespaceAccessible"}),
-                ),
-                "at least 1",
-            ),
-            (
-                fleet(
-                    "ClusterResourcePlacement",
-                    json!({"resourceSelectors": [{"group": "", "version": "v1", "kind": "Node"}], "statusReportingScope": "NamespaceAccessible"}),
-                ),
-                "exactly one selector",
-            ),
-            (
-                fleet(
-                    "ResourcePlacement",
-                    json!({"resourceSelectors": [{"group": "", "version": "v1", "kind": "Node"}], "statusReportingScope": "NamespaceAccessible"}),
-                ),
-                "",
-            ),
-            (annotated, "needs strategy.type External"),
-            (both, "policy of its own"),
-            (
-                fleet(
-                    "ClusterStagedUpdateRun",
-                    json!({"placementName": "p", "stagedRolloutStrategyName": "s", "state": "Go"}),
-                ),
-                "not one of Initialize, Run, Stop",
-            ),
-            (fleet("ClusterResourcePlacementEviction", json!({"placementName": "p", "clusterName": "c"})), ""),
-            (
-                fleet("ClusterResourcePlacementDisruptionBudget", json!({"maxUnavailable": 1, "minAvailable": 1})),
-                "exclude each other",
-            ),
-            (fleet("ClusterResourceBinding", json!({"state": "Bound", "anything": 1})), ""),
-            (envelope, "does not fit into a ClusterResourceEnvelope"),
-            (member, ""),
-            (suspended, "did you mean `gitfleet.io/suspended`?"),
-            (tainted, "spec.taints[0].effect: \"NoExecute\" is not one of NoSchedule"),
-            (ocm("Placement", "v1alpha1", json!({"prioritizerPolicy": {"configurations": [{"name": "Balance"}]}})), ""),
-            (
-                ocm(
-                    "Placement",
-                    "v1beta1",
-                    json!({"prioritizerPolicy": {"mode": "Wrong", "configurations": [{"weight": 1}]}}),
-                ),
-                "scoreCoordinate: required",
-            ),
-            (ocm("Placement", "v1beta1", json!({"prioritizerPolicy": {"mode": "Wrong"}})), ""),
-            (ocm("Placement", "v1beta1", json!({"numberOfClusters": -1})), "below 0"),
-            (
-                ocm(
-                    "Placement",
-                    "v1beta1",
-                    json!({"decisionStrategy": {"groupStrategy": {"decisionGroups": [{"groupName": "a", "groupClusterSelector": {}}]}}}),
-                ),
-                "2 to 63",
-            ),
-            (ocm("ManagedClusterSetBinding", "v1beta2", json!({"clusterSet": "b"})), "differs from metadata.name"),
-            (
-                ocm(
-                    "ManagedClusterSet",
-                    "v1alpha1",
-                    json!({"clusterSelector": {"selectorType": "LegacyClusterSetLabel"}}),
-                ),
-                "",
-            ),
-        ];
-        for (document, expected) in table {
-            let found = check(&document);
-            match expected {
-                "" => assert_eq!(found, Vec::<String>::new(), "{document}"),
-                _ => assert!(found.len() == 1 && found[0].contains(expected), "{document}: {found:?}"),
-            }
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::Daemon;
 use super::exit::Exit;
-use super::get::{GetKind, named};
+use super::get::named;
+use super::kinds::{GetKind, Listing};
 use super::output::{self, Terminal};
 use super::records::locate;
 use crate::clock;
@@ -16,8 +17,8 @@ use crate::views::tree::{Line, Style};
 /// Options of `describe`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What kind of object it is.
-    #[arg(value_enum)]
+    /// What kind of object it is: one of these words, or a kind by its name, plural or short name.
+    #[arg(value_parser = GetKind::parser())]
     kind: GetKind,
     /// Its name, or NAMESPACE/NAME.
     name: String,
@@ -40,9 +41,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             text.push('\n');
         }
         text.push_str(&output::render_lines(&object_lines(object), terminal));
-        let subject = Subject::of(args.kind, object);
-        let entries = source.journal(subject.placement.as_ref().or(subject.ocm_placement.as_ref()))?;
-        let events: Vec<&JournalEntry> = entries.iter().filter(|entry| subject.concerns(entry)).collect();
+        let subject = Subject::of(args.kind.listing, object);
+        let entries = subject.as_ref().map_or(Ok(Vec::new()), |of| source.journal(of.placement.as_ref()))?;
+        let concerned = |entry: &&JournalEntry| subject.as_ref().is_some_and(|subject| subject.concerns(entry));
+        let events: Vec<&JournalEntry> = entries.iter().filter(concerned).collect();
         let heading = Line::default().with(Style::Strong, "Events:");
         if events.is_empty() {
             text.push_str(&output::render_lines(&[heading.with(Style::Plain, "  <none>")], terminal));
@@ -65,46 +67,45 @@ struct Subject {
 }
 
 impl Subject {
-    fn of(kind: GetKind, object: &Value) -> Self {
+    /// Returns what events of an object name; `None` for what has no events.
+    fn of(listing: Listing, object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let namespace = text("/metadata/namespace");
         let placed = |name: Option<String>| name.map(|name| PlacementKey { namespace: namespace.clone(), name });
         let parent = || text("/metadata/labels/kubernetes-fleet.io~1parent-CRP");
-        match kind {
-            GetKind::Clusters => Self { cluster: text("/metadata/name"), ..Self::default() },
-            GetKind::Runs => {
+        Some(match listing {
+            Listing::Overrides => return None,
+            Listing::Clusters => Self { cluster: text("/metadata/name"), ..Self::default() },
+            Listing::Runs => {
                 Self { placement: placed(text("/spec/placementName")), run: text("/metadata/name"), ..Self::default() }
             }
             // A request names its run and no placement, and a deletion gate its placement and no run.
-            GetKind::Approvals => Self {
+            Listing::Approvals => Self {
                 placement: placed(text("/spec/placementName")),
                 run: text("/spec/parentStageRollout"),
                 stage: text("/spec/targetStage"),
                 ..Self::default()
             },
-            GetKind::Bindings => {
+            Listing::Bindings => {
                 Self { placement: placed(parent()), cluster: text("/spec/targetCluster"), ..Self::default() }
             }
-            GetKind::Works => {
+            Listing::Works => {
                 // Source: KubeFleet, whose works are in the namespace of their member; the placement's is a label.
                 let cluster = namespace.as_deref().and_then(|name| name.strip_prefix("fleet-member-"));
                 let of = text("/metadata/labels/kubernetes-fleet.io~1parent-placement-namespace");
                 let placement = parent().map(|name| PlacementKey { namespace: of, name });
                 Self { placement, cluster: cluster.map(str::to_owned), ..Self::default() }
             }
-            GetKind::Snapshots | GetKind::Policies => Self { placement: placed(parent()), ..Self::default() },
-            GetKind::Evictions => Self {
+            Listing::Snapshots | Listing::Policies => Self { placement: placed(parent()), ..Self::default() },
+            Listing::Evictions => Self {
                 placement: placed(text("/spec/placementName")),
                 cluster: text("/spec/clusterName"),
                 ..Self::default()
             },
-            GetKind::Placements => Self { placement: placed(text("/metadata/name")), ..Self::default() },
-            GetKind::OcmPlacements => Self { ocm_placement: placed(text("/metadata/name")), ..Self::default() },
-            GetKind::PlacementDecisions => Self {
-                ocm_placement: placed(text("/metadata/labels/cluster.open-cluster-management.io~1placement")),
-                ..Self::default()
-            },
-        }
+            Listing::Placements | Listing::OcmPlacements | Listing::PlacementDecisions => {
+                Self { placement: placed(text("/metadata/name")), ..Self::default() }
+            }
+        })
     }
 
     fn concerns(&self, entry: &JournalEntry) -> bool {

@@ -1,108 +1,79 @@
 //! `gitfleet get`: records as tables and objects.
 
+use std::path::PathBuf;
+
 use anyhow::bail;
 use serde_json::Value;
 
 use super::Daemon;
 use super::exit::Exit;
+use super::kinds::{GetKind, Listing};
+use super::manifests::Manifests;
 use super::output::{self, Format, Terminal};
 use super::records::locate;
 use crate::clock;
 use crate::model::id::PlacementKey;
+use crate::model::overrides::OverrideSnapshot;
+use crate::model::records::Binding;
 use crate::status::placement::PlacementView;
 use crate::store::saved::Records;
 use crate::views::objects::{
-    binding_object, eviction_objects, member_cluster_object, placement_object, policy_snapshot_object,
-    resource_snapshot_objects, work_object,
+    binding_object, eviction_objects, member_cluster_object, member_namespace, override_snapshot_object,
+    placement_object, policy_snapshot_object, resource_snapshot_objects, work_name, work_object,
 };
 use crate::views::ocm;
 use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
-use crate::views::table::{TableKind, table};
+use crate::views::table::table;
 
 /// Options of `get`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to show.
-    #[arg(value_enum)]
+    /// What to show: one of these words, or a kind by its name, plural or short name, such as clusterresourceplacements, rp or
+    /// csur.placement.kubernetes-fleet.io.
+    #[arg(value_parser = GetKind::parser())]
     kind: GetKind,
     /// Only the object of this name.
     name: Option<String>,
     /// How to show it.
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    /// With works and -o json or yaml: show the objects themselves, as the cluster is to hold them, instead of their names.
+    #[arg(long)]
+    manifests: bool,
+    /// With --manifests: a clone of the source that has the commits of the snapshots.
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "manifests")]
+    repo: PathBuf,
+    /// With --manifests: print secret values, which are masked otherwise.
+    #[arg(long, requires = "manifests")]
+    show_secrets: bool,
     #[command(flatten)]
     daemon: Daemon,
-}
-
-/// Kinds of objects that records are shown as.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum GetKind {
-    /// ClusterResourcePlacements and ResourcePlacements.
-    #[value(alias = "placement", alias = "crp", alias = "rp")]
-    Placements,
-    /// Resource snapshots.
-    #[value(alias = "snapshot", alias = "crs")]
-    Snapshots,
-    /// Policy snapshots.
-    #[value(alias = "policy", alias = "csps")]
-    Policies,
-    /// Bindings.
-    #[value(alias = "binding", alias = "crb")]
-    Bindings,
-    /// Staged update runs.
-    #[value(alias = "run", alias = "csur", alias = "sur")]
-    Runs,
-    /// Approval requests of staged update runs, and closed deletion gates.
-    #[value(alias = "approval", alias = "careq", alias = "areq")]
-    Approvals,
-    /// Works: what each cluster holds.
-    #[value(alias = "work")]
-    Works,
-    /// OCM Placements.
-    #[value(name = "ocmplacements", alias = "ocmplacement")]
-    OcmPlacements,
-    /// PlacementDecisions of OCM Placements.
-    #[value(name = "placementdecisions", alias = "placementdecision", alias = "decisions")]
-    PlacementDecisions,
-    /// Evictions that were evaluated.
-    #[value(alias = "eviction", alias = "crpe")]
-    Evictions,
-    /// Member clusters.
-    #[value(alias = "cluster", alias = "members")]
-    Clusters,
-}
-
-impl GetKind {
-    fn table(self) -> TableKind {
-        match self {
-            Self::Placements => TableKind::Placements,
-            Self::Snapshots | Self::Policies => TableKind::Snapshots,
-            Self::Bindings => TableKind::Bindings,
-            Self::Works => TableKind::Works,
-            Self::Clusters => TableKind::Clusters,
-            Self::OcmPlacements => TableKind::OcmPlacements,
-            Self::PlacementDecisions => TableKind::Decisions,
-            Self::Evictions => TableKind::Evictions,
-            Self::Runs => TableKind::Runs,
-            Self::Approvals => TableKind::Approvals,
-        }
-    }
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let saved = locate(&args.daemon)?.read()?;
-    let objects = match &args.name {
+    let mut objects = match &args.name {
         Some(name) => named(&saved, args.kind, name)?,
         None => objects(&saved, args.kind),
     };
+    if args.manifests {
+        if args.kind.listing != Listing::Works || !matches!(args.output, Format::Json | Format::Yaml) {
+            bail!("--manifests shows the objects of works: `gitfleet get works NAME -o yaml --manifests`");
+        }
+        let mut manifests = Manifests::open(&saved, &args.repo, args.show_secrets)?;
+        for object in &mut objects {
+            let binding = saved.bindings.values().flatten().find(|binding| is_work_of(object, binding));
+            object["spec"]["workload"]["manifests"] = binding.map_or(Ok(Vec::new()), |b| manifests.of(b))?.into();
+        }
+    }
     let text = match args.output {
         Format::Json => output::render_json(&objects),
         Format::Yaml => output::render_yaml(&objects),
         Format::Name => output::render_names(&objects),
         Format::Table | Format::Wide => {
             let wide = args.output == Format::Wide;
-            output::render_table(&table(args.kind.table(), &objects, wide, clock::now()), Terminal::of_stdout())
+            output::render_table(&table(args.kind.listing.table(), &objects, wide, clock::now()), Terminal::of_stdout())
         }
     };
     output::print(&text)
@@ -116,7 +87,7 @@ pub fn named(saved: &Records, kind: GetKind, name: &str) -> anyhow::Result<Vec<V
     let mut objects = objects(saved, kind);
     objects.retain(|object| is_named(object, name));
     if objects.is_empty() {
-        bail!("there is no {name} among the {}", format!("{kind:?}").to_lowercase());
+        bail!("there is no {name} among the {}", kind.name());
     }
     Ok(objects)
 }
@@ -130,39 +101,58 @@ fn is_named(object: &Value, name: &str) -> bool {
     }
 }
 
+/// Tells whether a Work is that of a binding: both have the names that follow from placement and cluster.
+fn is_work_of(work: &Value, binding: &Binding) -> bool {
+    work["metadata"]["namespace"] == member_namespace(&binding.cluster)
+        && work["metadata"]["name"] == work_name(&binding.placement)
+}
+
 fn objects(saved: &Records, kind: GetKind) -> Vec<Value> {
+    let mut objects = listed(saved, kind.listing);
+    objects.retain(|object| kind.only.is_none_or(|only| object["kind"] == only));
+    objects
+}
+
+fn listed(saved: &Records, listing: Listing) -> Vec<Value> {
     let now = clock::now();
-    match kind {
-        GetKind::Placements => views(saved).iter().map(placement_object).collect(),
-        GetKind::Snapshots => saved
+    match listing {
+        Listing::Placements => views(saved).iter().map(placement_object).collect(),
+        Listing::Snapshots => saved
             .snapshots
             .values()
             .flat_map(|of| of.values().map(|s| resource_snapshot_objects(s, is_last(of, s.index))))
             .flatten()
             .collect(),
-        GetKind::Policies => saved
+        Listing::Policies => saved
             .policies
             .values()
             .flat_map(|of| of.values().map(|p| policy_snapshot_object(p, is_last(of, p.index))))
             .collect(),
-        GetKind::Bindings => {
+        Listing::Overrides => {
+            let newest = |snapshot: &OverrideSnapshot| {
+                let of = saved.overrides.iter().filter(|other| other.id.key == snapshot.id.key);
+                of.map(|other| other.id.index).max() == Some(snapshot.id.index)
+            };
+            saved.overrides.iter().map(|snapshot| override_snapshot_object(snapshot, newest(snapshot))).collect()
+        }
+        Listing::Bindings => {
             saved.bindings.values().flatten().map(|b| binding_object(b, work(saved, &b.placement, b))).collect()
         }
-        GetKind::Works => saved
+        Listing::Works => saved
             .bindings
             .values()
             .flatten()
             .filter_map(|b| Some(work_object(b, work(saved, &b.placement, b)?, now)))
             .collect(),
-        GetKind::OcmPlacements => saved.ocm.iter().map(ocm::placement_object).collect(),
-        GetKind::PlacementDecisions => saved.ocm.iter().flat_map(ocm::decision_objects).collect(),
-        GetKind::Evictions => saved.placements.iter().flat_map(eviction_objects).collect(),
-        GetKind::Runs => saved.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
-        GetKind::Approvals => {
+        Listing::OcmPlacements => saved.ocm.iter().map(ocm::placement_object).collect(),
+        Listing::PlacementDecisions => saved.ocm.iter().flat_map(ocm::decision_objects).collect(),
+        Listing::Evictions => saved.placements.iter().flat_map(eviction_objects).collect(),
+        Listing::Runs => saved.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
+        Listing::Approvals => {
             let requests = saved.runs.values().flat_map(|of| of.values().flat_map(approval_request_objects));
             requests.chain(saved.placements.iter().filter_map(deletion_gate_object)).collect()
         }
-        GetKind::Clusters => saved.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
+        Listing::Clusters => saved.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
     }
 }
 
@@ -173,7 +163,7 @@ fn is_last<T>(of: &std::collections::BTreeMap<u64, T>, index: u64) -> bool {
 fn work<'a>(
     saved: &'a Records,
     placement: &PlacementKey,
-    binding: &crate::model::records::Binding,
+    binding: &Binding,
 ) -> Option<&'a crate::model::records::WorkStatus> {
     saved.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
 }

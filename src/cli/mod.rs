@@ -9,6 +9,8 @@ mod explain;
 mod export;
 mod forge;
 mod get;
+mod kinds;
+mod manifests;
 mod member;
 mod person;
 mod plan;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::Baseline;
 use crate::api::annotations::OCM_PLACEMENT;
+use crate::api::table::named;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::decide::ocm::{Ocm, key_named};
@@ -144,11 +145,13 @@ fn find<'a>(
     placements: &'a BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
 ) -> Result<ExplainedPlacement<'a>, Error> {
-    if let Some(kind) = query.kind.as_ref().filter(|kind| !KINDS.contains(&kind.as_str())) {
-        return Err(Error::Kind(kind.clone()));
-    }
+    let known = |word: &str| named(word).map(|kind| kind.kind).filter(|kind| KINDS.contains(kind));
+    let wanted = match &query.kind {
+        Some(asked) => Some(known(asked).ok_or_else(|| Error::Kind(asked.clone()))?),
+        None => None,
+    };
     let key = query.key();
-    let is_of = |kind: &str| query.kind.as_ref().is_none_or(|wanted| wanted == kind);
+    let is_of = |kind: &str| wanted.is_none_or(|wanted| wanted == kind);
     let own = placements.get(&key).filter(|_| is_of(key.kind()));
     let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
     match (own, ocm) {
@@ -156,7 +159,7 @@ fn find<'a>(
         (Some(state), None) => Ok(ExplainedPlacement::Placement(state)),
         (None, Some(key)) => Ok(ExplainedPlacement::Ocm(key)),
         (None, None) => {
-            let of = query.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+            let of = wanted.map(|kind| format!(" of kind {kind}")).unwrap_or_default();
             Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(world, placements, query) })
         }
     }

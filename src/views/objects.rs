@@ -12,8 +12,8 @@ use crate::api::placement::PlacementPolicy;
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
-use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::overrides::{OverrideRef, PickedOverrides};
+use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
+use crate::model::overrides::{OverrideRef, OverrideSnapshot, PickedOverrides};
 use crate::model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
     ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
@@ -90,6 +90,34 @@ pub fn resource_snapshot_objects(snapshot: &ResourceSnapshot, latest: bool) -> V
     objects
 }
 
+/// Returns the snapshot of an override; `latest` is whether no newer one of the override exists.
+pub fn override_snapshot_object(snapshot: &OverrideSnapshot, latest: bool) -> Value {
+    let key = &snapshot.id.key;
+    let mut metadata = metadata(key.namespace.as_deref(), &snapshot.id.name(), Some(snapshot.created_at));
+    metadata.insert("generation".into(), 1.into());
+    let labels = json!({
+        "kubernetes-fleet.io/override-index": snapshot.id.index.to_string(),
+        "kubernetes-fleet.io/parent-resource-override": key.name,
+        "kubernetes-fleet.io/is-latest-snapshot": latest.to_string(),
+    });
+    metadata.insert("labels".into(), labels);
+    metadata.insert("annotations".into(), json!({annotations::COMMIT: snapshot.commit}));
+    let kind = if key.namespace.is_some() { "ResourceOverrideSnapshot" } else { "ClusterResourceOverrideSnapshot" };
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"overrideSpec": snapshot.spec, "overrideHash": hash_bytes(&snapshot.hash)},
+    })
+}
+
+/// Returns a hash as the API has it.
+///
+/// Source: KubeFleet, whose hash is the bytes of the hexadecimal text and not those that it stands for.
+fn hash_bytes(hash: &Digest) -> k8s_openapi::ByteString {
+    k8s_openapi::ByteString(hash.as_str().as_bytes().to_vec())
+}
+
 /// Returns the evaluated evictions of a placement, with their conditions.
 pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
     let object = |(name, eviction): (&String, &EvictionRecord)| {
@@ -129,14 +157,13 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
     let message = format!("{} picked", crate::status::work::counted(picked, "cluster"));
     let at = snapshot.created_at;
     let scheduled = Condition::new(ConditionType::Scheduled, snapshot.fulfilled, reason, message, 1, at);
-    // Source: KubeFleet, whose number is an annotation, and whose hash is the bytes of the hexadecimal text and not those that it stands for.
+    // Source: KubeFleet, whose number is an annotation.
     let policy = snapshot.policy.as_ref().map(|policy| PlacementPolicy { number_of_clusters: None, ..policy.clone() });
-    let hash = k8s_openapi::ByteString(snapshot.hash.as_str().as_bytes().to_vec());
     json!({
         "apiVersion": PLACEMENT_API_VERSION,
         "kind": scoped(key, "SchedulingPolicySnapshot"),
         "metadata": metadata,
-        "spec": without_nulls(json!({"policy": policy, "policyHash": hash})),
+        "spec": without_nulls(json!({"policy": policy, "policyHash": hash_bytes(&snapshot.hash)})),
         "status": {
             "observedCRPGeneration": snapshot.observed_generation,
             "conditions": [scheduled],

@@ -125,6 +125,7 @@ fn what_is_planned_is_written() {
     assert!(read("members/west/configmap..web.settings.yaml").contains("of west"));
     assert!(read("members/east/resourcequota..web.quota.yaml").contains("region: e"));
     assert!(!scratch.path("members/east").join("resourceenvelope.placement.kubernetes-fleet.io.web.env.yaml").exists());
+    assert_shown_from_records(&scratch);
     // An override that goes takes back what it changed, in a process that only knows the store.
     scratch.write("overrides.yaml", CLUSTER_OVERRIDE);
     let head = scratch.commit("second");
@@ -135,4 +136,27 @@ fn what_is_planned_is_written() {
     assert!(!read("members/west/configmap..web.settings.yaml").contains("of west"));
     assert!(read("members/west/configmap..web.settings.yaml").contains("region: w"));
     assert!(read("members/east/resourcequota..web.quota.yaml").is_empty());
+}
+
+/// What a person can see of overrides without looking at a cluster: their snapshots, and the objects that come out of them.
+fn assert_shown_from_records(scratch: &Scratch) {
+    let overrides = scratch.run(&["get", "overrides", "-c", CONFIG, "-o", "name"]);
+    let kinds = [("clusterresourceoverridesnapshot", "regions-0"), ("resourceoverridesnapshot", "settings-0")];
+    let names = kinds.map(|(kind, name)| format!("{kind}.placement.kubernetes-fleet.io/{name}\n"));
+    assert_eq!(overrides.text(0), names.concat());
+    let snapshot = scratch.run(&["get", "overrides", "settings-0", "-c", CONFIG, "-o", "json"]).json(0);
+    assert_eq!(snapshot["spec"]["overrideSpec"]["resourceSelectors"][0]["name"], "settings");
+    assert_eq!(snapshot["metadata"]["labels"]["kubernetes-fleet.io/is-latest-snapshot"], "true");
+    let works = |options: &[&str]| {
+        let show = ["get", "works", "fleet-member-west/web-work", "-c", CONFIG, "--manifests", "--repo", FLEET];
+        scratch.run(&[show.as_slice(), options].concat())
+    };
+    let settings = |options: &[&str]| {
+        let work = works(options).json(0);
+        let manifests = work["spec"]["workload"]["manifests"].as_array().unwrap();
+        manifests.iter().find(|m| m["metadata"]["name"] == "settings").unwrap()["data"]["key"].clone()
+    };
+    assert_eq!(settings(&["-o", "json", "--show-secrets"]), "of west");
+    assert!(settings(&["-o", "json"]).as_str().unwrap().starts_with("<masked:"), "a value under the name key");
+    assert_eq!(works(&[]).code, 2, "a table has no manifests");
 }

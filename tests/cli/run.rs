@@ -184,6 +184,14 @@ fn records_can_be_read_without_a_daemon() {
         assert_eq!(items, rows, "{kind}: {json}");
         get(kind, "yaml").text(0);
     }
+    let web = "clusterresourceplacement.placement.kubernetes-fleet.io/web\n";
+    for kind in ["crp", "clusterResourcePlacement", "clusterresourceplacements.placement.kubernetes-fleet.io"] {
+        assert_eq!(get(kind, "name").text(0), web, "{kind}");
+    }
+    assert_eq!(get("rp", "name").text(0), "", "it is of the other kind");
+    let unknown = get("clusterresourceplacemets", "name");
+    assert_eq!(unknown.code, 64, "{}", unknown.err);
+    assert!(unknown.err.contains("did you mean clusterresourceplacements?"), "{}", unknown.err);
     let one = scratch.run(&["get", "placements", "web", "-c", CONFIG, "-o", "json"]).json(0);
     assert_eq!(one["status"]["observedResourceIndex"], "0");
     assert_eq!(scratch.run(&["get", "placements", "nothing", "-c", CONFIG]).code, 2);

@@ -393,6 +393,7 @@ impl Case {
             id: desired.id.clone(),
             uid,
             resource_version: self.server.version,
+            generation: None,
             applyset: applyset_id(placement).into(),
             manifest: Some(desired.digest.clone()),
             owned: desired.digest.clone(),
