@@ -281,18 +281,20 @@ impl View {
             }
             Heard::Unknown(error) if error.is_offline() => return Err(error),
             Heard::Unknown(error) => self.claims_failed = Some(error.to_string()),
-            Heard::Watch(Ok(event)) => {
-                self.claims.take(event);
-                self.claims_failed = None;
-            }
-            Heard::Watch(Err(error)) => {
-                let refused = is_refused(&error);
-                let why = self.complaint("clusterclaims", error)?;
-                if refused {
-                    self.claims.forget();
+            Heard::Watch(seen) => match *seen {
+                Ok(event) => {
+                    self.claims.take(event);
+                    self.claims_failed = None;
                 }
-                self.claims_failed = why.or(self.claims_failed.take());
-            }
+                Err(error) => {
+                    let refused = is_refused(&error);
+                    let why = self.complaint("clusterclaims", error)?;
+                    if refused {
+                        self.claims.forget();
+                    }
+                    self.claims_failed = why.or(self.claims_failed.take());
+                }
+            },
         }
         Ok(())
     }

@@ -54,9 +54,8 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
             Err(error) => {
                 let refused = is_refused(&error);
                 match watch_failure(&wire.cluster, "namespaces", error) {
-                    // One answer that broke off is no reason to give up on the member: it is asked again.
-                    error if error.is_offline() && wire.answers().await => continue,
-                    error if error.is_offline() => Observation::FactsFailed(error),
+                    // One answer that broke off is no reason to give up on a member that answers: the list is tried again.
+                    error if error.is_offline() && !wire.answers().await => Observation::FactsFailed(error),
                     // What was listed once stands while the list fails for a time; a refusal lasts until somebody grants it.
                     _ if !refused && !names.is_empty() => continue,
                     error => Observation::Namespaces(Err(error.to_string())),

@@ -85,7 +85,7 @@ pub(super) enum Heard {
     /// Whether it has the kind is not known.
     Unknown(Error),
     /// The watch says something.
-    Watch(Result<Event<Claim>, watcher::Error>),
+    Watch(Box<Result<Event<Claim>, watcher::Error>>),
 }
 
 /// Where one stands with a member's claims.
@@ -122,19 +122,15 @@ pub(super) fn events(wire: Wire) -> impl Stream<Item = Heard> {
                 Err(error) if is_refused(error) => REFUSED_RETRY,
                 Err(_) => RETRY,
             };
-            return Some((Heard::Watch(event), (wire, stage, pause)));
+            return Some((Heard::Watch(Box::new(event)), (wire, stage, pause)));
         }
     })
 }
 
 /// Tells whether the member knows no such kind.
 fn is_absent(error: &watcher::Error) -> bool {
-    let failed = match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => error,
-        _ => return false,
-    };
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    let (InitialListFailed(failed) | WatchStartFailed(failed) | WatchFailed(failed)) = error else { return false };
     matches!(failed, kube::Error::Api(status) if status.code == 404)
 }
 

@@ -142,7 +142,7 @@ fn a_member_without_claims_is_no_complaint_and_one_that_hides_them_is() {
     view.take_claims(Heard::Absent).expect("no failure");
     let facts = view.facts().expect("both are listed");
     assert_eq!((facts.claims.as_ref(), facts.complaint()), (Some(&BTreeMap::new()), None));
-    view.take_claims(Heard::Watch(Err(failed(403, "clusterclaims is forbidden")))).expect("it answers");
+    view.take_claims(Heard::Watch(Box::new(Err(failed(403, "clusterclaims is forbidden"))))).expect("it answers");
     let facts = view.facts().expect("both are listed");
     assert_eq!(facts.claims, None, "what is kept of them is not touched");
     assert!(facts.complaint().is_some_and(|why| why.contains("clusterclaims is forbidden")), "{:?}", facts.complaint());

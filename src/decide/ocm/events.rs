@@ -33,7 +33,7 @@ pub(super) fn between(
     evaluated: &Evaluated,
 ) -> Vec<JournalEntry> {
     let held: Vec<&[ClusterName]> =
-        before.into_iter().flat_map(|record| record.pages()).map(|(_, page)| page).collect();
+        before.into_iter().flat_map(OcmPlacementRecord::pages).map(|(_, page)| page).collect();
     let wanted: Vec<&[ClusterName]> = after.pages().map(|(_, page)| page).collect();
     let said = |position: usize, verb: &str| {
         let page = page_name(&key.name, u32::try_from(position + 1).unwrap_or(u32::MAX));

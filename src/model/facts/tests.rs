@@ -305,7 +305,7 @@ fn event() -> impl Strategy<Value = Event> {
 fn tell(tally: &mut Tally, event: &Event) {
     match event {
         Event::Node(uid, cpu, mib) => {
-            tally.set_node(&uid.to_string(), None, &node(&format!("{cpu}m"), &format!("{mib}Mi")))
+            tally.set_node(&uid.to_string(), None, &node(&format!("{cpu}m"), &format!("{mib}Mi")));
         }
         Event::NodeGone(uid) => tally.delete_node(&uid.to_string()),
         Event::Pod(uid, cpu, mib, on) => {
