@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use claims::{Claims, Heard};
+use claims::{ClaimEvent, Claims};
 
 use super::connect::{is_expired, watch_failure};
 use super::wire::Wire;
@@ -273,15 +273,15 @@ impl View {
 
     /// Takes in what is heard of claims; fails where the member does not answer. Without the kind there are none, and that is no
     /// complaint.
-    fn take_claims(&mut self, heard: Heard) -> Result<(), Error> {
+    fn take_claims(&mut self, heard: ClaimEvent) -> Result<(), Error> {
         match heard {
-            Heard::Absent => {
+            ClaimEvent::Absent => {
                 self.claims.absent();
                 self.claims_failed = None;
             }
-            Heard::Unknown(error) if error.is_offline() => return Err(error),
-            Heard::Unknown(error) => self.claims_failed = Some(error.to_string()),
-            Heard::Watch(seen) => match *seen {
+            ClaimEvent::Unknown(error) if error.is_offline() => return Err(error),
+            ClaimEvent::Unknown(error) => self.claims_failed = Some(error.to_string()),
+            ClaimEvent::Watch(event) => match *event {
                 Ok(event) => {
                     self.claims.take(event);
                     self.claims_failed = None;

@@ -79,7 +79,7 @@ impl Resource for Claim {
 }
 
 /// What is heard of a member's claims.
-pub(super) enum Heard {
+pub(super) enum ClaimEvent {
     /// The member has no such kind, and so claims nothing.
     Absent,
     /// Whether it has the kind is not known.
@@ -95,7 +95,7 @@ enum Stage {
 }
 
 /// Returns what is heard of a member's claims. A kind that comes later is found after a while.
-pub(super) fn events(wire: Wire) -> impl Stream<Item = Heard> {
+pub(super) fn events(wire: Wire) -> impl Stream<Item = ClaimEvent> {
     stream::unfold((wire, Stage::Asking, Duration::ZERO), |(wire, mut stage, mut pause)| async move {
         loop {
             tokio::time::sleep(pause).await;
@@ -107,8 +107,8 @@ pub(super) fn events(wire: Wire) -> impl Stream<Item = Heard> {
                         pause = Duration::ZERO;
                         continue;
                     }
-                    Err(Error::UnknownKind { .. }) => return Some((Heard::Absent, (wire, stage, ABSENT_PAUSE))),
-                    Err(error) => return Some((Heard::Unknown(error), (wire, stage, RETRY))),
+                    Err(Error::UnknownKind { .. }) => return Some((ClaimEvent::Absent, (wire, stage, ABSENT_PAUSE))),
+                    Err(error) => return Some((ClaimEvent::Unknown(error), (wire, stage, RETRY))),
                 }
             };
             let event = watch.next().await?;
@@ -122,15 +122,19 @@ pub(super) fn events(wire: Wire) -> impl Stream<Item = Heard> {
                 Err(error) if is_refused(error) => REFUSED_RETRY,
                 Err(_) => RETRY,
             };
-            return Some((Heard::Watch(Box::new(event)), (wire, stage, pause)));
+            return Some((ClaimEvent::Watch(Box::new(event)), (wire, stage, pause)));
         }
     })
 }
 
 /// Tells whether the member knows no such kind.
 fn is_absent(error: &watcher::Error) -> bool {
-    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
-    let (InitialListFailed(failed) | WatchStartFailed(failed) | WatchFailed(failed)) = error else { return false };
+    let (watcher::Error::InitialListFailed(failed)
+    | watcher::Error::WatchStartFailed(failed)
+    | watcher::Error::WatchFailed(failed)) = error
+    else {
+        return false;
+    };
     matches!(failed, kube::Error::Api(status) if status.code == 404)
 }
 

@@ -139,13 +139,13 @@ fn a_member_without_claims_is_no_complaint_and_one_that_hides_them_is() {
     list_no_pods(&mut view);
     let facts = view.facts().expect("both are listed");
     assert_eq!((facts.claims.as_ref(), facts.complaint()), (None, None), "claims are not waited for");
-    view.take_claims(Heard::Absent).expect("no failure");
+    view.take_claims(ClaimEvent::Absent).expect("no failure");
     let facts = view.facts().expect("both are listed");
     assert_eq!((facts.claims.as_ref(), facts.complaint()), (Some(&BTreeMap::new()), None));
-    view.take_claims(Heard::Watch(Box::new(Err(failed(403, "clusterclaims is forbidden"))))).expect("it answers");
+    view.take_claims(ClaimEvent::Watch(Box::new(Err(failed(403, "clusterclaims is forbidden"))))).expect("it answers");
     let facts = view.facts().expect("both are listed");
     assert_eq!(facts.claims, None, "what is kept of them is not touched");
     assert!(facts.complaint().is_some_and(|why| why.contains("clusterclaims is forbidden")), "{:?}", facts.complaint());
     let gone = Error::Unreachable { cluster: "m".into(), reason: "it is gone".into() };
-    assert!(view.take_claims(Heard::Unknown(gone)).is_err());
+    assert!(view.take_claims(ClaimEvent::Unknown(gone)).is_err());
 }

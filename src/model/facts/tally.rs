@@ -18,7 +18,7 @@ fn identity(uid: &str) -> Identity {
 }
 
 /// What one node or pod has: `N` amounts of cpu and memory, each with what has a name.
-type Held<const N: usize> = [(Amounts, Named); N];
+type OwnAmounts<const N: usize> = [(Amounts, Named); N];
 
 /// Nodes or pods with `N` amounts each, and the sums of these.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<const N: usize> Default for Sums<N> {
 
 impl<const N: usize> Sums<N> {
     /// Replaces the amounts of an object; without amounts it is gone.
-    fn set(&mut self, identity: Identity, amounts: Option<&Held<N>>) {
+    fn set(&mut self, identity: Identity, amounts: Option<&OwnAmounts<N>>) {
         let now = amounts.map(|held| std::array::from_fn(|position| held[position].0));
         let named_now = amounts.filter(|held| held.iter().any(|(_, named)| !named.is_empty()));
         let named_now = named_now.map(|held| Box::new(std::array::from_fn(|position| held[position].1.clone())));
@@ -69,7 +69,7 @@ struct WatchedKind<const N: usize> {
 }
 
 impl<const N: usize> WatchedKind<N> {
-    fn set(&mut self, uid: &str, amounts: Option<&Held<N>>) {
+    fn set(&mut self, uid: &str, amounts: Option<&OwnAmounts<N>>) {
         let identity = identity(uid);
         // While a list is under way the old sums are still valid, so an event changes both.
         for sums in self.known.as_mut().into_iter().chain(&mut self.listing) {
