@@ -144,10 +144,19 @@ async fn live(
     let (questions, asked) = mpsc::unbounded_channel();
     let (instructions, told) = mpsc::unbounded_channel();
     let (previews, previewed) = mpsc::unbounded_channel();
+    let (pushes, delivered) = mpsc::unbounded_channel();
     let (repository, known) = watch::channel(None);
     let (hooks, hints) = hooks(&configuration, known)?.unzip();
     let instruct = instructions.clone();
-    let asked = Asked { questions: asked, instructions: told, previews: previewed, instruct, hints, repository };
+    let asked = Asked {
+        questions: asked,
+        instructions: told,
+        previews: previewed,
+        pushes: delivered,
+        instruct,
+        hints,
+        repository,
+    };
     if once.is_none() {
         let shared = Shared {
             store: store.clone(),
@@ -158,6 +167,8 @@ async fn live(
             readers: Arc::new(readers(&configuration)?),
             commanders: Arc::new(commanders(&configuration)?),
             watchers: Arc::new(watchers(&configuration)?),
+            pushers: Arc::new(pushers(&configuration)?),
+            pushes,
             instructions,
             previews,
             grants: Arc::new(grants(&configuration)),
@@ -233,6 +244,13 @@ fn commanders(configuration: &Configuration) -> anyhow::Result<Tokens> {
 /// Reads the tokens that may read and nothing else.
 fn watchers(configuration: &Configuration) -> anyhow::Result<Tokens> {
     let named = configuration.http.read_tokens.iter();
+    let read = named.map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
+    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
+/// Reads the tokens that may push scores and properties and nothing else.
+fn pushers(configuration: &Configuration) -> anyhow::Result<Tokens> {
+    let named = configuration.http.push_tokens.iter();
     let read = named.map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
     Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
 }

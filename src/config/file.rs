@@ -256,6 +256,7 @@ impl Configuration {
         }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
+        self.http.push_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
     }
 
     /// Returns what the schema cannot say.

@@ -36,6 +36,8 @@ pub struct Http {
     pub tokens: Vec<ApiToken>,
     /// Who may read and nothing else, such as Prometheus.
     pub read_tokens: Vec<ReadToken>,
+    /// Who may push scores and properties of clusters and nothing else, such as a controller that knows costs.
+    pub push_tokens: Vec<PushToken>,
 }
 
 impl Default for Http {
@@ -47,6 +49,7 @@ impl Default for Http {
             hosts: Vec::new(),
             tokens: Vec::new(),
             read_tokens: Vec::new(),
+            push_tokens: Vec::new(),
         }
     }
 }
@@ -86,6 +89,14 @@ impl Http {
                 errors.push(complaint(&field, format!("{:?} is given twice", token.name)));
             }
         }
+        for (position, token) in self.push_tokens.iter().enumerate() {
+            let field = format!("http.pushTokens[{position}].name");
+            if token.name.is_empty() {
+                errors.push(complaint(&field, "is empty; what is pushed is kept under it"));
+            } else if self.push_tokens[..position].iter().any(|other| other.name == token.name) {
+                errors.push(complaint(&field, format!("{:?} is given twice", token.name)));
+            }
+        }
         for (position, host) in self.hosts.iter().enumerate() {
             let is_name = is_dns_subdomain(&host.to_ascii_lowercase()) || host.parse::<std::net::IpAddr>().is_ok();
             if !is_name {
@@ -114,6 +125,16 @@ impl Http {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadToken {
     /// What it is for, such as `prometheus`.
+    pub name: String,
+    /// File with the token.
+    pub token_file: PathBuf,
+}
+
+/// A machine that may push scores and properties of clusters over the API.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PushToken {
+    /// The name that what it pushes is kept under; what it pushed before is replaced.
     pub name: String,
     /// File with the token.
     pub token_file: PathBuf,

@@ -326,7 +326,8 @@ impl Core {
         for name in &stale {
             let Some(member) = tree.clusters.get(name) else { continue };
             let record = self.world.records.get(name);
-            self.queue.expect_silence(name, record.and_then(|record| silence_ends(record, now)));
+            let ends = record.map(|record| [silence_ends(record, now), record.pushed.next_end(now)]);
+            self.queue.wake_cluster(name, ends.into_iter().flatten().flatten().min());
             let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
             self.queue.ocm.extend(concerned);
         }

@@ -43,6 +43,7 @@ pub mod measures;
 pub mod member;
 mod members;
 pub mod persist;
+mod pushes;
 mod queue;
 mod source;
 #[cfg(test)]
@@ -77,6 +78,8 @@ pub struct Batch {
     source: Option<SourceRecord>,
     hub: Option<HubRecord>,
     clusters: Vec<ClusterRecord>,
+    /// Clusters that something was pushed about.
+    pushed: BTreeMap<ClusterName, ClusterRecord>,
     picked: Vec<Picked>,
     decided: Vec<(PlacementKey, Decision)>,
     reports: Reports,

@@ -28,7 +28,7 @@ pub(super) struct Queue {
     held: BTreeMap<PlacementKey, BTreeSet<ClusterName>>,
     wakes: BTreeMap<PlacementKey, Timestamp>,
     ocm_wakes: BTreeMap<Key, Timestamp>,
-    silences: BTreeMap<ClusterName, Timestamp>,
+    cluster_wakes: BTreeMap<ClusterName, Timestamp>,
     rereads: BTreeMap<PlacementKey, Timestamp>,
     /// When to retry the store after a refusal.
     retry_at: Option<Timestamp>,
@@ -42,7 +42,7 @@ impl Queue {
 
     /// Returns when time alone queues something.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let clusters = self.silences.values();
+        let clusters = self.cluster_wakes.values();
         let wakes = self.wakes.values().chain(self.ocm_wakes.values()).chain(clusters).chain(self.rereads.values());
         wakes.copied().chain(self.retry_at).min()
     }
@@ -51,7 +51,7 @@ impl Queue {
     pub fn mark_due(&mut self, now: Timestamp) {
         self.placements.extend(take_due(&mut self.wakes, now));
         self.ocm.extend(take_due(&mut self.ocm_wakes, now));
-        self.clusters.extend(take_due(&mut self.silences, now));
+        self.clusters.extend(take_due(&mut self.cluster_wakes, now));
         self.retry_at = self.retry_at.filter(|at| *at > now);
     }
 
@@ -92,9 +92,9 @@ impl Queue {
         set(&mut self.ocm_wakes, key, at);
     }
 
-    /// Sets when a cluster's outage becomes too long.
-    pub fn expect_silence(&mut self, cluster: &ClusterName, at: Option<Timestamp>) {
-        set(&mut self.silences, cluster, at);
+    /// Sets when a cluster is looked at though nothing happens: its silence becomes too long, or what was pushed about it ends.
+    pub fn wake_cluster(&mut self, cluster: &ClusterName, at: Option<Timestamp>) {
+        set(&mut self.cluster_wakes, cluster, at);
     }
 
     /// Queues the placements that read a changed part of the fleet.

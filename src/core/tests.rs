@@ -30,6 +30,7 @@ fn a_first_look_that_is_over_is_not_waited_for_while_the_store_is_left_alone() {
 
 mod hub;
 mod measures;
+mod pushes;
 mod start;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);

@@ -51,6 +51,13 @@ impl Core {
         }
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
+        for (name, record) in batch.pushed {
+            if let Some(known) = self.world.records.get_mut(&name) {
+                known.pushed.clone_from(&record.pushed);
+            }
+            self.stored_clusters.insert(name.clone(), record);
+            self.queue.clusters.insert(name);
+        }
         for picked in batch.picked {
             picked.journal.iter().for_each(tell);
             self.queue.wake_ocm(&picked.key, picked.wake_at);

@@ -1,5 +1,7 @@
 //! The event loop: passes events to the core, batches to the store, and effects to members, source and hub. It decides nothing.
 
+mod pushes;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
-use crate::http::{Instruction, Preview, Question};
+use crate::http::{Instruction, Preview, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
@@ -70,6 +72,8 @@ pub struct Asked {
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
     /// Requests to preview an approval.
     pub previews: mpsc::UnboundedReceiver<Preview>,
+    /// What machines push about clusters.
+    pub pushes: mpsc::UnboundedReceiver<PushRequest>,
     /// Where the bot sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
     /// Events from webhooks; absent without them.
@@ -96,6 +100,7 @@ pub struct Daemon {
     questions: mpsc::UnboundedReceiver<Question>,
     instructions: mpsc::UnboundedReceiver<Instruction>,
     previews: mpsc::UnboundedReceiver<Preview>,
+    pushes: mpsc::UnboundedReceiver<PushRequest>,
     console: Option<ConsoleTask>,
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
@@ -136,7 +141,7 @@ impl Daemon {
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
         let (ask, baselines) = mpsc::unbounded_channel();
-        let Asked { questions, instructions, previews, instruct, hints, repository } = asked;
+        let Asked { questions, instructions, previews, pushes, instruct, hints, repository } = asked;
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
@@ -161,6 +166,7 @@ impl Daemon {
             questions,
             instructions,
             previews,
+            pushes,
             console,
             baselines,
             source_threads,
@@ -203,6 +209,7 @@ impl Daemon {
                 Some(preview) = self.previews.recv() => self.preview(preview),
                 Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.world(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
+                Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
                 () = tokio::time::sleep(pause) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());

@@ -4,6 +4,7 @@
 //! decisions.
 
 mod events;
+mod scores;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::api::cluster::MemberCluster;
 use crate::api::condition::find_condition;
 use crate::api::object::{Object, without_nulls};
 use crate::api::ocm::{
-    AddOnPlacementScore, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
+    AddOnScoreStatus, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
 };
 use crate::api::table::OCM_GROUP;
 use crate::model::conditions::{ConditionType, Reason};
@@ -30,6 +31,8 @@ use crate::model::tree::Tree;
 use crate::schedule::ocm::reads::Readers;
 use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, OcmMember, OcmPolicy, OnMisconfigured, Request};
 use crate::yaml;
+
+use scores::ScoreKey;
 
 /// The taint that marks a cluster as unreachable.
 ///
@@ -57,6 +60,8 @@ pub struct Facts {
     pub properties: BTreeMap<String, String>,
     /// What it claims of itself, by name.
     pub claims: BTreeMap<String, String>,
+    /// Scores that were pushed, by the name of their AddOnPlacementScore.
+    pub scores: BTreeMap<String, AddOnScoreStatus>,
     /// Its taints with their dates: see [`dated_taints`].
     pub taints: Vec<ManagedClusterTaint>,
     /// Since when it is unreachable, if that is long.
@@ -74,7 +79,7 @@ pub struct Ocm {
     records: BTreeMap<Key, Arc<OcmPlacementRecord>>,
     sets: BTreeSet<String>,
     bindings: BTreeSet<(String, String)>,
-    scores: BTreeSet<(String, ClusterName)>,
+    written_scores: BTreeMap<ScoreKey, AddOnScoreStatus>,
 }
 
 /// The result of one Placement's decision.
@@ -153,8 +158,10 @@ impl Ocm {
         if self.facts.get(name).unwrap_or(&Facts::default()) == &facts {
             return BTreeSet::new();
         }
-        self.facts.insert(name.clone(), facts);
-        self.set_cluster(name)
+        let before = self.facts.insert(name.clone(), facts).unwrap_or_default();
+        let mut dirty = self.set_cluster(name);
+        dirty.extend(self.follow_pushed_scores(name, &before));
+        dirty
     }
 
     fn set_cluster(&mut self, name: &ClusterName) -> BTreeSet<Key> {
@@ -188,7 +195,6 @@ impl Ocm {
         self.hub = Hub::new(members);
         self.sets.clear();
         self.bindings.clear();
-        self.scores.clear();
         for record in self.records.clone().values() {
             self.hold(record);
         }
@@ -216,22 +222,6 @@ impl Ocm {
             changes.push(self.hub.set_binding(namespace, name, false));
         }
         self.bindings = bindings;
-        self.affected(&changes)
-    }
-
-    fn follow_scores(&mut self, tree: &Tree) -> BTreeSet<Key> {
-        let mut changes = Vec::new();
-        let mut scores = BTreeSet::new();
-        for manifest in of_kind(tree, "AddOnPlacementScore") {
-            let Ok(score) = yaml::typed::<AddOnPlacementScore>(&without_nulls(&manifest.object)) else { continue };
-            let key = (score.metadata.name, ClusterName::new(score.metadata.namespace.as_str()));
-            changes.push(self.hub.set_score(&key.0, &key.1, Some(score.status)));
-            scores.insert(key);
-        }
-        for (resource, cluster) in self.scores.difference(&scores) {
-            changes.push(self.hub.set_score(resource, cluster, None));
-        }
-        self.scores = scores;
         self.affected(&changes)
     }
 

@@ -382,24 +382,13 @@ pub fn cluster(tree: &Tree, member: &MemberCluster, record: Option<&ClusterRecor
         }
         _ => Ok(()),
     };
-    let namespaces = record.and_then(|record| namespaces(tree, record));
-    Cluster { eligible, properties: properties(member, record), namespaces, ..Cluster::from(member) }
+    Cluster { eligible, properties: properties(member, record, now), ..Cluster::from(member) }
 }
 
-/// Returns the namespaces of a cluster; `None` where nobody knows them, so that ResourcePlacements may go there.
-///
-/// A folder shows what is delivered to it. Of a namespace that git has no manifest of it says nothing, so that one counts as there.
-fn namespaces(tree: &Tree, record: &ClusterRecord) -> Option<BTreeSet<String>> {
-    let mut namespaces = record.namespaces.clone()?;
-    if record.kind == MemberKind::Directory {
-        namespaces.extend(tree.unmanaged_namespaces().iter().cloned());
-    }
-    Some(namespaces)
-}
-
-/// Returns a cluster's properties: observed ones over those in git.
-pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTreeMap<String, String> {
+/// Returns what is known of a cluster's properties: what was seen on it, over what was pushed, over what git states.
+fn properties(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> BTreeMap<String, String> {
     let mut properties = facts::stated(member);
+    properties.extend(record.into_iter().flat_map(|record| record.pushed.properties(now)));
     properties.extend(record.into_iter().flat_map(|record| record.properties.clone()));
     properties
 }
@@ -407,7 +396,8 @@ pub fn properties(member: &MemberCluster, record: Option<&ClusterRecord>) -> BTr
 /// Returns a member's facts for OCM Placements, beside its data in git.
 pub fn ocm_facts(member: &MemberCluster, record: Option<&ClusterRecord>, now: Timestamp) -> Facts {
     Facts {
-        properties: properties(member, record),
+        properties: properties(member, record, now),
+        scores: record.map(|record| record.pushed.score_objects()).unwrap_or_default(),
         claims: record.map(|record| record.claims.clone()).unwrap_or_default(),
         taints: record.map(|record| record.managed_taints.clone()).unwrap_or_default(),
         silent_since: record.and_then(|record| silent_since(record, now)),

@@ -16,7 +16,8 @@ pub const BODY_TIME: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Bodies {
     turns: Arc<Semaphore>,
-    bytes_max: usize,
+    /// How large one may be.
+    pub(super) bytes_max: usize,
     /// How long one may take.
     pub(super) patience: Duration,
 }

@@ -1,6 +1,7 @@
 //! Commands of people: a bearer token identifies the sender, and the core answers.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +11,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::bodies::Unread;
+use super::bodies::{Bodies, Unread};
+use super::tokens::Tokens;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, WaitingGate};
 use crate::model::runs::Channel;
 
@@ -46,29 +48,34 @@ pub(super) async fn preview(State(shared): State<Shared>, request: Request) -> R
     pass_on(&shared, &shared.previews, request).await
 }
 
-/// The token is checked before a byte of the body is read.
-async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction<T>>, request: Request) -> Response {
+/// Returns who sends something, and what. The token is looked at before a byte of the body is read.
+///
+/// # Errors
+/// The answer to somebody unknown, or to what cannot be read whole.
+pub(super) async fn whole(tokens: &Tokens, bodies: &Bodies, request: Request) -> Result<(String, Bytes), Response> {
     let (parts, body) = request.into_parts();
-    let name = match shared.commanders.owner(&parts.headers) {
-        Ok(name) => name.to_owned(),
-        Err((status, words)) => {
-            let reason = if status == StatusCode::UNAUTHORIZED { "Unauthenticated" } else { "TokenUnknown" };
-            let mut answer = error(status, reason, words);
-            if status == StatusCode::UNAUTHORIZED {
-                answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            return answer;
+    let name = tokens.owner(&parts.headers).map_err(|(status, words)| {
+        let reason = if status == StatusCode::UNAUTHORIZED { "Unauthenticated" } else { "TokenUnknown" };
+        let mut answer = error(status, reason, words);
+        if status == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-    };
-    let body = match shared.turns.commands.whole(&parts.headers, body).await {
-        Ok(body) => body,
-        Err(Unread::Large) => {
-            let words = format!("a command has at most {COMMAND_BYTES_MAX} bytes");
-            return error(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &words);
+        answer
+    })?;
+    let body = bodies.whole(&parts.headers, body).await.map_err(|unread| match unread {
+        Unread::Large => {
+            let words = format!("the body has at most {} bytes", bodies.bytes_max);
+            error(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &words)
         }
-        Err(Unread::Late) => {
-            return error(StatusCode::REQUEST_TIMEOUT, "TooSlow", "the command did not come in time; send it again");
-        }
+        Unread::Late => error(StatusCode::REQUEST_TIMEOUT, "TooSlow", "the body did not come in time; send it again"),
+    })?;
+    Ok((name.to_owned(), body))
+}
+
+async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction<T>>, request: Request) -> Response {
+    let (name, body) = match whole(&shared.commanders, &shared.turns.commands, request).await {
+        Ok(sent) => sent,
+        Err(answer) => return answer,
     };
     let command = match serde_json::from_slice::<Command>(&body) {
         Ok(command) => command,
@@ -80,10 +87,15 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
     let sent = to.send(Instruction { command, person, reply }).is_ok();
     match answer.await {
         Ok(Ok(done)) if sent => Json(done).into_response(),
-        Ok(Err(refusal)) => (status(refusal.reason), Json(refusal)).into_response(),
+        Ok(Err(refusal)) => refused(refusal),
         // The receiver is gone or dropped the reply: the daemon is shutting down.
         _ => error(StatusCode::SERVICE_UNAVAILABLE, "Ending", "the daemon is ending; ask again in a moment"),
     }
+}
+
+/// Answers with a refusal of the engine.
+pub(super) fn refused(refusal: Refusal) -> Response {
+    (status(refusal.reason), Json(refusal)).into_response()
 }
 
 fn status(reason: RefusalReason) -> StatusCode {
@@ -100,6 +112,6 @@ fn status(reason: RefusalReason) -> StatusCode {
 }
 
 /// An error of the interface itself, in the form of a refusal.
-fn error(status: StatusCode, reason: &str, message: &str) -> Response {
+pub(super) fn error(status: StatusCode, reason: &str, message: &str) -> Response {
     (status, Json(json!({"reason": reason, "message": message}))).into_response()
 }

@@ -38,6 +38,7 @@ mod bodies;
 mod commands;
 mod getparams;
 mod journal;
+mod pushes;
 mod routes;
 mod serve;
 pub mod tokens;
@@ -50,6 +51,7 @@ pub use bodies::{BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
+pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
@@ -83,6 +85,10 @@ pub struct Shared {
     pub commanders: Arc<tokens::Tokens>,
     /// Who may read records, journal and metrics, and no more.
     pub watchers: Arc<tokens::Tokens>,
+    /// Who may push scores and properties, and no more.
+    pub pushers: Arc<tokens::Tokens>,
+    /// Who takes what is pushed.
+    pub pushes: mpsc::UnboundedSender<PushRequest>,
     /// Receives commands.
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Receives requests to preview approvals.

@@ -11,10 +11,11 @@ use super::backup::BACKUP_PATH;
 use super::commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, PREVIEW_PATH};
 use super::getparams::{GETPARAMS_PATH, QUESTION_BYTES_MAX};
 use super::journal::{JOURNAL_PAGE, JOURNAL_PATH};
+use super::pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, SCORES_PATH};
 use super::webhooks::{GITEA_PATH, GITHUB_PATH};
 use super::{
     CHANGES_PATH, CHANGES_WAIT, EXPLAIN_PATH, RECORDS_PATH, Shared, access, backup, commands, getparams, journal,
-    turns, webhooks,
+    pushes, turns, webhooks,
 };
 use crate::forge::webhook::BODY_BYTES_MAX;
 
@@ -25,6 +26,8 @@ pub enum Method {
     Get,
     /// `POST`: something is sent.
     Post,
+    /// `PUT`: something takes the place of what is there.
+    Put,
 }
 
 impl fmt::Display for Method {
@@ -32,6 +35,7 @@ impl fmt::Display for Method {
         f.write_str(match self {
             Self::Get => "GET",
             Self::Post => "POST",
+            Self::Put => "PUT",
         })
     }
 }
@@ -47,13 +51,16 @@ pub enum Caller {
     Commander,
     /// Argo CD's plugin generator.
     Plugin,
+    /// A machine that pushes scores and properties of clusters.
+    Pusher,
     /// The git host, which signs what it sends.
     GitHost,
 }
 
 impl Caller {
     /// Every caller, in the order of the reference page.
-    pub const ALL: [Self; 5] = [Self::Anybody, Self::Reader, Self::Commander, Self::Plugin, Self::GitHost];
+    pub const ALL: [Self; 6] =
+        [Self::Anybody, Self::Reader, Self::Commander, Self::Plugin, Self::Pusher, Self::GitHost];
 
     /// Returns its name, and what it must show.
     pub fn words(self) -> (&'static str, &'static str) {
@@ -70,6 +77,9 @@ impl Caller {
                  which commands it is for.",
             ),
             Self::Plugin => ("plugin", "The token of `decisions.tokenFile`, or one of a commander."),
+            Self::Pusher => {
+                ("pusher", "A token of `http.pushTokens`. It is for nothing else, and no other token is for this.")
+            }
             Self::GitHost => ("git host", "A signature made with a secret of `forge.webhookSecretFile`."),
         }
     }
@@ -126,6 +136,7 @@ impl Route {
         (self.handler)(match self.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
+            Method::Put => MethodFilter::PUT,
         })
     }
 }
@@ -251,6 +262,28 @@ pub const ROUTES: &[Route] = &[
         handler: |method| on(method, getparams::execute),
     },
     Route {
+        method: Method::Put,
+        path: SCORES_PATH,
+        caller: Caller::Pusher,
+        parameters: "`scores`: a list of `resourceName`, `scoreName` and `value`, as `scoreCoordinate.addOn` of OCM Placements names \
+                     them; `validUntil`, after which they have expired. All of it takes the place of what the same token pushed",
+        answer: "204 once it is stored; else `reason` and `message`: 404 no such cluster, 422 not possible",
+        limit: Some(Limit::Body(PUSH_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, pushes::scores),
+    },
+    Route {
+        method: Method::Put,
+        path: PROPERTIES_PATH,
+        caller: Caller::Pusher,
+        parameters: "`properties`: a map of name to quantity; `validUntil`, from which on they are not there. All of it takes the place of \
+                     what the same token pushed",
+        answer: "as for scores",
+        limit: Some(Limit::Body(PUSH_BYTES_MAX)),
+        in_turn: false,
+        handler: |method| on(method, pushes::properties),
+    },
+    Route {
         method: Method::Post,
         path: GITEA_PATH,
         caller: Caller::GitHost,
@@ -285,7 +318,9 @@ pub fn router(shared: Shared, with_webhooks: bool) -> Router {
         .merge(routes(|route| route.caller == Caller::Reader && !route.in_turn))
         .route_layer(from_fn_with_state(shared.clone(), access::may_read))
         // These ask for their own token, before a byte of the body is read.
-        .merge(routes(|route| matches!(route.caller, Caller::Commander | Caller::Plugin) && !route.in_turn))
+        .merge(routes(|route| {
+            matches!(route.caller, Caller::Commander | Caller::Plugin | Caller::Pusher) && !route.in_turn
+        }))
         .route_layer(from_fn_with_state(shared.clone(), access::names_us));
     let all = routes(|route| route.caller == Caller::Anybody).merge(guarded).with_state(shared.clone());
     if with_webhooks { all.merge(webhook_router(shared)) } else { all }

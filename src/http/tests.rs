@@ -28,6 +28,8 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         readers: tokens("reader"),
         commanders: tokens("ann"),
         watchers: tokens("prometheus"),
+        pushers: tokens("scorer"),
+        pushes: mpsc::unbounded_channel().0,
         instructions,
         previews: mpsc::unbounded_channel().0,
         grants: Arc::default(),

@@ -16,6 +16,7 @@ use super::Shared;
 use super::bodies::Bodies;
 use super::commands::COMMAND_BYTES_MAX;
 use super::getparams::QUESTION_BYTES_MAX;
+use super::pushes::PUSH_BYTES_MAX;
 
 /// Large answers that are made or sent at a time: each may hold every record, or a page of the journal.
 pub const READS_MAX: usize = 4;
@@ -30,6 +31,7 @@ pub struct Turns {
     reads: Arc<Semaphore>,
     pub(super) commands: Bodies,
     pub(super) questions: Bodies,
+    pub(super) pushes: Bodies,
 }
 
 impl Default for Turns {
@@ -38,6 +40,7 @@ impl Default for Turns {
             reads: Arc::new(Semaphore::new(READS_MAX)),
             commands: Bodies::new(COMMAND_BYTES_MAX),
             questions: Bodies::new(QUESTION_BYTES_MAX),
+            pushes: Bodies::new(PUSH_BYTES_MAX),
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod placement_phase;
 pub mod plan;
 pub mod policy;
 pub mod progress;
+pub mod pushed;
 pub mod records;
 pub mod runs;
 pub mod secrets;

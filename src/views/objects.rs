@@ -278,7 +278,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     };
     // There are no heartbeats: an open connection proves that the member answers.
     let seen = if cluster.online { now } else { cluster.since };
-    let known = cluster.known_properties();
+    let known = cluster.known_properties(now);
     // Source: KubeFleet, which shows resources as `resourceUsage`.
     let listed = known.iter().filter(|(name, _)| !name.starts_with(RESOURCE_PREFIX));
     let properties: Map<String, Value> =
@@ -300,9 +300,25 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "properties": properties,
             "resourceUsage": resource_usage(&known),
             "clusterClaims": claims.collect::<Vec<Value>>(),
+            "addOnScores": pushed_scores(cluster),
             "agentStatus": [member_agent(cluster, joined, join_words, seen)],
         })),
     })
+}
+
+/// Returns the scores that machines pushed, those that have expired too.
+fn pushed_scores(cluster: &ClusterRecord) -> Vec<Value> {
+    let scores = cluster.pushed.scores.iter().flat_map(|(by, said)| {
+        said.values.iter().map(move |score| {
+            let mut shown = value(score);
+            shown["pushedBy"] = json!(by);
+            if let Some(end) = said.valid_until {
+                shown["validUntil"] = json!(end);
+            }
+            shown
+        })
+    });
+    scores.collect()
 }
 
 fn member_condition(

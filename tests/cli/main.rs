@@ -24,6 +24,7 @@ mod namespaces;
 mod ocm;
 mod overrides;
 mod plan;
+mod pushes;
 mod run;
 mod schedule;
 mod schedule_ocm;

@@ -42,6 +42,8 @@ fn the_addresses_of_the_daemon_are_checked() {
         ("", "{hosts: ['fleet.example:80']}", "http.hosts[0]"),
         ("", "{read: everybody}", "http.read"),
         ("", "{readTokens: [{name: prometheus}]}", "http.readTokens[0].tokenFile"),
+        ("", "{pushTokens: [{name: '', tokenFile: t}]}", "http.pushTokens[0].name"),
+        ("", "{pushTokens: [{name: a, tokenFile: t}, {name: a, tokenFile: u}]}", "http.pushTokens[1].name"),
     ] {
         let found = complaints(&format!("{SOURCE}{forge}http: {http}\n"));
         assert!(found.contains(complaint), "{http}: {found}");

@@ -48,12 +48,12 @@ fn what_is_due_is_taken_once() {
     let at = |second: i64| Timestamp::from_second(second).expect("an instant");
     queue.wake(&key("web"), Some(at(10)));
     queue.wake_ocm(&Key::new("ns", "p"), Some(at(5)));
-    queue.expect_silence(&ClusterName::from("a"), Some(at(20)));
+    queue.wake_cluster(&ClusterName::from("a"), Some(at(20)));
     assert_eq!(queue.next_wake(), Some(at(5)));
     queue.mark_due(at(10));
     assert_eq!((queue.placements.len(), queue.ocm.len(), queue.clusters.len()), (1, 1, 0));
     assert_eq!(queue.next_wake(), Some(at(20)));
-    queue.expect_silence(&ClusterName::from("a"), None);
+    queue.wake_cluster(&ClusterName::from("a"), None);
     assert_eq!(queue.next_wake(), None);
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::cluster::MemberClusterSpec;
 use crate::api::ocm::ManagedClusterTaint;
 use crate::model::id::ClusterName;
+use crate::model::pushed::Pushed;
 
 /// A mass removal: more than half of the fleet's clusters left in one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +75,9 @@ pub struct ClusterRecord {
     /// Properties observed on the cluster: Kubernetes version, node count and so on; kept while it does not answer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
+    /// What machines pushed about it.
+    #[serde(default, skip_serializing_if = "Pushed::is_empty")]
+    pub pushed: Pushed,
     /// What the cluster claims of itself, by name; kept while that cannot be read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, String>,
@@ -125,6 +129,7 @@ impl ClusterRecord {
             managed_taints: Vec::new(),
             stated: BTreeMap::new(),
             properties: BTreeMap::new(),
+            pushed: Pushed::default(),
             claims: BTreeMap::new(),
             properties_unknown: None,
             namespaces: None,
@@ -133,9 +138,10 @@ impl ClusterRecord {
         }
     }
 
-    /// Returns the cluster's properties: those in git, overridden by observed ones.
-    pub fn known_properties(&self) -> BTreeMap<String, String> {
+    /// Returns what is known of the cluster's properties: what git states, over it what was pushed, and over both what was seen.
+    pub fn known_properties(&self, now: Timestamp) -> BTreeMap<String, String> {
         let mut properties = self.stated.clone();
+        properties.extend(self.pushed.properties(now));
         properties.extend(self.properties.clone());
         properties
     }
