@@ -179,3 +179,59 @@ fn a_member_that_shows_no_nodes_is_delivered_to_all_the_same() {
     assert_eq!(properties.keys().collect::<Vec<_>>(), ["k8s.io/k8s-version"], "what is not known is absent");
     assert_eq!(world.logged("not all facts about the cluster can be seen").len(), 1, "it is said once");
 }
+
+/// The kind as Open Cluster Management defines it, as far as it is read.
+const CLUSTER_CLAIMS: &str = "---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterclaims.cluster.open-cluster-management.io}
+spec:
+  group: cluster.open-cluster-management.io
+  names: {kind: ClusterClaim, listKind: ClusterClaimList, plural: clusterclaims, singular: clusterclaim}
+  scope: Cluster
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties: {spec: {type: object, properties: {value: {type: string}}}}
+";
+
+fn claim(name: &str, value: &str) -> String {
+    format!(
+        "---\napiVersion: cluster.open-cluster-management.io/v1alpha1\nkind: ClusterClaim\nmetadata: {{name: {name}}}\n\
+         spec: {{value: {value}}}\n"
+    )
+}
+
+#[test]
+fn claims_of_a_member_are_followed_and_nothing_is_missing_without_the_kind() {
+    let members = &shared().members[..2];
+    let (plain, member) = (&members[0], &members[1]);
+    let world = World::new(None, &access(members));
+    world.write("fleet.yaml", &member_clusters([plain.name.as_str(), member.name.as_str()]));
+    world.commit("Two members");
+    member.kubectl_apply(CLUSTER_CLAIMS).expect("a definition");
+    let definition = "crd/clusterclaims.cluster.open-cluster-management.io";
+    change(member, &["wait", "--for=condition=Established", definition]);
+    member.kubectl_apply(&claim("site.example", "first")).expect("a claim");
+    let daemon = world.start();
+    let status = |name: &str| {
+        let clusters = daemon.get("clusters");
+        clusters.into_iter().find(|cluster| cluster["metadata"]["name"] == name).unwrap_or_default()["status"].clone()
+    };
+    let claims = |value: &str| json!([{"name": "site.example", "value": value}]);
+    daemon.until("it is known", || status(&member.name)["clusterClaims"] == claims("first"));
+    member.kubectl_apply(&claim("site.example", "second")).expect("a change");
+    daemon.until("it is followed", || status(&member.name)["clusterClaims"] == claims("second"));
+    change(member, &["delete", "clusterclaim", "site.example"]);
+    daemon.until("it is gone", || status(&member.name)["clusterClaims"].is_null());
+    let collected = |status: &Value| {
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|c| c["type"] == "ClusterPropertyCollectionSucceeded" && c["status"] == "True")
+    };
+    daemon.until("nothing is missed there", || collected(&status(&plain.name)));
+    change(member, &["delete", definition]);
+}
