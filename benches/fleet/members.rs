@@ -242,6 +242,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         applied: ApplyOutcome::Applied,
         message: String::new(),
         availability: Some(Availability::Available),
+        generation: None,
         manifest: None,
         owned: Some(owned(desired)),
         generation: None,
