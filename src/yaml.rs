@@ -12,6 +12,7 @@ use serde_yaml::granit_parser::{ErrorKind, Event, Options, Parser, ScanError, Sp
 mod keys;
 mod lines;
 mod meter;
+pub mod outline;
 mod quoted;
 mod scalar;
 mod typed;

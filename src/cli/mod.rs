@@ -4,6 +4,7 @@ pub mod exit;
 pub mod output;
 
 mod commands;
+mod cordon;
 mod describe;
 mod explain;
 mod export;
@@ -83,6 +84,12 @@ enum Command {
     Rollback(commands::Rollback),
     /// Try failed clusters again, or a snapshot that was rolled back or rejected.
     Retry(commands::Retry),
+    /// Keep placements away from a cluster: taint it, as a commit.
+    Cordon(cordon::Cordon),
+    /// Take the taint of a cordon away, as a commit.
+    Uncordon(cordon::Cordon),
+    /// Move placements off a cluster: cordon it and evict what is there, as a commit.
+    Drain(cordon::DrainArgs),
     /// Print what other tools need of the records.
     #[command(subcommand)]
     Export(export::Export),
@@ -164,6 +171,9 @@ pub fn main() -> Exit {
         Command::Resume(args) => args.run(),
         Command::Rollback(args) => args.run(),
         Command::Retry(args) => args.run(),
+        Command::Cordon(args) => args.cordon(),
+        Command::Uncordon(args) => args.uncordon(),
+        Command::Drain(args) => args.run(),
         Command::Export(what) => export::run(&what),
         Command::Source(what) => what.run(),
         Command::Store(what) => store::run(&what),

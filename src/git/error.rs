@@ -249,6 +249,20 @@ pub enum Error {
         /// The repository or folder.
         location: String,
     },
+    /// A branch's name is not one git accepts.
+    #[error("{name:?} cannot name a branch: git does not accept it")]
+    BranchName {
+        /// The name.
+        name: String,
+    },
+    /// A commit on this branch would leave the work tree behind.
+    #[error("{branch} is checked out in {location}: name another branch, or change the files and commit them yourself")]
+    BranchCheckedOut {
+        /// The repository.
+        location: String,
+        /// The branch.
+        branch: String,
+    },
     /// A pin's name is not one git accepts.
     #[error("{name:?} cannot name a pin: git does not accept it as part of a ref")]
     PinName {
@@ -374,6 +388,8 @@ impl Classify for Error {
             | Self::NotARepository { .. }
             | Self::EmptyRepository { .. }
             | Self::BranchMissing { .. }
+            | Self::BranchName { .. }
+            | Self::BranchCheckedOut { .. }
             | Self::PathMissing { .. }
             | Self::PullMissing { .. }
             | Self::Unrelated { .. }

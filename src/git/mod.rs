@@ -8,8 +8,10 @@
 //! Every function blocks; the daemon calls them outside its async threads. Only a source's own configuration affects gix: no
 //! system or user configuration, no environment, only the configured protocol.
 //!
-//! gitfleet writes only refs below [`REF_PREFIX`], also in a local repository that is read in place.
+//! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place; and the one branch that a
+//! person names in a command, see [`NewCommit`].
 
+mod branch;
 mod compact;
 mod error;
 mod fetch;
@@ -27,6 +29,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
 pub use folder::{Folder, read_folder};

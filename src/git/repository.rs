@@ -155,6 +155,11 @@ impl Reader {
         &self.location
     }
 
+    /// Returns the folder of the repository that is read; empty for all of it.
+    pub(super) fn subtree(&self) -> &str {
+        &self.subtree
+    }
+
     /// Returns the folder that holds refs and objects.
     pub fn git_dir(&self) -> PathBuf {
         self.local().common_dir().to_owned()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+use std::sync::Arc;
 
 use super::id::{ClusterName, CommitId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
@@ -95,6 +96,8 @@ pub struct Tree {
     pub placements: BTreeMap<PlacementKey, Placement>,
     /// Member clusters by name.
     pub clusters: BTreeMap<ClusterName, MemberCluster>,
+    /// The file that each MemberCluster stands in.
+    pub member_files: BTreeMap<ClusterName, Arc<str>>,
     /// Scope of each (group, kind) known from built-in kinds, CRDs of the tree and the documents themselves.
     pub scopes: BTreeMap<(String, String), Scope>,
     /// Documents of gitfleet's own kinds (placements, strategies, runs, overrides, OCM kinds) without MemberClusters: checked

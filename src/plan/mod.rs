@@ -5,6 +5,8 @@
 //! only members can tell.
 
 mod baseline;
+pub mod cordon;
+pub mod drain;
 pub mod explain;
 mod namespaces;
 pub mod needs;

@@ -28,6 +28,9 @@ fn help() {
       resume      Resume a placement; without a name, accept the rewritten history of the source
       rollback    Return a placement to an earlier snapshot
       retry       Try failed clusters again, or a snapshot that was rolled back or rejected
+      cordon      Keep placements away from a cluster: taint it, as a commit
+      uncordon    Take the taint of a cordon away, as a commit
+      drain       Move placements off a cluster: cordon it and evict what is there, as a commit
       export      Print what other tools need of the records
       source      Say that a source that moved is the same one
       store       Back the store up, restore it, or go on after it was lost

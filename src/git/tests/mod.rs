@@ -1,5 +1,6 @@
 //! Against repositories that the real git made.
 
+mod branch;
 mod damage;
 mod following;
 mod pulls;

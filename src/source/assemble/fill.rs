@@ -32,6 +32,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
                 tree.placements.insert(key.clone(), Placement { key, spec, annotations, origin: item.origin });
             }
             Some(Checked::MemberCluster(cluster)) => {
+                tree.member_files.insert(name(), item.origin.path);
                 tree.clusters.insert(name(), cluster.as_ref().clone());
             }
             Some(Checked::ManagedCluster(cluster)) => {

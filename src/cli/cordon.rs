@@ -1,0 +1,233 @@
+//! `gitfleet cordon`, `uncordon` and `drain`: changes to the tree that keep placements away from a cluster, or move them off it. The
+//! daemon is told nothing: what the commit says is what happens.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use similar::TextDiff;
+
+use super::exit::Exit;
+use super::records::locate;
+use super::{Daemon, output, person};
+use crate::clock;
+use crate::daemon::commit_reader::{Cache, Error, read_commit, read_folder};
+use crate::git::{self, NewCommit};
+use crate::model::id::{ClusterName, CommitId};
+use crate::model::tree::Tree;
+use crate::plan::cordon::{cordoned, uncordoned};
+use crate::plan::drain::{Drain, drain};
+use crate::store::saved::Records;
+use crate::yaml;
+
+/// What follows the help of each of these commands.
+const HOW: &str = "\
+Prints the change as a diff, or commits it with --commit; nothing else is written, and nothing happens before the daemon's branch has \
+the commit. `gitfleet cordon east | git apply` changes the files of a checkout.
+
+Exit codes: 0 done, also where there is nothing to change; 1 something stays on the cluster, standard error says why; 2 error.";
+
+/// Where the tree is, and what becomes of the change.
+#[derive(Debug, clap::Args)]
+pub struct TreeChange {
+    /// The member cluster.
+    cluster: String,
+    /// A checkout of the source: the folder with the tree.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repo: PathBuf,
+    /// Commit the change on this branch, which begins at HEAD where there is none, and leave the work tree as it is.
+    #[arg(long, value_name = "BRANCH")]
+    commit: Option<String>,
+}
+
+/// Options of `cordon` and `uncordon`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HOW)]
+pub struct Cordon {
+    #[command(flatten)]
+    change: TreeChange,
+}
+
+/// Options of `drain`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HOW)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    change: TreeChange,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+impl Cordon {
+    /// Runs `cordon`.
+    ///
+    /// # Errors
+    /// The tree cannot be read, has no such MemberCluster, or the change cannot be made.
+    pub fn cordon(&self) -> anyhow::Result<Exit> {
+        let mut edit = Edit::begin(&self.change)?;
+        edit.cordon()?;
+        edit.end("Cordon", "is cordoned already")
+    }
+
+    /// Runs `uncordon`.
+    ///
+    /// # Errors
+    /// As [`Self::cordon`].
+    pub fn uncordon(&self) -> anyhow::Result<Exit> {
+        let mut edit = Edit::begin(&self.change)?;
+        let (path, old) = edit.member_file()?;
+        if let Some(new) = uncordoned(&old, &self.change.cluster).with_context(|| path.clone())? {
+            edit.files.push(ChangedFile { path, old: Some(old), new });
+        }
+        edit.end("Uncordon", "is not cordoned")
+    }
+}
+
+impl DrainArgs {
+    /// Runs `drain`.
+    ///
+    /// # Errors
+    /// As [`Cordon::cordon`]; the records cannot be read.
+    pub fn run(&self) -> anyhow::Result<Exit> {
+        let mut edit = Edit::begin(&self.change)?;
+        let path = edit.cordon()?;
+        let drain = found(&locate(&self.daemon)?.read()?, &self.change.cluster)?;
+        if !drain.evictions.is_empty() {
+            let folder = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+            let mut file = edit.new_file(&format!("{folder}drain-{}", self.change.cluster))?;
+            file.new = drain.evictions.iter().map(yaml::to_string).collect::<Vec<_>>().join("---\n");
+            edit.files.push(file);
+        }
+        let done = edit.end("Drain", "is cordoned, and nothing can be moved off it")?;
+        for why in &drain.stays {
+            eprintln!("{why}");
+        }
+        Ok(if drain.stays.is_empty() { done } else { Exit::NotAsWished })
+    }
+}
+
+/// Finds what is on the cluster in the records.
+fn found(saved: &Records, cluster: &str) -> anyhow::Result<Drain> {
+    let accepted = saved.source.as_ref().and_then(|source| source.accepted.clone());
+    let accepted = accepted.context("no commit is accepted yet, so nothing is on any cluster")?;
+    let name = ClusterName::from(cluster);
+    let held = saved.placements.iter().flat_map(|placement| {
+        let bindings = saved.bindings.get(&placement.key).into_iter().flatten();
+        bindings.filter(|binding| binding.cluster == name).map(move |binding| (placement, binding.as_ref()))
+    });
+    Ok(drain(held, &name, &accepted))
+}
+
+/// A file of the tree before and after.
+struct ChangedFile {
+    path: String,
+    /// Absent for a new file.
+    old: Option<String>,
+    new: String,
+}
+
+/// A change that is being made.
+struct Edit<'a> {
+    change: &'a TreeChange,
+    tree: Tree,
+    /// The repository and the commit that is continued, where a commit is to be made.
+    base: Option<(git::Reader, CommitId)>,
+    files: Vec<ChangedFile>,
+}
+
+impl<'a> Edit<'a> {
+    fn begin(change: &'a TreeChange) -> anyhow::Result<Self> {
+        let refused = |error| match error {
+            Error::Refused(errors) => match errors.first() {
+                Some(first) => anyhow!("the tree has errors; the first is {first}"),
+                None => anyhow!("the tree has errors"),
+            },
+            Error::Git(error) => error.into(),
+        };
+        let (tree, base) = match &change.commit {
+            None => (read_folder(&change.repo).map_err(refused)?, None),
+            Some(branch) => {
+                let (reader, _) = git::discover(&change.repo)?;
+                let base = reader.base_of(branch)?;
+                (read_commit(&reader, &base, &mut Cache::new()).map_err(refused)?, Some((reader, base)))
+            }
+        };
+        Ok(Self { change, tree, base, files: Vec::new() })
+    }
+
+    /// Returns the file with the cluster's MemberCluster, and what it holds.
+    fn member_file(&self) -> anyhow::Result<(String, String)> {
+        let cluster = self.change.cluster.as_str();
+        let Some(path) = self.tree.member_files.get(&ClusterName::from(cluster)) else {
+            let near = yaml::suggest(cluster, self.tree.member_files.keys().map(ClusterName::as_str));
+            let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            bail!("the tree has no MemberCluster {cluster}{hint}");
+        };
+        let path = path.to_string();
+        let bytes = self.read(&path)?.with_context(|| format!("{path} is gone"))?;
+        Ok((path.clone(), String::from_utf8(bytes).with_context(|| path)?))
+    }
+
+    fn read(&self, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        if let Some((reader, base)) = &self.base {
+            return Ok(reader.file(base, path)?);
+        }
+        match std::fs::read(self.change.repo.join(path)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
+        }
+    }
+
+    /// Puts the taint into the cluster's file, and returns which that is.
+    fn cordon(&mut self) -> anyhow::Result<String> {
+        let (path, old) = self.member_file()?;
+        if let Some(new) = cordoned(&old, &self.change.cluster).with_context(|| path.clone())? {
+            self.files.push(ChangedFile { path: path.clone(), old: Some(old), new });
+        }
+        Ok(path)
+    }
+
+    /// Returns a file that is not there yet, under a name or the first of its numbered ones.
+    fn new_file(&self, stem: &str) -> anyhow::Result<ChangedFile> {
+        let names = std::iter::once(format!("{stem}.yaml")).chain((2..).map(|number| format!("{stem}-{number}.yaml")));
+        for path in names {
+            if self.read(&path)?.is_none() {
+                return Ok(ChangedFile { path, old: None, new: String::new() });
+            }
+        }
+        bail!("every name for a new file is taken")
+    }
+
+    /// Prints or commits what has changed.
+    fn end(&self, verb: &str, otherwise: &str) -> anyhow::Result<Exit> {
+        let cluster = &self.change.cluster;
+        if self.files.is_empty() {
+            eprintln!("{cluster} {otherwise}");
+            return Ok(Exit::Done);
+        }
+        let (Some((reader, base)), Some(branch)) = (&self.base, &self.change.commit) else {
+            return output::print(&self.files.iter().map(diff).collect::<String>());
+        };
+        let files: Vec<(String, String)> =
+            self.files.iter().map(|file| (file.path.clone(), file.new.clone())).collect();
+        let user = person::os_user();
+        let commit = reader.commit_on(
+            base,
+            &NewCommit {
+                branch,
+                files: &files,
+                message: &format!("{verb} {cluster}\n\nMade by gitfleet {}.\n", verb.to_lowercase()),
+                author: (&user, &format!("{user}@localhost")),
+                seconds: clock::now().as_second(),
+            },
+        )?;
+        output::print(&format!("commit {commit} on branch {branch}: {verb} {cluster}\n"))
+    }
+}
+
+/// Returns a change as `git apply` takes it.
+fn diff(file: &ChangedFile) -> String {
+    let old_name = file.old.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("a/{}", file.path));
+    let diff = TextDiff::from_lines(file.old.as_deref().unwrap_or_default(), &file.new);
+    diff.unified_diff().header(&old_name, &format!("b/{}", Path::new(&file.path).display())).to_string()
+}
