@@ -109,7 +109,7 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
         .manifests
         .iter()
         .filter(|_| is_settled)
-        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, &d.digest).ok()?))
+        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, "", &d.digest).ok()?))
         .collect();
     let mut wanted = Wanted::default();
     order.manifests.iter().for_each(|d| wanted.insert(&d.key, &Arc::new(order.placement.clone())));

@@ -33,8 +33,10 @@ pub const SUSPENDED: &str = "gitfleet.io/suspended";
 /// On a MemberCluster or ManagedCluster: JSON map of property name to value.
 pub const PROPERTIES: &str = "gitfleet.io/properties";
 
-/// Written on an inventory: which source owns it. Written on an entry of a snapshot: the file and line it comes from.
+/// Written on an inventory and on every delivered object: which source it is of. Written on an entry of a snapshot: the file and line it comes from.
 pub const SOURCE: &str = "gitfleet.io/source";
+/// Written on every delivered object: kind and name of the placement that it is of. Nothing reads it but people.
+pub const PLACED_BY: &str = "gitfleet.io/placed-by";
 /// Written on an inventory: its placement. On a placement the same name means another thing.
 pub const PLACEMENT: &str = "gitfleet.io/placement";
 /// Written on an inventory and on a snapshot: the commit.

@@ -321,9 +321,8 @@ impl Target for Directory {
         let key = id.key();
         let Some(mut object) = self.read_object(&key)?.filter(|_| uid == first_name(&key)) else { return Ok(()) };
         let metadata = &mut object["metadata"];
-        for (map, name) in
-            [("labels", self.inventory.part_of_label), ("annotations", self.inventory.manifest_annotation)]
-        {
+        let annotations = self.inventory.part_annotations.iter().map(|name| ("annotations", *name));
+        for (map, name) in std::iter::once(("labels", self.inventory.part_of_label)).chain(annotations) {
             if let Some(entries) = metadata[map].as_object_mut() {
                 entries.remove(name);
             }

@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pre
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
@@ -57,8 +57,8 @@ pub struct Inventory {
     pub id_label: &'static str,
     /// Label on the parts.
     pub part_of_label: &'static str,
-    /// Annotation on the parts that names the manifest they were applied from.
-    pub manifest_annotation: &'static str,
+    /// Annotations on the parts that are ours: what they were applied from, and who placed them.
+    pub part_annotations: &'static [&'static str],
 }
 
 impl Live {
@@ -156,19 +156,21 @@ impl Live {
         self.patch(id, &nothing, ApplyOptions { force: true, dry_run: false }).await.map(drop)
     }
 
-    /// Removes our label, our annotation and our field manager from an object, and leaves the rest.
+    /// Takes our label, our annotations and our name as a manager away from an object, and leaves it as it is.
     async fn release_whole(&self, id: &ObjectId, uid: &str) -> Result<(), Error> {
         let Some(there) = self.get(id).await?.filter(|there| uid_of(there) == uid) else { return Ok(()) };
         let managers = there.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
         let others: Vec<Value> = managers.into_iter().filter(|entry| entry["manager"] != FIELD_MANAGER).collect();
         // An empty list would change nothing; one with an empty entry says that there is no manager.
         let others = if others.is_empty() { vec![json!({})] } else { others };
+        let no_annotations: Map<String, Value> =
+            self.inventory.part_annotations.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
         let given_up = json!({"metadata": {
             "uid": uid,
             // The list of managers is replaced whole: one that came since it was read would be lost.
             "resourceVersion": there.pointer("/metadata/resourceVersion"),
             "labels": {self.inventory.part_of_label: null},
-            "annotations": {self.inventory.manifest_annotation: null},
+            "annotations": no_annotations,
             "managedFields": others,
         }});
         let api = self.api(id).await?;

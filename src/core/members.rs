@@ -16,6 +16,7 @@ use crate::model::along::Along;
 use crate::model::facts::{self, Facts, KUBERNETES_VERSION};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{ClusterRecord, Inventory, MemberKind, SUSPENDED_WORDS, WorkStatus};
+use crate::model::secrets::LAST_APPLIED;
 use crate::model::tree::Tree;
 use crate::model::warning::WarningKind;
 use crate::model::work::WorkOrder;
@@ -415,6 +416,8 @@ pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
 /// Copies what git says of a cluster.
 fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
     record.labels.clone_from(&member.labels);
+    record.annotations.clone_from(&member.annotations);
+    record.annotations.remove(LAST_APPLIED);
     record.spec.clone_from(&member.spec);
     record.managed_taints = dated_taints(&record.managed_taints, member, now);
     record.stated = facts::stated(member);

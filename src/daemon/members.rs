@@ -13,7 +13,7 @@ use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
 use crate::config::MemberAccess;
 use crate::core::{MemberCommand, MemberEvent};
-use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL, SPEC_HASH};
+use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::{Metrics, Part};
@@ -26,7 +26,7 @@ const INVENTORY: Inventory = Inventory {
     namespace: NAMESPACE,
     id_label: ID_LABEL,
     part_of_label: PART_OF_LABEL,
-    manifest_annotation: SPEC_HASH,
+    part_annotations: PART_ANNOTATIONS,
 };
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::RESERVED_NAMESPACE;
-use crate::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
+use crate::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACED_BY, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::manifest::malformed_metadata;
 use crate::model::records::{Kept, Pause};
@@ -24,6 +24,9 @@ pub const ID_LABEL: &str = "applyset.kubernetes.io/id";
 pub const PART_OF_LABEL: &str = "applyset.kubernetes.io/part-of";
 /// The annotation on every part that holds the digest of its manifest, under KubeFleet's name.
 pub const SPEC_HASH: &str = "kubernetes-fleet.io/spec-hash";
+/// All annotations on a part that are ours. Those that say who placed it are for people at the member: nothing is decided by them,
+/// and an object that lacks them gets them with its next apply.
+pub const PART_ANNOTATIONS: &[&str] = &[SPEC_HASH, PLACED_BY, SOURCE];
 /// The annotation on a parent that says who manages it.
 const TOOLING: &str = "applyset.kubernetes.io/tooling";
 /// The annotation on a parent that lists `Kind.group` of all parts.
@@ -191,11 +194,11 @@ pub fn stored(object: &Value) -> Value {
     object
 }
 
-/// Returns the manifest to write to a member: with the ApplySet's label and the manifest's digest.
+/// Returns the manifest as it is written to a member: with the ApplySet's label, the digest of the manifest, and who placed it.
 ///
 /// # Errors
 /// Its labels or annotations are no maps, as text for users: without the label the object would belong to no placement.
-pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Result<Value, String> {
+pub fn labelled(object: &Value, placement: &PlacementKey, source: &str, digest: &Digest) -> Result<Value, String> {
     if let Some((field, why)) = malformed_metadata(object) {
         return Err(format!("{field}: {why}"));
     }
@@ -204,6 +207,8 @@ pub fn labelled(object: &Value, placement: &PlacementKey, digest: &Digest) -> Re
     // Indexing adds missing maps, and panics on other values, which were refused above.
     metadata["labels"][PART_OF_LABEL] = Value::from(applyset_id(placement));
     metadata["annotations"][SPEC_HASH] = Value::from(digest.as_str());
+    metadata["annotations"][PLACED_BY] = Value::from(format!("{}/{placement}", placement.kind()));
+    metadata["annotations"][SOURCE] = Value::from(source);
     Ok(object)
 }
 

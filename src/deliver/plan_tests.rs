@@ -186,7 +186,8 @@ impl Member {
         self.log.push(format!("{} {}", if put_back { "put back" } else { "apply" }, desired.id));
         if !refused {
             self.uid += 1;
-            let mut object = labelled(&desired.object, &order.placement, &desired.digest).expect("it can be labelled");
+            let mut object = labelled(&desired.object, &order.placement, &order.source.name, &desired.digest)
+                .expect("it can be labelled");
             object["metadata"]["uid"] = json!(format!("u{}", self.uid));
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
             let live = LiveObject::read(&object).expect("an object");

@@ -4,6 +4,8 @@
 //!
 //! Source: Argo CD, ApplicationSet plugin generator.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{StatusCode, header};
@@ -14,13 +16,19 @@ use serde_json::{Map, Value, json};
 use super::Shared;
 use super::bodies::Unread;
 use crate::model::decisions::DecisionsRecord;
-use crate::store::records::{self, DECISIONS_PREFIX};
+use crate::model::id::ClusterName;
+use crate::model::records::ClusterRecord;
+use crate::store::Store;
+use crate::store::records::{self, CLUSTER_PREFIX, DECISIONS_PREFIX};
 
 /// The path of the generator's requests, defined by Argo CD.
 pub const GETPARAMS_PATH: &str = "/api/v1/getparams.execute";
 
 /// Largest question in bytes: names, and what an ApplicationSet has for its template.
 pub const QUESTION_BYTES_MAX: usize = 64 * 1024;
+
+/// The records of clusters by name.
+type Clusters = BTreeMap<ClusterName, ClusterRecord>;
 
 /// What the generator sends. Parameters that do not belong to gitfleet are for the template.
 #[derive(Deserialize)]
@@ -58,18 +66,26 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("the request is not the generator's: {error}")),
     };
     let store = shared.store;
-    let read =
-        tokio::task::spawn_blocking(move || records::load_all::<DecisionsRecord>(store.as_ref(), DECISIONS_PREFIX));
-    let records = match read.await {
-        Ok(Ok(records)) => records,
+    let (records, clusters) = match tokio::task::spawn_blocking(move || read(store.as_ref())).await {
+        Ok(Ok(found)) => found,
         Ok(Err(error)) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     };
-    let records: Vec<DecisionsRecord> = records.into_iter().map(|record| record.value).collect();
-    match answer(&records, &parameters) {
+    match answer(&records, &clusters, &parameters) {
         Ok(parameters) => Json(json!({"output": {"parameters": parameters}})).into_response(),
         Err((status, words)) => refusal(status, &words),
     }
+}
+
+/// Reads the decisions, and the clusters that they are about.
+fn read(store: &dyn Store) -> crate::store::Result<(Vec<DecisionsRecord>, Clusters)> {
+    let decisions = records::load_all::<DecisionsRecord>(store, DECISIONS_PREFIX)?;
+    let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?;
+    let named = |record: ClusterRecord| (record.name.clone(), record);
+    Ok((
+        decisions.into_iter().map(|record| record.value).collect(),
+        clusters.into_iter().map(|record| named(record.value)).collect(),
+    ))
 }
 
 /// Argo CD shows `message` of an answer that is no success.
@@ -78,7 +94,11 @@ fn refusal(status: StatusCode, words: &str) -> Response {
 }
 
 /// Returns one set of parameters per cluster of the named placement, all strings.
-fn answer(records: &[DecisionsRecord], parameters: &Map<String, Value>) -> Result<Vec<Value>, (StatusCode, String)> {
+fn answer(
+    records: &[DecisionsRecord],
+    clusters: &Clusters,
+    parameters: &Map<String, Value>,
+) -> Result<Vec<Value>, (StatusCode, String)> {
     let text = |name: &str| match parameters.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
@@ -93,7 +113,7 @@ fn answer(records: &[DecisionsRecord], parameters: &Map<String, Value>) -> Resul
     let groups = record.groups.iter().enumerate();
     let sets = groups.flat_map(|(index, group)| {
         group.clusters.iter().map(move |cluster| {
-            json!({
+            let mut set = json!({
                 "name": cluster.cluster_name,
                 "clusterName": cluster.cluster_name,
                 "reason": cluster.reason,
@@ -102,10 +122,24 @@ fn answer(records: &[DecisionsRecord], parameters: &Map<String, Value>) -> Resul
                 "placementNamespace": record.key.namespace.as_deref().unwrap_or_default(),
                 "decisionGroup": group.name,
                 "decisionGroupIndex": index.to_string(),
-            })
+            });
+            if let (Some(set), Some(record)) = (set.as_object_mut(), clusters.get(&cluster.cluster_name)) {
+                set.extend(facts(record));
+            }
+            set
         })
     });
     Ok(sets.collect())
+}
+
+/// Returns what is known of a cluster, each fact under a key with a dot, which no other parameter has.
+fn facts(cluster: &ClusterRecord) -> impl Iterator<Item = (String, Value)> {
+    let of = |kind: &'static str, facts: BTreeMap<String, String>| {
+        facts.into_iter().map(move |(name, text)| (format!("cluster.{kind}.{name}"), Value::from(text)))
+    };
+    of("labels", cluster.labels.clone())
+        .chain(of("annotations", cluster.annotations.clone()))
+        .chain(of("properties", cluster.known_properties()))
 }
 
 #[cfg(test)]

@@ -290,6 +290,9 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     if !cluster.labels.is_empty() {
         metadata.insert("labels".into(), value(&cluster.labels));
     }
+    if !cluster.annotations.is_empty() {
+        metadata.insert("annotations".into(), value(&cluster.annotations));
+    }
     json!({
         "apiVersion": CLUSTER_API_VERSION,
         "kind": "MemberCluster",

@@ -123,6 +123,10 @@ fn what_is_planned_is_written() {
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
     let read = |path: &str| std::fs::read_to_string(scratch.path(path)).unwrap_or_default();
     assert!(read("members/west/configmap..web.settings.yaml").contains("of west"));
+    assert!(
+        read("members/west/configmap..web.settings.yaml")
+            .contains("gitfleet.io/placed-by: ClusterResourcePlacement/web")
+    );
     assert!(read("members/east/resourcequota..web.quota.yaml").contains("region: e"));
     assert!(!scratch.path("members/east").join("resourceenvelope.placement.kubernetes-fleet.io.web.env.yaml").exists());
     assert_shown_from_records(&scratch);

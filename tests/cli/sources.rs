@@ -41,6 +41,10 @@ fn inventory(scratch: &Scratch, member: &str) -> String {
     let mut found = String::new();
     for entry in walk(&folder) {
         let text = fs::read_to_string(&entry).unwrap_or_default();
+        // Delivered objects name the source that they were last applied from.
+        if !text.contains("applyset.kubernetes.io/id:") {
+            continue;
+        }
         found.extend(text.lines().filter(|line| line.contains("gitfleet.io/source:")).map(str::trim));
     }
     found

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gitfleet::cluster::directory::Directory;
 use gitfleet::cluster::live::{Inventory, Live};
 use gitfleet::cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
-use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_OF_LABEL, SPEC_HASH};
+use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
 use gitfleet::model::id::ObjectId;
 use gitfleet::model::work::Release;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const INVENTORY: Inventory = Inventory {
     namespace: NAMESPACE,
     id_label: ID_LABEL,
     part_of_label: PART_OF_LABEL,
-    manifest_annotation: SPEC_HASH,
+    part_annotations: PART_ANNOTATIONS,
 };
 const WRITE: ApplyOptions = ApplyOptions { force: true, dry_run: false };
 const DRY: ApplyOptions = ApplyOptions { force: true, dry_run: true };

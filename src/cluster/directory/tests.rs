@@ -10,7 +10,7 @@ const INVENTORY: Inventory = Inventory {
     namespace: "gitfleet-system",
     id_label: "applyset.kubernetes.io/id",
     part_of_label: PART_OF,
-    manifest_annotation: "kubernetes-fleet.io/spec-hash",
+    part_annotations: &["kubernetes-fleet.io/spec-hash", "gitfleet.io/placed-by"],
 };
 const WRITE: ApplyOptions = ApplyOptions { force: true, dry_run: false };
 const RBAC: &str = "rbac.authorization.k8s.io/v1";

@@ -102,7 +102,7 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
         // A client-side apply overwrites foreign changes: a conflict would refuse what KubeFleet applies.
         ApplyStrategyType::ClientSideApply | ApplyStrategyType::ReportDiff => true,
     };
-    let object = match labelled(&desired.object, &order.placement, &desired.digest) {
+    let object = match labelled(&desired.object, &order.placement, &order.source.name, &desired.digest) {
         Ok(object) => object,
         Err(why) => return Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, why)),
     };

@@ -78,11 +78,13 @@ fn a_secret_is_written_as_it_is_kept() {
 #[test]
 fn labelling_creates_missing_maps_and_refuses_what_is_none() {
     let of = |metadata: Value| {
-        labelled(&json!({"metadata": metadata}), &PlacementKey::cluster_scoped("web"), &Digest::from("d1"))
+        labelled(&json!({"metadata": metadata}), &PlacementKey::namespaced("app", "web"), "here", &Digest::from("d1"))
     };
     for metadata in [json!({"name": "a"}), json!({"labels": null, "annotations": {"mine": "x"}})] {
         let object = of(metadata).expect("there is room for an entry");
-        assert_eq!(object["metadata"]["annotations"][SPEC_HASH], "d1");
+        let annotations = &object["metadata"]["annotations"];
+        assert_eq!((&annotations[SPEC_HASH], &annotations[SOURCE]), (&json!("d1"), &json!("here")));
+        assert_eq!(annotations[PLACED_BY], "ResourcePlacement/app/web");
         assert!(object["metadata"]["labels"][PART_OF_LABEL].is_string());
     }
     for (metadata, wanted) in [

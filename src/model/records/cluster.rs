@@ -42,6 +42,9 @@ pub struct ClusterRecord {
     pub name: ClusterName,
     /// Its labels in git.
     pub labels: BTreeMap<String, String>,
+    /// Its annotations in git, without the one in which kubectl keeps the object as it was applied.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// The access to it.
     pub kind: MemberKind,
     /// Whether it answers; a suspended cluster counts as offline.
@@ -117,6 +120,7 @@ impl ClusterRecord {
         Self {
             name,
             labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             kind: MemberKind::Unreachable,
             online: false,
             message: None,
