@@ -245,7 +245,6 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         generation: None,
         manifest: None,
         owned: Some(owned(desired)),
-        generation: None,
         differs_since: None,
         observed_at: None,
         differences: Vec::new(),

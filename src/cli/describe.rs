@@ -42,7 +42,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         text.push_str(&output::render_lines(&object_lines(object), terminal));
         let subject = Subject::of(args.kind.listing, object);
-        let entries = subject.as_ref().map_or(Ok(Vec::new()), |of| source.journal(of.placement.as_ref()))?;
+        let entries = subject
+            .as_ref()
+            .map_or(Ok(Vec::new()), |of| source.journal(of.placement.as_ref().or(of.ocm_placement.as_ref())))?;
         let concerned = |entry: &&JournalEntry| subject.as_ref().is_some_and(|subject| subject.concerns(entry));
         let events: Vec<&JournalEntry> = entries.iter().filter(concerned).collect();
         let heading = Line::default().with(Style::Strong, "Events:");
@@ -102,9 +104,12 @@ impl Subject {
                 cluster: text("/spec/clusterName"),
                 ..Self::default()
             },
-            Listing::Placements | Listing::OcmPlacements | Listing::PlacementDecisions => {
-                Self { placement: placed(text("/metadata/name")), ..Self::default() }
-            }
+            Listing::Placements => Self { placement: placed(text("/metadata/name")), ..Self::default() },
+            Listing::OcmPlacements => Self { ocm_placement: placed(text("/metadata/name")), ..Self::default() },
+            Listing::PlacementDecisions => Self {
+                ocm_placement: placed(text("/metadata/labels/cluster.open-cluster-management.io~1placement")),
+                ..Self::default()
+            },
         })
     }
 

@@ -382,7 +382,19 @@ pub fn cluster(tree: &Tree, member: &MemberCluster, record: Option<&ClusterRecor
         }
         _ => Ok(()),
     };
-    Cluster { eligible, properties: properties(member, record, now), ..Cluster::from(member) }
+    let namespaces = record.and_then(|record| namespaces(tree, record));
+    Cluster { eligible, properties: properties(member, record, now), namespaces, ..Cluster::from(member) }
+}
+
+/// Returns the namespaces of a cluster; `None` where nobody knows them, so that ResourcePlacements may go there.
+///
+/// A folder shows what is delivered to it. Of a namespace that git has no manifest of it says nothing, so that one counts as there.
+fn namespaces(tree: &Tree, record: &ClusterRecord) -> Option<BTreeSet<String>> {
+    let mut namespaces = record.namespaces.clone()?;
+    if record.kind == MemberKind::Directory {
+        namespaces.extend(tree.unmanaged_namespaces().iter().cloned());
+    }
+    Some(namespaces)
 }
 
 /// Returns what is known of a cluster's properties: what was seen on it, over what was pushed, over what git states.

@@ -10,11 +10,13 @@ use axum::Json;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Shared;
 use super::bodies::Unread;
+use crate::clock;
 use crate::model::decisions::DecisionsRecord;
 use crate::model::id::ClusterName;
 use crate::model::records::ClusterRecord;
@@ -71,7 +73,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
         Ok(Err(error)) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     };
-    match answer(&records, &clusters, &parameters) {
+    match answer(&records, &clusters, &parameters, clock::now()) {
         Ok(parameters) => Json(json!({"output": {"parameters": parameters}})).into_response(),
         Err((status, words)) => refusal(status, &words),
     }
@@ -98,6 +100,7 @@ fn answer(
     records: &[DecisionsRecord],
     clusters: &Clusters,
     parameters: &Map<String, Value>,
+    now: Timestamp,
 ) -> Result<Vec<Value>, (StatusCode, String)> {
     let text = |name: &str| match parameters.get(name) {
         None => Ok(None),
@@ -124,7 +127,7 @@ fn answer(
                 "decisionGroupIndex": index.to_string(),
             });
             if let (Some(set), Some(record)) = (set.as_object_mut(), clusters.get(&cluster.cluster_name)) {
-                set.extend(facts(record));
+                set.extend(facts(record, now));
             }
             set
         })
@@ -133,13 +136,13 @@ fn answer(
 }
 
 /// Returns what is known of a cluster, each fact under a key with a dot, which no other parameter has.
-fn facts(cluster: &ClusterRecord) -> impl Iterator<Item = (String, Value)> {
+fn facts(cluster: &ClusterRecord, now: Timestamp) -> impl Iterator<Item = (String, Value)> {
     let of = |kind: &'static str, facts: BTreeMap<String, String>| {
         facts.into_iter().map(move |(name, text)| (format!("cluster.{kind}.{name}"), Value::from(text)))
     };
     of("labels", cluster.labels.clone())
         .chain(of("annotations", cluster.annotations.clone()))
-        .chain(of("properties", cluster.known_properties()))
+        .chain(of("properties", cluster.known_properties(now)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The tree of a commit: parsed, checked and indexed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use super::id::{ClusterName, CommitId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};

@@ -181,7 +181,7 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
 
 /// Returns the rules for what is only looked at: what a member has, and what it claims of itself.
 fn facts_rules() -> [Value; 2] {
-    [rule(&[""], &["nodes", "pods"], &WATCH), rule(&[OCM_GROUP], &["clusterclaims"], &WATCH)]
+    [rule(&[""], &["namespaces", "nodes", "pods"], &WATCH), rule(&[OCM_GROUP], &["clusterclaims"], &WATCH)]
 }
 
 /// Returns one rule for each API group.

@@ -23,7 +23,9 @@ fn clusters() -> Clusters {
 
 #[test]
 fn clusters_come_as_texts_and_what_is_unknown_is_an_error() {
-    let ask = |parameters: Value| answer(&records(), &clusters(), parameters.as_object().expect("an object"));
+    let ask = |parameters: Value| {
+        answer(&records(), &clusters(), parameters.as_object().expect("an object"), Timestamp::UNIX_EPOCH)
+    };
     let found = ask(json!({"placement": "web", "mine": 1})).expect("it is known");
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|set| set.as_object().unwrap().values().all(Value::is_string)), "{found:?}");
