@@ -93,8 +93,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/cluster/", &["api", "model", "error", "watch", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     ("src/forge/", &["api", "model", "error"]),
-    // Serves what the store holds and what telemetry counts, and decides nothing.
-    ("src/http/", &["api", "model", "error", "store", "telemetry", "forge"]),
+    // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
+    ("src/http/", &["api", "model", "error", "store", "telemetry", "forge", "clock"]),
     ("src/config/", &["api", "model", "error", "yaml"]),
     // One placement is decided with all steps.
     (
