@@ -232,7 +232,9 @@ fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject
         owned: owned(desired),
         owner: None,
         terminating: false,
+        generation: None,
         availability: Availability::Available,
+        unavailable_because: None,
     }
 }
 
@@ -241,6 +243,7 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         id: desired.id.clone(),
         applied: ApplyOutcome::Applied,
         message: String::new(),
+        generation: None,
         availability: Some(Availability::Available),
         generation: None,
         manifest: None,

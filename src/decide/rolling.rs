@@ -234,5 +234,5 @@ pub(super) fn evaluate(
     limits: &Limits,
     now: Timestamp,
 ) -> Health {
-    health(binding, settled_work(binding, work).is_some(), heard, limits, now)
+    health(binding, settled_work(binding, work), heard, limits, now)
 }

@@ -1,6 +1,9 @@
 //! The availability of a live object.
 //!
-//! Source: KubeFleet's availability predicates, matched by exact group, version and kind.
+//! Sources: KubeFleet's availability predicates, matched by exact group, version and kind; for all other kinds kstatus, the
+//! conventions by which controllers write a status.
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -29,24 +32,109 @@ const DATA_KINDS: &[(&str, &str, &str)] = &[
     ("scheduling.k8s.io", "v1", "PriorityClass"),
 ];
 
-/// Returns whether a live object is available, by its kind's own rule; kinds without a rule are not trackable.
-pub fn availability(id: &ObjectId, object: &Value) -> Availability {
-    let available = match (id.group.as_str(), id.version.as_str(), id.kind.as_str()) {
-        ("apps", "v1", "Deployment") => deployment(object),
-        ("apps", "v1", "StatefulSet") => stateful_set(object),
-        ("apps", "v1", "DaemonSet") => daemon_set(object),
-        ("", "v1", "Service") => match service(object) {
-            Some(available) => available,
-            None => return Availability::NotTrackable,
-        },
-        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition") => {
-            condition_is(object, "Established", "True") && condition_is(object, "NamesAccepted", "True")
-        }
-        ("policy", "v1", "PodDisruptionBudget") => pod_disruption_budget(object),
-        kind if DATA_KINDS.contains(&kind) => true,
-        _ => return Availability::NotTrackable,
-    };
-    if available { Availability::Available } else { Availability::ManifestNotAvailableYet }
+/// Kinds whose controllers always write the condition Ready, with any version: without it they are not available yet. Of
+/// other kinds, an object without a status may be one that nobody ever writes a status of.
+const READY_KINDS: &[(&str, &str)] = &[
+    ("cert-manager.io", "Certificate"),
+    ("cert-manager.io", "ClusterIssuer"),
+    ("cert-manager.io", "Issuer"),
+    ("helm.toolkit.fluxcd.io", "HelmRelease"),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+];
+
+/// Characters of a message that an object gives as the reason of its failure.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// The health of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectHealth {
+    /// Whether it is available.
+    pub availability: Availability,
+    /// Why it is not, where it says so.
+    pub why: Option<Arc<str>>,
+}
+
+impl ObjectHealth {
+    fn of(is_available: bool) -> Self {
+        let availability = if is_available { Availability::Available } else { Availability::ManifestNotAvailableYet };
+        Self { availability, why: None }
+    }
+
+    fn not_trackable() -> Self {
+        Self { availability: Availability::NotTrackable, why: None }
+    }
+
+    fn not_yet(why: impl Into<Arc<str>>) -> Self {
+        Self { availability: Availability::ManifestNotAvailableYet, why: Some(why.into()) }
+    }
+
+    fn failed(why: impl Into<Arc<str>>) -> Self {
+        Self { availability: Availability::Failed, why: Some(why.into()) }
+    }
+}
+
+/// Returns the health of a live object, by its kind's own rule or by its conditions.
+pub fn health(id: &ObjectId, object: &Value) -> ObjectHealth {
+    match (id.group.as_str(), id.version.as_str(), id.kind.as_str()) {
+        ("apps", "v1", "Deployment") => ObjectHealth::of(deployment(object)),
+        ("apps", "v1", "StatefulSet") => ObjectHealth::of(stateful_set(object)),
+        ("apps", "v1", "DaemonSet") => ObjectHealth::of(daemon_set(object)),
+        ("", "v1", "Service") => service(object).map_or_else(ObjectHealth::not_trackable, ObjectHealth::of),
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition") => ObjectHealth::of(
+            condition_is(object, "Established", "True") && condition_is(object, "NamesAccepted", "True"),
+        ),
+        ("policy", "v1", "PodDisruptionBudget") => ObjectHealth::of(pod_disruption_budget(object)),
+        kind if DATA_KINDS.contains(&kind) => ObjectHealth::of(true),
+        ("batch", "v1", "Job") => job(object),
+        ("apps", "v1", "ReplicaSet") | ("", "v1", "ReplicationController") => ObjectHealth::of(replica_set(object)),
+        (group, _, kind) => by_conditions(object).unwrap_or_else(|| {
+            if READY_KINDS.contains(&(group, kind)) { ObjectHealth::of(false) } else { ObjectHealth::not_trackable() }
+        }),
+    }
+}
+
+/// Returns the health of an object from what controllers write by convention; `None` if its status holds nothing of that.
+///
+/// Source: kstatus. There an object with any other status is available; here it is not known to be.
+fn by_conditions(object: &Value) -> Option<ObjectHealth> {
+    if is_behind(object, object.pointer("/status/observedGeneration")) {
+        return Some(ObjectHealth::not_yet("its controller has not seen its latest generation"));
+    }
+    let present = |type_| condition(object, type_).filter(|condition| condition["status"] == "True");
+    if let Some(stalled) = present("Stalled") {
+        return Some(ObjectHealth::failed(words(stalled)));
+    }
+    if let Some(reconciling) = present("Reconciling") {
+        return Some(ObjectHealth::not_yet(state(reconciling)));
+    }
+    if let Some(ready) = condition(object, "Ready") {
+        // Some controllers say only in the condition which generation it describes.
+        let is_current = !is_behind(object, ready.get("observedGeneration"));
+        let is_ready = ready["status"] == "True" && is_current;
+        return Some(if is_ready { ObjectHealth::of(true) } else { ObjectHealth::not_yet(state(ready)) });
+    }
+    object.pointer("/status/observedGeneration").filter(|observed| observed.is_i64()).map(|_| ObjectHealth::of(true))
+}
+
+/// Tells whether an observed generation is another than the object's; false where none is said.
+fn is_behind(object: &Value, observed: Option<&Value>) -> bool {
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+    observed.and_then(Value::as_i64).is_some_and(|observed| generation.is_some_and(|present| observed != present))
+}
+
+/// Source: kstatus, except that a Job that runs is not available yet: what it does is not done.
+fn job(object: &Value) -> ObjectHealth {
+    if let Some(failed) = condition(object, "Failed").filter(|condition| condition["status"] == "True") {
+        return ObjectHealth::failed(words(failed));
+    }
+    // The condition stays for a moment when a Job is resumed.
+    let is_suspended =
+        object.pointer("/spec/suspend") == Some(&Value::Bool(true)) && condition_is(object, "Suspended", "True");
+    ObjectHealth::of(condition_is(object, "Complete", "True") || is_suspended)
+}
+
+fn replica_set(object: &Value) -> bool {
+    observed(object) && number(object, "/status/availableReplicas") == replicas(object)
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {
@@ -103,11 +191,27 @@ fn service(object: &Value) -> Option<bool> {
     }
 }
 
+fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == type_)
+}
+
 fn condition_is(object: &Value, type_: &str, status: &str) -> bool {
-    object
-        .pointer("/status/conditions")
-        .and_then(Value::as_array)
-        .is_some_and(|all| all.iter().any(|c| c["type"] == type_ && c["status"] == status))
+    condition(object, type_).is_some_and(|condition| condition["status"] == status)
+}
+
+/// Returns a condition's type, status and reason. Its message may change with every look, and each change would be a report.
+fn state(condition: &Value) -> String {
+    let (type_, status) = (text(condition, "/type"), text(condition, "/status"));
+    match text(condition, "/reason") {
+        "" => format!("{type_} is {status}"),
+        reason => format!("{type_} is {status}: {reason}"),
+    }
+}
+
+/// Returns the condition of a failure with its message.
+fn words(condition: &Value) -> String {
+    let message: String = text(condition, "/message").chars().take(MESSAGE_CHARS_MAX).collect();
+    if message.is_empty() { state(condition) } else { format!("{}: {message}", state(condition)) }
 }
 
 fn pod_disruption_budget(object: &Value) -> bool {

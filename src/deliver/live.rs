@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::health;
+use super::health::{self, ObjectHealth};
 use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId};
@@ -35,6 +35,8 @@ pub struct LiveObject {
     pub terminating: bool,
     /// Whether it is available.
     pub availability: Availability,
+    /// Why it is not, where it says so.
+    pub unavailable_because: Option<Arc<str>>,
 }
 
 impl LiveObject {
@@ -43,6 +45,7 @@ impl LiveObject {
     pub fn read(object: &Value) -> Option<Self> {
         let id = ObjectId::of(object).filter(|id| !id.is_reserved())?;
         let metadata = object.get("metadata")?;
+        let ObjectHealth { availability, why } = health::health(&id, object);
         let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
         Some(Self {
             uid: metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -57,7 +60,8 @@ impl LiveObject {
             owned: owned_digest(object),
             owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
-            availability: health::availability(&id, object),
+            availability,
+            unavailable_because: why,
             id,
         })
     }

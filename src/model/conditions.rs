@@ -277,7 +277,7 @@ text_enum! {
             FailedToReportDiff,
             /// Available: the object is available.
             Available,
-            /// Available: objects of this kind do not tell whether they are available.
+            /// Available: the object does not tell whether it is available.
             NotTrackable,
             /// Available: the object is not available yet.
             ManifestNotAvailableYet,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
-use crate::model::records::Binding;
+use crate::model::records::{Availability, Binding, WorkStatus};
 
 use super::Limits;
 
@@ -89,7 +89,8 @@ pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: 
 
 /// Tells whether a binding failed, and if not, when it will fail without progress.
 ///
-/// It failed immediately if overriding or delivering failed, or if every object was tried (`complete`) and some were refused.
+/// It failed immediately if overriding or delivering failed, or if every object was tried and some were refused or failed.
+/// `settled` is the work's status if it is of this generation and every object was tried.
 /// Otherwise it fails if it is not available `deadline` after its start. A cluster that became unavailable only after the
 /// deadline gets the same time again, because it was available in time.
 ///
@@ -97,7 +98,7 @@ pub fn readiness(conditions: &[Condition], generation: i64, unavailable_period: 
 pub fn failed(
     conditions: &[Condition],
     generation: i64,
-    complete: bool,
+    settled: Option<&WorkStatus>,
     deadline: Duration,
     started_at: Option<Timestamp>,
     now: Timestamp,
@@ -107,10 +108,11 @@ pub fn failed(
         .iter()
         .any(|(type_, reason)| state(type_).is_some_and(|(condition, holds)| !holds && condition.reason == *reason));
     // Applied is false from the first object on: it is a refusal only once all were tried.
-    let refused = complete
+    let refused = settled.is_some()
         && state(&ConditionType::Applied)
             .is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
-    if broken || refused {
+    let has_failed = settled.is_some_and(|w| w.manifests.iter().any(|m| m.availability == Some(Availability::Failed)));
+    if broken || refused || has_failed {
         return (true, None);
     }
     let available = state(&ConditionType::Available);
@@ -124,12 +126,18 @@ pub fn failed(
     (rest.is_none(), rest)
 }
 
-/// Evaluates a binding: [`readiness`], [`failed`] and the earlier of their instants. `complete` tells whether the work's status
-/// is of the binding's generation and every step was executed.
+/// Evaluates a binding: [`readiness`], [`failed`] and the earlier of their instants. `settled` is the work's status if it is of the
+/// binding's generation and every step was executed.
 ///
 /// Time without reports does not count as failure: a process that starts after the deadline counts from the cluster's first
 /// report, and so does a cluster that returns from an outage.
-pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &Limits, now: Timestamp) -> Health {
+pub fn health(
+    binding: &Binding,
+    settled: Option<&WorkStatus>,
+    heard: Option<Heard>,
+    limits: &Limits,
+    now: Timestamp,
+) -> Health {
     let (conditions, generation) = (&binding.conditions, binding.generation);
     let ready = readiness(conditions, generation, limits.unavailable_period, now);
     let started_at = match heard {
@@ -137,13 +145,14 @@ pub fn health(binding: &Binding, complete: bool, heard: Option<Heard>, limits: &
         Some(Heard::NotYet) => None,
         Some(Heard::Since(heard_at)) => binding.started_at.map(|at| at.max(heard_at)),
     };
-    let (failed, fails_in) = failed(conditions, generation, complete, limits.progress_deadline, started_at, now);
+    let (failed, fails_in) = failed(conditions, generation, settled, limits.progress_deadline, started_at, now);
     let ready_in = if let Readiness::NotYet(rest) = ready { rest } else { None };
     let diff_reported =
         find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
     // Before every object was tried, unavailable only means that the work is in progress.
-    let seen_unavailable = complete && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
+    let seen_unavailable =
+        settled.is_some() && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
     Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
 }
 

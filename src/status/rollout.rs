@@ -9,7 +9,7 @@ use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::placement_phase::{Permit, PhaseAct};
-use crate::model::records::{ApplyOutcome, Binding, ClusterRecord, ManifestStatus};
+use crate::model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus};
 use crate::model::runs::DELETION_GATE;
 
 mod staged;
@@ -214,8 +214,9 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     if let Some(work) = settled_work(binding, view.work(cluster)) {
         use ApplyOutcome::{Applied, FoundDiff, NoDiffFound, Pending};
         let refused = |m: &&ManifestStatus| !matches!(m.applied, Pending | Applied | NoDiffFound | FoundDiff);
-        if work.manifests.iter().any(|m| refused(&m)) {
-            return Some(format!("{cluster}: {}", work::named(work.manifests.iter().filter(refused))));
+        let failed = |m: &&ManifestStatus| refused(m) || m.availability == Some(Availability::Failed);
+        if work.manifests.iter().any(|m| failed(&m)) {
+            return Some(format!("{cluster}: {}", work::named(work.manifests.iter().filter(failed))));
         }
     }
     let deadline = progress_deadline(view);

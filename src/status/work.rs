@@ -91,7 +91,7 @@ pub fn is_compared(manifest: &ManifestStatus) -> bool {
 
 /// Tells whether an applied object counts as available; an object of an untrackable kind does.
 pub fn is_available(manifest: &ManifestStatus) -> bool {
-    matches!(manifest.availability, Some(Availability::Available | Availability::NotTrackable))
+    manifest.availability.is_some_and(Availability::counts_as_available)
 }
 
 /// Returns the conditions of one object: Applied and Available, or DiffReported.
@@ -136,11 +136,12 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
         let (holds, reason, words) = match availability {
             Availability::Available => (true, Reason::Available, "the object is available"),
             Availability::NotTrackable => {
-                (true, Reason::NotTrackable, "objects of this kind do not tell whether they are available")
+                (true, Reason::NotTrackable, "the object does not tell whether it is available")
             }
             Availability::ManifestNotAvailableYet => {
                 (false, Reason::ManifestNotAvailableYet, "the object is not available yet")
             }
+            Availability::Failed => (false, Reason::ManifestNotAvailableYet, "the object failed"),
         };
         conditions.push(condition(ConditionType::Available, holds, reason, says(words)));
     }
@@ -310,6 +311,7 @@ pub fn complaint(manifest: &ManifestStatus) -> String {
         (ApplyOutcome::Applied, Some(Availability::ManifestNotAvailableYet)) => {
             Reason::ManifestNotAvailableYet.to_string()
         }
+        (ApplyOutcome::Applied, Some(Availability::Failed)) => "failed".to_owned(),
         (ApplyOutcome::Applied, None) => "availability not known yet".to_owned(),
         (outcome, _) => outcome.reason().to_string(),
     };

@@ -23,6 +23,7 @@ mod faults;
 mod forge;
 #[path = "../support/forge_contract.rs"]
 mod forge_contract;
+mod health;
 mod leaving;
 mod lists;
 mod ocm;

@@ -400,6 +400,7 @@ impl Case {
             owner: None,
             terminating: false,
             availability: Availability::Available,
+            unavailable_because: None,
         };
         self.server.objects.insert(ObjectKey::clone(&desired.key), live.clone());
         self.note(kind_of(&desired.key), Change::There(live.clone()));

@@ -316,6 +316,7 @@ impl Reconciler {
     pub(super) fn remember(&mut self, mut live: LiveObject, by_version: bool) {
         if !self.has_health {
             live.availability = Availability::Available;
+            live.unavailable_because = None;
         }
         let key = live.id.key();
         let known = self.live.get(&key);

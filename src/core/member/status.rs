@@ -26,8 +26,8 @@ impl Delivery {
             self.order.manifests.iter().map(|desired| manifest_status(self, desired, view, now)).collect();
         let complete = self.is_done();
         date_differences(&mut manifests, before.map_or(&[], |before| &before.manifests), complete, now);
-        let settled = |m: &ManifestStatus| m.availability.is_some_and(|a| a != Availability::ManifestNotAvailableYet);
-        let available = complete && manifests.iter().all(settled);
+        let is_available = |m: &ManifestStatus| m.availability.is_some_and(Availability::counts_as_available);
+        let available = complete && manifests.iter().all(is_available);
         let since = before.filter(|before| before.generation == self.order.generation);
         let held_deletions = self.order.held.intersection(inventory.seen()).cloned().collect();
         WorkStatus {
@@ -67,10 +67,16 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
     let on_member = view.live.get(&desired.key);
     let live = on_member.filter(|_| applied == ApplyOutcome::Applied);
     let owned = delivery.progress.baseline(desired).or_else(|| live.map(|live| &live.owned));
+    let mut message = compared.map_or(verdict.message, |a| a.message.clone());
+    if message.is_empty()
+        && let Some(why) = live.and_then(|live| live.unavailable_because.as_deref())
+    {
+        why.clone_into(&mut message);
+    }
     ManifestStatus {
         id: desired.id.clone(),
         applied,
-        message: compared.map_or(verdict.message, |a| a.message.clone()),
+        message,
         availability: live.map(|live| live.availability),
         generation: on_member.and_then(|live| live.generation),
         manifest: (attempt.is_some() || owned.is_some()).then(|| desired.digest.clone()),

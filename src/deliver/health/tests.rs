@@ -37,7 +37,6 @@ fn availability_by_kind() {
         ),
         ("external name", service(json!({"type": "ExternalName"}), json!({})), NotTrackable),
         ("config map", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}), Available),
-        ("job", json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}), NotTrackable),
         (
             "definition not established",
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -61,6 +60,109 @@ fn availability_by_kind() {
     ];
     for (name, object, expected) in rows {
         let id = ObjectId::of(&object).expect("the row is an object");
-        assert_eq!(availability(&id, &object), expected, "{name}");
+        assert_eq!(health(&id, &object).availability, expected, "{name}");
+    }
+}
+
+fn object(api_version: &str, kind: &str, status: &Value) -> Value {
+    let mut object =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "o", "namespace": "n", "generation": 2}});
+    if !status.is_null() {
+        object["status"] = status.clone();
+    }
+    object
+}
+
+fn of(object: &Value) -> (Availability, String) {
+    let ObjectHealth { availability, why } = health(&ObjectId::of(object).expect("it is an object"), object);
+    (availability, why.as_deref().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn kinds_without_a_rule_tell_by_their_conditions() {
+    use Availability::{Available, Failed, ManifestNotAvailableYet as NotYet, NotTrackable};
+    let ready = |status: &str| json!({"type": "Ready", "status": status, "reason": "R", "message": "changes often"});
+    let stalled =
+        json!({"type": "Stalled", "status": "True", "reason": "RetriesExceeded", "message": "install failed"});
+    let reconciling = json!({"type": "Reconciling", "status": "True", "reason": "Progressing"});
+    let of_generation = |generation: i64| json!({"type": "Ready", "status": "True", "observedGeneration": generation});
+    let rows = [
+        ("no status", Value::Null, NotTrackable, ""),
+        ("an empty status", json!({}), NotTrackable, ""),
+        ("a status of another form", json!({"phase": "Running"}), NotTrackable, ""),
+        (
+            "conditions of other types",
+            json!({"conditions": [{"type": "Accepted", "status": "True"}]}),
+            NotTrackable,
+            "",
+        ),
+        ("a generation that is no number", json!({"observedGeneration": "2"}), NotTrackable, ""),
+        ("observed, nothing else", json!({"observedGeneration": 2}), Available, ""),
+        (
+            "observed before",
+            json!({"observedGeneration": 1, "conditions": [ready("True"), stalled]}),
+            NotYet,
+            "its controller has not seen its latest generation",
+        ),
+        (
+            "never observed, as Flux says it",
+            json!({"observedGeneration": -1}),
+            NotYet,
+            "its controller has not seen its latest generation",
+        ),
+        ("ready", json!({"observedGeneration": 2, "conditions": [ready("True")]}), Available, ""),
+        ("ready, without a generation", json!({"conditions": [ready("True")]}), Available, ""),
+        ("ready in an earlier generation", json!({"conditions": [of_generation(1)]}), NotYet, "Ready is True"),
+        ("ready in this generation", json!({"conditions": [of_generation(2)]}), Available, ""),
+        ("not ready", json!({"observedGeneration": 2, "conditions": [ready("False")]}), NotYet, "Ready is False: R"),
+        (
+            "not known",
+            json!({"observedGeneration": 2, "conditions": [ready("Unknown")]}),
+            NotYet,
+            "Ready is Unknown: R",
+        ),
+        (
+            "reconciling",
+            json!({"conditions": [ready("True"), reconciling]}),
+            NotYet,
+            "Reconciling is True: Progressing",
+        ),
+        (
+            "stalled",
+            json!({"observedGeneration": 2, "conditions": [ready("False"), stalled]}),
+            Failed,
+            "Stalled is True: RetriesExceeded: install failed",
+        ),
+    ];
+    for (name, status, availability, why) in rows {
+        let found = of(&object("example.org/v1", "Widget", &status));
+        assert_eq!(found, (availability, why.to_owned()), "{name}");
+    }
+    // Until the controller of such a kind has spoken, the object is new, and not one of a kind that never speaks.
+    for (api_version, kind) in [("cert-manager.io/v1", "Certificate"), ("helm.toolkit.fluxcd.io/v2", "HelmRelease")] {
+        assert_eq!(of(&object(api_version, kind, &Value::Null)).0, NotYet, "{kind}");
+        assert_eq!(of(&object(api_version, kind, &json!({"conditions": [ready("True")]}))).0, Available, "{kind}");
+    }
+}
+
+#[test]
+fn a_job_is_available_when_it_is_complete() {
+    use Availability::{Available, Failed, ManifestNotAvailableYet as NotYet};
+    let with = |type_: &str, status: &str| json!({"conditions": [{"type": type_, "status": status, "reason": "R", "message": "m"}]});
+    let rows = [
+        ("new", false, Value::Null, NotYet, ""),
+        ("running", false, json!({"active": 1, "startTime": "2026-01-01T00:00:00Z"}), NotYet, ""),
+        ("complete", false, with("Complete", "True"), Available, ""),
+        ("failed", false, with("Failed", "True"), Failed, "Failed is True: R: m"),
+        ("about to fail", false, with("FailureTarget", "True"), NotYet, ""),
+        ("suspended", true, with("Suspended", "True"), Available, ""),
+        ("about to be suspended", true, Value::Null, NotYet, ""),
+        ("resumed just now", false, with("Suspended", "True"), NotYet, ""),
+        ("resumed", false, with("Suspended", "False"), NotYet, ""),
+    ];
+    for (name, is_suspended, status, availability, why) in rows {
+        let mut job = object("batch/v1", "Job", &status);
+        job["spec"] = json!({"suspend": is_suspended});
+        assert_eq!(of(&job), (availability, why.to_owned()), "{name}");
     }
 }

@@ -107,15 +107,25 @@ impl ApplyOutcome {
     }
 }
 
-/// Whether an applied object is available; the names are KubeFleet's `Available` reasons.
+/// Whether an applied object is available; the names are KubeFleet's `Available` reasons, except `Failed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Availability {
     /// Available.
     Available,
-    /// Its kind has no availability that gitfleet can read; counts as available after a while.
+    /// It says nothing of its availability that gitfleet can read; counts as available after a while.
     NotTrackable,
     /// Not available yet.
     ManifestNotAvailableYet,
+    /// Not available, and it says that it will not become so by itself. KubeFleet has no such reason: it is shown as
+    /// `ManifestNotAvailableYet`.
+    Failed,
+}
+
+impl Availability {
+    /// Tells whether the object counts as available: it is, or nothing tells.
+    pub fn counts_as_available(self) -> bool {
+        matches!(self, Self::Available | Self::NotTrackable)
+    }
 }
 
 /// What one member holds of one placement.

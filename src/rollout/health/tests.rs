@@ -53,6 +53,27 @@ fn binding(conditions: Vec<Condition>) -> Binding {
     binding
 }
 
+/// A work of generation 1, every object of which was tried.
+fn work() -> WorkStatus {
+    WorkStatus { generation: 1, complete: true, ..WorkStatus::default() }
+}
+
+#[test]
+fn an_object_that_failed_is_a_failure_before_the_deadline() {
+    let conditions = [condition("Available", ConditionStatus::False, "NotAllWorkAreAvailable", 0)];
+    let rows = [
+        (Availability::Failed, (true, None)),
+        (Availability::ManifestNotAvailableYet, (false, Some(Duration::from_secs(599)))),
+    ];
+    for (availability, expected) in rows {
+        let manifest =
+            json!({"version": "v1", "kind": "Job", "name": "j", "applied": "Applied", "availability": availability});
+        let work = WorkStatus { manifests: vec![serde_json::from_value(manifest).unwrap()], ..work() };
+        let deadline = Duration::from_mins(10);
+        assert_eq!(failed(&conditions, 1, Some(&work), deadline, Some(second(0)), second(1)), expected);
+    }
+}
+
 #[test]
 fn the_deadline_counts_from_the_first_report() {
     let limits = limits();
@@ -65,7 +86,7 @@ fn the_deadline_counts_from_the_first_report() {
         ("it had as long again", Some(Heard::Since(second(700))), 1300, true),
     ];
     for (name, heard, now, failed) in rows {
-        let evaluated = health(&told, false, heard, &limits, second(now));
+        let evaluated = health(&told, None, heard, &limits, second(now));
         assert_eq!(evaluated.failed, failed, "{name}");
     }
 }
@@ -137,7 +158,7 @@ fn failures_are_real_or_late() {
         ),
     ];
     for (name, conditions, complete, started, now, expected) in rows {
-        let answer = failed(&conditions, 1, complete, deadline, started.map(second), second(now));
+        let answer = failed(&conditions, 1, complete.then(work).as_ref(), deadline, started.map(second), second(now));
         assert_eq!(answer, expected, "{name}");
     }
 }
@@ -175,7 +196,7 @@ fn health_is_readiness_and_failure_with_the_earlier_instant() {
         seen_unavailable: false,
         changes_in: seconds(50),
     };
-    assert_eq!(health(&untracked, true, None, &limits, second(10)), expected);
+    assert_eq!(health(&untracked, Some(&work()), None, &limits, second(10)), expected);
     let reporting = binding(vec![condition("DiffReported", ConditionStatus::False, "DiffReportInProgress", 0)]);
     let expected = Health {
         ready: Readiness::NotYet(None),
@@ -184,7 +205,7 @@ fn health_is_readiness_and_failure_with_the_earlier_instant() {
         seen_unavailable: false,
         changes_in: seconds(590),
     };
-    assert_eq!(health(&reporting, true, None, &limits, second(10)), expected);
+    assert_eq!(health(&reporting, Some(&work()), None, &limits, second(10)), expected);
     let view = BindingView::new(&reporting, expected, true, false);
     assert_eq!(
         (view.name.as_str(), view.diff_reported, view.outdated, view.changes_in),

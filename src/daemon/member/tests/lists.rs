@@ -28,6 +28,7 @@ fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
         owner: None,
         terminating: false,
         availability: Availability::Available,
+        unavailable_because: None,
     }
 }
 

@@ -25,6 +25,7 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
         owner: None,
         terminating: false,
         availability: Availability::Available,
+        unavailable_because: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::model::runs::{
 };
 use crate::model::tree::Tree;
 use crate::rollout;
+use crate::status::binding::settled_work;
 use crate::status::placement::is_right;
 use crate::status::work::{Mode, counted};
 use crate::views::simulation::{EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
@@ -393,10 +394,10 @@ impl Look<'_> {
             (seen.started_at, seen.deleting) = (binding.started_at, binding.deleting);
             if let Some(position) = seen.moves.filter(|_| !binding.deleting) {
                 let work = state.works.get(&binding.cluster);
-                let complete = work.is_some_and(|work| work.generation == binding.generation && work.complete);
+                let settled = settled_work(binding, work.map(AsRef::as_ref));
                 let conditions = &binding.conditions;
                 let (failed, _) =
-                    rollout::failed(conditions, binding.generation, complete, deadline, binding.started_at, self.now);
+                    rollout::failed(conditions, binding.generation, settled, deadline, binding.started_at, self.now);
                 if is_available(binding) {
                     self.end(position, ClusterPhase::Succeeded, EventKind::ClusterSucceeded, String::new());
                     seen.moves = None;
