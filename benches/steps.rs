@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use divan::{Bencher, black_box};
 use gitfleet::decide::state::Payload;
+use gitfleet::deliver::health::HealthRules;
 use gitfleet::deliver::holdings::{Holdings, Wanted};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id, labelled};
 use gitfleet::deliver::lists::Unlisted;
@@ -109,7 +110,9 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
         .manifests
         .iter()
         .filter(|_| is_settled)
-        .filter_map(|d| LiveObject::read(&labelled(&d.object, &order.placement, "", &d.digest).ok()?))
+        .filter_map(|d| {
+            LiveObject::read(&labelled(&d.object, &order.placement, &d.digest).ok()?, &HealthRules::default())
+        })
         .collect();
     let mut wanted = Wanted::default();
     order.manifests.iter().for_each(|d| wanted.insert(&d.key, &Arc::new(order.placement.clone())));

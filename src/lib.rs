@@ -9,6 +9,7 @@
 extern crate self as gitfleet;
 
 pub mod api;
+pub mod cel;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

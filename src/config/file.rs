@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::forge::Forge;
+use super::health::HealthSection;
 use super::http::Http;
 use super::policy::Policy;
 use super::source::Source;
@@ -57,6 +58,9 @@ pub(super) struct Document {
     /// What no commit lowers.
     #[serde(default)]
     pub policy: Policy,
+    /// How objects tell whether they are available, beside KubeFleet's rules.
+    #[serde(default)]
+    pub health: HealthSection,
     /// Whether HTTP_PROXY, HTTPS_PROXY and ALL_PROXY of the environment carry requests to the git host.
     #[serde(default)]
     pub proxy: Proxy,

@@ -6,6 +6,7 @@
 mod check;
 mod file;
 mod forge;
+mod health;
 mod http;
 mod members;
 mod policy;
@@ -27,6 +28,7 @@ use crate::model::runs::ApprovalRules;
 
 pub use file::*;
 pub use forge::*;
+pub use health::{HealthSettings, KindHealth, OtherKinds};
 pub use http::*;
 pub use members::MemberAccess;
 pub use policy::*;
@@ -69,6 +71,8 @@ pub struct Configuration {
     pub http: Http,
     /// What no commit lowers.
     pub policy: Policy,
+    /// How objects tell whether they are available.
+    pub health: HealthSettings,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
 }
@@ -151,6 +155,7 @@ impl Configuration {
             let hint = "name the git repository: source: {url: ...}";
             return Err(vec![InputError { hint: Some(hint.into()), ..complaint("source", "is missing") }]);
         };
+        let mut errors = Vec::new();
         let mut configuration = Self {
             source,
             members: document.members,
@@ -159,11 +164,12 @@ impl Configuration {
             store: document.store,
             http: document.http,
             policy: document.policy,
+            health: document.health.compiled(text, &mut errors),
             proxy: document.proxy,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.
         configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
-        let errors = configuration.problems();
+        errors.extend(configuration.problems());
         if errors.is_empty() { Ok(configuration) } else { Err(errors) }
     }
 

@@ -441,3 +441,32 @@ fn webhook_secrets_are_one_or_two_and_never_empty() {
     }
     assert!(read_webhook_secrets(&folder.path().join("none")).is_err());
 }
+
+#[test]
+fn expressions_of_health_are_compiled_when_the_file_is_read() {
+    let file = |health: &str| format!("source: {{url: /fleet}}\n{health}");
+    let read = body(&file(
+        "health:\n  others: NotTrackable\n  kinds:\n  - {group: example.org, kind: Widget, available: 'object.status.ready', \
+         failed: 'object.status.phase == \"Failed\"'}\n",
+    ));
+    let health = read.expect("it has no errors").health;
+    assert_eq!((health.others, health.kinds.len()), (OtherKinds::NotTrackable, 1));
+    assert_eq!(body(&file("")).expect("it has no errors").health, HealthSettings::default());
+
+    let complaints = complaints(&file(
+        "health:\n  kinds:\n  - kind: A\n    failed: 'true'\n    available: object.status.\n  - kind: B\n    available: cluster.a == 1\n  \
+         - kind: C\n  - kind: C\n    available: object.scores('a').size() == 0\n",
+    ));
+    let lines: Vec<&str> = complaints.lines().filter(|line| line.starts_with(FILE_NAME_DEFAULT)).collect();
+    let expected = [
+        "gitfleet.yaml:8: health.kinds[0].available: ",
+        "gitfleet.yaml:10: health.kinds[1].available: ",
+        "gitfleet.yaml:11: health.kinds[2]: says neither",
+        "gitfleet.yaml:13: health.kinds[3].available: asks for scores",
+        "gitfleet.yaml:12: health.kinds[3]: is a second rule for C",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{complaints}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}");
+    }
+}

@@ -11,12 +11,13 @@ use super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
-use crate::config::MemberAccess;
+use crate::config::{HealthSettings, KindHealth, MemberAccess, OtherKinds};
 use crate::core::{MemberCommand, MemberEvent};
+use crate::deliver::health::{HealthRules, KindRule};
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
-use crate::telemetry::metrics::{Metrics, Part};
+use crate::telemetry::metrics::Part;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,16 @@ const INVENTORY: Inventory = Inventory {
     part_of_label: PART_OF_LABEL,
     part_annotations: PART_ANNOTATIONS,
 };
+
+/// Returns the rules that tell whether objects are available.
+pub(super) fn health_rules(health: &HealthSettings) -> HealthRules {
+    let rule = |KindHealth { group, kind, available, failed }| KindRule { group, kind, available, failed };
+    HealthRules {
+        kinds: health.kinds.iter().cloned().map(rule).collect(),
+        only_kubefleets: health.others == OtherKinds::NotTrackable,
+    }
+}
+
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {
     commands: mpsc::UnboundedSender<MemberCommand>,
@@ -46,6 +57,7 @@ impl MemberTask {
         name: &ClusterName,
         access: &MemberAccess,
         source: SourceName,
+        health: Arc<HealthRules>,
         events: mpsc::UnboundedSender<MemberEvent>,
         supervisor: &Supervisor,
     ) -> Self {
@@ -60,11 +72,17 @@ impl MemberTask {
                 MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
             }
         };
+        let (of, metrics, member_events) = (name.clone(), supervisor.metrics(), events.clone());
+        let begin = move |orders| {
+            // The target is recreated too: a panic may have left its connection in any state.
+            let (health, events, metrics) = (Arc::clone(&health), member_events.clone(), Arc::clone(&metrics));
+            Member::new(of.clone(), source.clone(), target(), health, orders, events, metrics)
+        };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
         Self {
             commands,
             task: tokio::spawn(
-                supervise(name.clone(), source, target, inbox, events, watcher, supervisor.metrics())
+                supervise(name.clone(), begin, inbox, events, watcher)
                     .instrument(tracing::error_span!("member", cluster = %name)),
             ),
         }
@@ -82,18 +100,14 @@ impl MemberTask {
 /// has no orders.
 async fn supervise(
     name: ClusterName,
-    source: SourceName,
-    target: impl Fn() -> Arc<dyn Target>,
+    begin: impl Fn(mpsc::UnboundedReceiver<MemberCommand>) -> Member,
     mut inbox: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     mut watcher: Watcher,
-    metrics: Arc<Metrics>,
 ) {
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
-        // The target is recreated too: the panic may have left its connection in any state.
-        let member = Member::new(name.clone(), source.clone(), target(), orders, events.clone(), Arc::clone(&metrics));
-        let mut life = Box::pin(watcher.live(member.run()));
+        let mut life = Box::pin(watcher.live(begin(orders).run()));
         let end = loop {
             tokio::select! {
                 biased;

@@ -20,6 +20,7 @@ use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
+use crate::deliver::health::HealthRules;
 use crate::http::{Instruction, Preview, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
@@ -32,7 +33,7 @@ use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
 
-use super::members::MemberTask;
+use super::members::{MemberTask, health_rules};
 
 /// The longest sleep of the loop if nothing is due.
 const FAR: Duration = Duration::from_hours(1);
@@ -94,6 +95,7 @@ pub struct Daemon {
     remembered_at: tokio::time::Instant,
     members: BTreeMap<ClusterName, MemberTask>,
     member_events: mpsc::UnboundedSender<MemberEvent>,
+    health: Arc<HealthRules>,
     events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
@@ -133,6 +135,7 @@ impl Daemon {
         let spec = source_spec(&configuration)?;
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
+        let health = Arc::new(health_rules(&configuration.health));
         let (core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
@@ -160,6 +163,7 @@ impl Daemon {
             remembered_at: tokio::time::Instant::now(),
             members: BTreeMap::new(),
             member_events,
+            health,
             events,
             hub,
             hub_reports,
@@ -372,7 +376,8 @@ impl Daemon {
             match effect {
                 Effect::StartMember(name, access) => {
                     let events = self.member_events.clone();
-                    let task = MemberTask::start(&name, &access, self.source.clone(), events, &self.supervisor);
+                    let (source, health) = (self.source.clone(), Arc::clone(&self.health));
+                    let task = MemberTask::start(&name, &access, source, health, events, &self.supervisor);
                     self.members.insert(name, task);
                 }
                 Effect::StopMember(name) => drop(self.members.remove(&name)),

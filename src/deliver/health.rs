@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cel::ObjectExpression;
 use crate::model::id::ObjectId;
 use crate::model::records::Availability;
 
@@ -42,6 +43,9 @@ const READY_KINDS: &[(&str, &str)] = &[
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
 ];
 
+/// Why an object is not available whose status describes an earlier generation.
+const BEHIND: &str = "its controller has not seen its latest generation";
+
 /// Characters of a message that an object gives as the reason of its failure.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -73,8 +77,47 @@ impl ObjectHealth {
     }
 }
 
+/// The rules of the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct HealthRules {
+    /// Rules for kinds, before those of this file.
+    pub kinds: Vec<KindRule>,
+    /// Whether kinds that KubeFleet has no rule for tell nothing.
+    pub only_kubefleets: bool,
+}
+
+/// When objects of one kind are available, and when they failed.
+#[derive(Clone, Debug)]
+pub struct KindRule {
+    /// The group of the kind.
+    pub group: String,
+    /// The kind, in any version.
+    pub kind: String,
+    /// True when an object is available; absent: as without this rule.
+    pub available: Option<ObjectExpression>,
+    /// True when an object failed.
+    pub failed: Option<ObjectExpression>,
+}
+
+impl KindRule {
+    /// Returns the health of an object of the kind; `None` if the rule does not say when it is available.
+    fn health(&self, object: &Value) -> Option<ObjectHealth> {
+        if is_behind(object, object.pointer("/status/observedGeneration")) {
+            return Some(ObjectHealth::not_yet(BEHIND));
+        }
+        if self.failed.as_ref().is_some_and(|failed| failed.holds(object)) {
+            return Some(ObjectHealth::failed("`failed` in the configuration's rule for its kind is true"));
+        }
+        self.available.as_ref().map(|available| ObjectHealth::of(available.holds(object)))
+    }
+}
+
 /// Returns the health of a live object, by its kind's own rule or by its conditions.
-pub fn health(id: &ObjectId, object: &Value) -> ObjectHealth {
+pub fn health(id: &ObjectId, object: &Value, rules: &HealthRules) -> ObjectHealth {
+    let rule = rules.kinds.iter().find(|rule| rule.group == id.group && rule.kind == id.kind);
+    if let Some(health) = rule.and_then(|rule| rule.health(object)) {
+        return health;
+    }
     match (id.group.as_str(), id.version.as_str(), id.kind.as_str()) {
         ("apps", "v1", "Deployment") => ObjectHealth::of(deployment(object)),
         ("apps", "v1", "StatefulSet") => ObjectHealth::of(stateful_set(object)),
@@ -85,6 +128,7 @@ pub fn health(id: &ObjectId, object: &Value) -> ObjectHealth {
         ),
         ("policy", "v1", "PodDisruptionBudget") => ObjectHealth::of(pod_disruption_budget(object)),
         kind if DATA_KINDS.contains(&kind) => ObjectHealth::of(true),
+        _ if rules.only_kubefleets => ObjectHealth::not_trackable(),
         ("batch", "v1", "Job") => job(object),
         ("apps", "v1", "ReplicaSet") | ("", "v1", "ReplicationController") => ObjectHealth::of(replica_set(object)),
         (group, _, kind) => by_conditions(object).unwrap_or_else(|| {
@@ -98,7 +142,7 @@ pub fn health(id: &ObjectId, object: &Value) -> ObjectHealth {
 /// Source: kstatus. There an object with any other status is available; here it is not known to be.
 fn by_conditions(object: &Value) -> Option<ObjectHealth> {
     if is_behind(object, object.pointer("/status/observedGeneration")) {
-        return Some(ObjectHealth::not_yet("its controller has not seen its latest generation"));
+        return Some(ObjectHealth::not_yet(BEHIND));
     }
     let present = |type_| condition(object, type_).filter(|condition| condition["status"] == "True");
     if let Some(stalled) = present("Stalled") {

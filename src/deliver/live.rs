@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::health::{self, ObjectHealth};
+use super::health::{self, HealthRules, ObjectHealth};
 use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId};
@@ -42,10 +42,10 @@ pub struct LiveObject {
 impl LiveObject {
     /// Reads a live object; `None` if it is not a named Kubernetes object. An object in the namespace of the inventories is
     /// never part of a placement, whatever label it carries: otherwise it would be pruned, and all inventories with it.
-    pub fn read(object: &Value) -> Option<Self> {
+    pub fn read(object: &Value, rules: &HealthRules) -> Option<Self> {
         let id = ObjectId::of(object).filter(|id| !id.is_reserved())?;
         let metadata = object.get("metadata")?;
-        let ObjectHealth { availability, why } = health::health(&id, object);
+        let ObjectHealth { availability, why } = health::health(&id, object, rules);
         let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
         Some(Self {
             uid: metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned(),

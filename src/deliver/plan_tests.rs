@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
+use crate::deliver::health::HealthRules;
 use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::labelled;
 use crate::deliver::lists::Unlisted;
@@ -190,7 +191,7 @@ impl Member {
                 .expect("it can be labelled");
             object["metadata"]["uid"] = json!(format!("u{}", self.uid));
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
-            let live = LiveObject::read(&object).expect("an object");
+            let live = LiveObject::read(&object, &HealthRules::default()).expect("an object");
             let baseline = Baseline { manifest: desired.digest.clone(), owned: live.owned.clone() };
             self.progress.baselines.insert(desired.key.clone(), baseline);
             self.live.insert(desired.key.clone(), live);
@@ -425,7 +426,7 @@ proptest! {
         let make = |set: &BTreeSet<u8>| set.iter().map(|n| desired("ConfigMap", &format!("c{n}"), "")).collect::<Vec<_>>();
         let mut member = Member::default();
         for stranger in make(&strangers) {
-            let mut live = LiveObject::read(&stranger.object).expect("an object");
+            let mut live = LiveObject::read(&stranger.object, &HealthRules::default()).expect("an object");
             live.applyset = "applyset-of-somebody-else-v1".into();
             live.id.name = format!("stranger-{}", live.id.name);
             member.live.insert(Arc::new(live.id.key()), live);

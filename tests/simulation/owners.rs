@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use gitfleet::deliver::health::HealthRules;
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use gitfleet::model::work::WorkOrder;
@@ -108,7 +109,7 @@ fn foreign(key: &ObjectKey) -> LiveObject {
         metadata["namespace"] = key.namespace.clone().into();
     }
     let object = serde_json::json!({"apiVersion": version, "kind": key.kind, "metadata": metadata});
-    let live = LiveObject::read(&object).expect("it is an object");
+    let live = LiveObject::read(&object, &HealthRules::default()).expect("it is an object");
     LiveObject { owner: Some(OWNER.into()), owned: Digest::from("somebody's"), ..live }
 }
 

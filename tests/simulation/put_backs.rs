@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gitfleet::api::condition::ConditionStatus;
+use gitfleet::deliver::health::HealthRules;
 use gitfleet::deliver::inventory::applyset_id;
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
@@ -130,7 +131,7 @@ impl Run {
 fn w03_what_is_called_applied_though_it_was_changed_is_caught() {
     let object =
         serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "o", "namespace": "n"}});
-    let read = LiveObject::read(&object).unwrap();
+    let read = LiveObject::read(&object, &HealthRules::default()).unwrap();
     let manifest = Digest::new("d");
     let live = LiveObject { manifest: Some(manifest.clone()), owned: Digest::from("somebody's"), ..read };
     assert!(is_changed(&live) && !is_changed(&LiveObject { owned: owned(&manifest), ..live.clone() }));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gitfleet::deliver::health::HealthRules;
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
@@ -178,7 +179,7 @@ fn holding(content: &str, claims: u64) -> (BTreeMap<ObjectKey, LiveObject>, BTre
         owned: owned(&manifest),
         manifest: Some(manifest),
         availability: Availability::Available,
-        ..LiveObject::read(&object).unwrap()
+        ..LiveObject::read(&object, &HealthRules::default()).unwrap()
     };
     let holds = Some(Held { index: claims, commit: "3".into(), digest: "x".into() });
     let parent = Parent { placement: Some(placement.clone()), holds, ..Parent::default() };

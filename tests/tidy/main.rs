@@ -23,6 +23,7 @@ const STEPS: [&str; 6] = ["source", "snapshot", "schedule", "rollout", "deliver"
 const PURE: &[&str] = &[
     "src/api/",
     "src/model/",
+    "src/cel/",
     "src/source/",
     "src/snapshot/",
     "src/schedule/",
@@ -79,12 +80,13 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/model/", &["api", "error", "text"]),
     ("src/clock.rs", &["model"]),
     ("src/api/", &["model", "error", "yaml"]),
+    ("src/cel/", &["api"]),
     // The steps of a decision. What passes between two of them is in `model`.
     ("src/source/", &["api", "model", "error", "yaml"]),
     ("src/snapshot/", &["api", "model", "error"]),
-    ("src/schedule/", &["api", "model", "error"]),
+    ("src/schedule/", &["api", "model", "error", "cel"]),
     ("src/rollout/", &["api", "model", "error"]),
-    ("src/deliver/", &["api", "model", "error"]),
+    ("src/deliver/", &["api", "model", "error", "cel"]),
     ("src/status/", &["api", "model", "error", "text"]),
     // What is shown of it.
     ("src/views/", &["api", "model", "error", "status", "text"]),
@@ -95,7 +97,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/forge/", &["api", "model", "error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
     ("src/http/", &["api", "model", "error", "store", "telemetry", "forge", "clock"]),
-    ("src/config/", &["api", "model", "error", "yaml"]),
+    ("src/config/", &["api", "model", "error", "cel", "yaml"]),
     // One placement is decided with all steps.
     (
         "src/decide/",

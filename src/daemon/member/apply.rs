@@ -8,6 +8,7 @@ use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, Wh
 use crate::clock;
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::core::member::result::{Answer, StepResult, tried};
+use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
 use crate::deliver::plan::owned_by_another;
@@ -26,7 +27,13 @@ const CONFLICT: u16 = 409;
 ///
 /// # Cancel safety
 /// May be dropped: a request may have been sent, and the next plan finds out by reading the object.
-pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before: Option<Box<Attempt>>) -> StepResult {
+pub async fn perform(
+    target: &dyn Target,
+    health: &HealthRules,
+    order: &WorkOrder,
+    step: Step,
+    before: Option<Box<Attempt>>,
+) -> StepResult {
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);
@@ -56,7 +63,7 @@ pub async fn perform(target: &dyn Target, order: &WorkOrder, step: Step, before:
         },
         Step::Apply { position, put_back, probe } => {
             let desired = &order.manifests[position];
-            let answer = apply(target, order, desired, probe).await;
+            let answer = apply(target, health, order, desired, probe).await;
             if put_back {
                 tracing::warn!(object = %desired.id,
                     "changed by somebody else; put back");
@@ -93,7 +100,13 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
     }
 }
 
-async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe: bool) -> Result<Answer, Error> {
+async fn apply(
+    target: &dyn Target,
+    health: &HealthRules,
+    order: &WorkOrder,
+    desired: &Desired,
+    probe: bool,
+) -> Result<Answer, Error> {
     if probe && let Some(refusal) = probe_take_over(target, order, desired).await? {
         return Ok(refusal);
     }
@@ -110,7 +123,7 @@ async fn apply(target: &dyn Target, order: &WorkOrder, desired: &Desired, probe:
         Ok(answer) => Ok(Answer {
             outcome: ApplyOutcome::Applied,
             message: String::new(),
-            live: LiveObject::read(&answer),
+            live: LiveObject::read(&answer, health),
             differences: added(order, desired, &answer),
         }),
         Err(error) if error.is_offline() => Err(error),

@@ -25,6 +25,7 @@ use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, W
 use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
+use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::Parent;
 use crate::deliver::step::Step;
 use crate::model::id::{ClusterName, PlacementKey};
@@ -53,6 +54,7 @@ pub struct Member {
     cluster: ClusterName,
     metrics: Arc<Metrics>,
     target: Arc<dyn Target>,
+    health: Arc<HealthRules>,
     commands: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     reconciler: Reconciler,
@@ -74,6 +76,7 @@ impl Member {
         cluster: ClusterName,
         source: SourceName,
         target: Arc<dyn Target>,
+        health: Arc<HealthRules>,
         commands: mpsc::UnboundedReceiver<MemberCommand>,
         events: mpsc::UnboundedSender<MemberEvent>,
         metrics: Arc<Metrics>,
@@ -85,6 +88,7 @@ impl Member {
             cluster,
             metrics,
             target,
+            health,
             commands,
             events,
             reconciler,
@@ -242,7 +246,8 @@ impl Member {
             }
             let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
             let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
-            let step = async move { (placement, apply::perform(target.as_ref(), &order, step, before).await) };
+            let health = Arc::clone(&self.health);
+            let step = async move { (placement, apply::perform(target.as_ref(), &health, &order, step, before).await) };
             work.push(Box::pin(step.instrument(span)));
         }
     }

@@ -74,7 +74,11 @@ async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
     let trap = move || Trap { left: Arc::clone(&left), watch_panics: Arc::clone(&watch_panics) };
     let target = move || -> Arc<dyn Target> { Arc::new(trap()) };
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
-    let task = tokio::spawn(supervise("m".into(), "s".into(), target, inbox, sender, watcher, Arc::default()));
+    let member_events = sender.clone();
+    let begin = move |orders| {
+        Member::new("m".into(), "s".into(), target(), Arc::default(), orders, member_events.clone(), Arc::default())
+    };
+    let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher));
     let mut said = Vec::new();
     while said.iter().filter(|said| *said == "answers").count() < 2 {
         let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it goes on").expect("somebody speaks");

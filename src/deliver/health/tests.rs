@@ -60,7 +60,7 @@ fn availability_by_kind() {
     ];
     for (name, object, expected) in rows {
         let id = ObjectId::of(&object).expect("the row is an object");
-        assert_eq!(health(&id, &object).availability, expected, "{name}");
+        assert_eq!(health(&id, &object, &HealthRules::default()).availability, expected, "{name}");
     }
 }
 
@@ -74,7 +74,8 @@ fn object(api_version: &str, kind: &str, status: &Value) -> Value {
 }
 
 fn of(object: &Value) -> (Availability, String) {
-    let ObjectHealth { availability, why } = health(&ObjectId::of(object).expect("it is an object"), object);
+    let ObjectHealth { availability, why } =
+        health(&ObjectId::of(object).expect("it is an object"), object, &HealthRules::default());
     (availability, why.as_deref().unwrap_or_default().to_owned())
 }
 
@@ -164,5 +165,55 @@ fn a_job_is_available_when_it_is_complete() {
         let mut job = object("batch/v1", "Job", &status);
         job["spec"] = json!({"suspend": is_suspended});
         assert_eq!(of(&job), (availability, why.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn expressions_of_the_configuration_come_first() {
+    use Availability::{Available, Failed, ManifestNotAvailableYet as NotYet};
+    let compile = |text: &str| ObjectExpression::compile(text).expect("it compiles");
+    let rule = |group: &str, kind: &str, available: Option<&str>, failed: Option<&str>| KindRule {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        available: available.map(compile),
+        failed: failed.map(compile),
+    };
+    let late = "object.status.conditions.exists(c, c.type == 'Progressing' && c.reason == 'ProgressDeadlineExceeded')";
+    let phase = |phase: &str| format!("object.status.phase == '{phase}'");
+    let rules = HealthRules {
+        kinds: vec![
+            rule("example.org", "Widget", Some(&phase("Running")), Some(&phase("Broken"))),
+            rule("", "ConfigMap", Some("1 + 1"), None),
+            rule("apps", "Deployment", None, Some(late)),
+        ],
+        only_kubefleets: false,
+    };
+    let of = |api_version: &str, kind: &str, status: Value| {
+        let object = object(api_version, kind, &status);
+        health(&ObjectId::of(&object).expect("it is an object"), &object, &rules).availability
+    };
+    let widget = |status: Value| of("example.org/v1", "Widget", status);
+    assert_eq!(widget(json!({"phase": "Running"})), Available);
+    assert_eq!(widget(json!({"phase": "Broken"})), Failed);
+    assert_eq!(widget(json!({"phase": "Starting"})), NotYet);
+    assert_eq!(widget(Value::Null), NotYet, "a field that is not there");
+    assert_eq!(widget(json!({"phase": "Running", "observedGeneration": 1})), NotYet, "of an earlier generation");
+    assert_eq!(of("v1", "ConfigMap", Value::Null), NotYet, "a value that is no boolean");
+    let progressing = |reason: &str| {
+        json!({"observedGeneration": 2, "availableReplicas": 1, "updatedReplicas": 1,
+            "conditions": [{"type": "Progressing", "status": "False", "reason": reason}]})
+    };
+    assert_eq!(of("apps/v1", "Deployment", progressing("ProgressDeadlineExceeded")), Failed);
+    assert_eq!(of("apps/v1", "Deployment", progressing("NewReplicaSetAvailable")), Available, "its own rule");
+}
+
+#[test]
+fn the_configuration_may_leave_other_kinds_untracked_as_kubefleet_does() {
+    let rules = HealthRules { only_kubefleets: true, ..HealthRules::default() };
+    let ready = json!({"conditions": [{"type": "Ready", "status": "False"}, {"type": "Failed", "status": "True"}]});
+    for (api_version, kind) in [("example.org/v1", "Widget"), ("batch/v1", "Job"), ("cert-manager.io/v1", "Issuer")] {
+        let object = object(api_version, kind, &ready);
+        let found = health(&ObjectId::of(&object).expect("it is an object"), &object, &rules);
+        assert_eq!(found, ObjectHealth::not_trackable(), "{kind}");
     }
 }

@@ -1,10 +1,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::deliver::health::HealthRules;
 
 fn live(name: &str, applyset: &str) -> LiveObject {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
-    LiveObject { applyset: applyset.into(), ..LiveObject::read(&object).expect("an object") }
+    LiveObject { applyset: applyset.into(), ..LiveObject::read(&object, &HealthRules::default()).expect("an object") }
 }
 
 #[test]

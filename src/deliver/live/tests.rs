@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::deliver::health::HealthRules;
 
 fn live(image: &str, replicas: i64, other: &str, owns_image: bool) -> Value {
     let container =
@@ -19,7 +20,7 @@ fn live(image: &str, replicas: i64, other: &str, owns_image: bool) -> Value {
 
 #[test]
 fn the_owned_digest_sees_our_fields_only() {
-    let base = LiveObject::read(&live("i:1", 1, "p", true)).expect("an object");
+    let base = LiveObject::read(&live("i:1", 1, "p", true), &HealthRules::default()).expect("an object");
     let rows = [
         ("somebody else's field", live("i:1", 1, "q", true), true),
         ("our value", live("i:2", 1, "p", true), false),
@@ -27,7 +28,7 @@ fn the_owned_digest_sees_our_fields_only() {
         ("our ownership", live("i:1", 1, "p", false), false),
     ];
     for (name, object, same) in rows {
-        let other = LiveObject::read(&object).expect("an object");
+        let other = LiveObject::read(&object, &HealthRules::default()).expect("an object");
         assert_eq!(other.owned == base.owned, same, "{name}");
     }
 }
@@ -37,12 +38,12 @@ fn what_is_read_of_an_object() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n",
         "uid": "u1", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z",
         "labels": {PART_OF_LABEL: "applyset-x-v1"}, "annotations": {SPEC_HASH: "d"}}});
-    let read = LiveObject::read(&object).expect("an object");
+    let read = LiveObject::read(&object, &HealthRules::default()).expect("an object");
     assert_eq!((read.uid.as_str(), read.generation), ("u1", Some(3)));
     assert_eq!(&*read.applyset, "applyset-x-v1");
     assert_eq!(read.manifest, Some(Digest::from("d")));
     assert!(read.terminating);
-    assert_eq!(LiveObject::read(&json!({"kind": "ConfigMap"})), None);
+    assert_eq!(LiveObject::read(&json!({"kind": "ConfigMap"}), &HealthRules::default()), None);
 }
 
 #[test]
@@ -55,6 +56,6 @@ fn d13_what_is_reserved_is_never_held() {
     ] {
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace,
             "uid": "u1", "labels": {PART_OF_LABEL: "applyset-x-v1"}}});
-        assert_eq!(LiveObject::read(&object).is_some(), held, "{kind} {namespace}/{name}");
+        assert_eq!(LiveObject::read(&object, &HealthRules::default()).is_some(), held, "{kind} {namespace}/{name}");
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::deliver::health::HealthRules;
 use crate::deliver::lists::Lists;
 
 /// Returns a kind whose list failed.
@@ -72,10 +73,12 @@ fn a_custom_resource_waits_for_its_definition() {
     let first = member.plan(&order, &wanted(&[&order]));
     assert_eq!(first.steps, [Step::Apply { position: 1, put_back: false, probe: true }]);
     // Applied and not established: nothing to do, not complete.
-    let mut live =
-        LiveObject::read(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.org"}}))
-        .expect("an object");
+    let mut live = LiveObject::read(
+        &json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.org"}}),
+        &HealthRules::default(),
+    )
+    .expect("an object");
     live.applyset = applyset_id(&order.placement).into();
     live.manifest = Some(order.manifests[1].digest.clone());
     member.live.insert(order.manifests[1].key.clone(), live);

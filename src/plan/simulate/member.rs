@@ -10,7 +10,7 @@ use super::fact::Fact;
 use crate::api::placement::WhenToTakeOver;
 use crate::core::member::result::{Answer, StepResult, tried};
 use crate::core::member::{Reconciler, Task};
-use crate::deliver::health::health;
+use crate::deliver::health::{HealthRules, health};
 use crate::deliver::inventory::{Parent, applyset_id};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::owned_by_another;
@@ -228,7 +228,7 @@ impl SimulatedMember {
         }
         self.writes += 1;
         self.version += 1;
-        let by_kind = health(&desired.id, &desired.object).availability;
+        let by_kind = health(&desired.id, &desired.object, &HealthRules::default()).availability;
         let was_foreign = known.is_some_and(|known| *known.applyset != *ours && known.owner.is_some());
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
         let live = LiveObject {

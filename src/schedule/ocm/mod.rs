@@ -6,7 +6,6 @@
 //!
 //! Source: Open Cluster Management's placement controller; the functions restate its rules.
 
-mod cel;
 mod change;
 mod explain;
 mod groups;

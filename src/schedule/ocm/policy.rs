@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Notice;
-use super::cel::Expressions;
 use super::predicate;
 use super::prioritize::{self, Prioritizer};
 use crate::api::check::FieldError;
 use crate::api::ocm::OcmPlacementSpec;
+use crate::cel::Expressions;
 
 /// A placement's spec, prepared for any number of evaluations.
 #[derive(Clone, Debug)]

@@ -2,12 +2,15 @@
 
 use fixedbitset::FixedBitSet;
 
-use super::cel::{self, Expressions};
+use super::taint::slot_number;
 use super::{Hub, Notice, Request};
 use crate::api::check::{FieldError, is_label_value, is_qualified_name};
 use crate::api::ocm::{ClaimSelector, OcmPlacementSpec};
 use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
+use crate::cel::{self, Expressions, Subject};
 
+/// The variable of expressions that holds the cluster.
+const CLUSTER: &str = "managedCluster";
 /// The name of this filter.
 pub(super) const PLUGIN: &str = "Predicate";
 
@@ -23,7 +26,8 @@ pub(super) fn prepare(spec: &OcmPlacementSpec) -> Result<Vec<Expressions>, Notic
         {
             return Err(Notice::new(PLUGIN, message));
         }
-        Expressions::compile(&selector.cel_selector.cel_expressions).map_err(|message| Notice::new(PLUGIN, message))
+        Expressions::compile(CLUSTER, &selector.cel_selector.cel_expressions)
+            .map_err(|message| Notice::new(PLUGIN, message))
     };
     spec.predicates.iter().map(prepare).collect()
 }
@@ -41,7 +45,7 @@ pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
         }
         for (index, expression) in selector.cel_selector.cel_expressions.iter().enumerate() {
             let path = format!("{path}.celSelector.celExpressions[{index}]");
-            complaints.extend(cel::complaint(expression).map(|message| FieldError::new(path, message)));
+            complaints.extend(cel::complaint(CLUSTER, expression).map(|message| FieldError::new(path, message)));
         }
     }
     complaints
@@ -74,9 +78,18 @@ pub(super) fn filter(request: &Request<'_>, candidates: &FixedBitSet) -> Result<
     // Expressions are the most expensive: they run last, and only for clusters that no other predicate lets pass.
     for (mut fitting, expressions) in with_expressions {
         fitting.difference_with(&passed);
-        passed.extend(expressions.matching(request.hub, &fitting));
+        passed.extend(matching(request.hub, expressions, &fitting));
     }
     Ok(passed)
+}
+
+/// Returns the clusters among those given on which every expression is true.
+fn matching(hub: &Hub, expressions: &Expressions, clusters: &FixedBitSet) -> Vec<usize> {
+    expressions.matching(clusters.ones(), |slot| {
+        let subject = Subject::new(&hub.member(slot_number(*slot)).object);
+        // Scores are copied to become values, so only if one may be read.
+        if expressions.reads_scores() { subject.with_scores(hub.score_objects(&hub.names()[*slot])) } else { subject }
+    })
 }
 
 /// Returns the clusters that fit a label selector and a claim selector.

@@ -1,6 +1,7 @@
 //! What is concluded from lists: from those that fail, from those of another history, and from none.
 
 use super::*;
+use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::Parent;
 use crate::model::records::Inventory;
 
@@ -186,7 +187,7 @@ fn a_kind_that_is_not_served_is_looked_for_again_when_it_is_there() {
     assert!(reconciler.take_unwatched().is_empty());
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.org"}});
-    let definition = LiveObject::read(&definition).expect("an object");
+    let definition = LiveObject::read(&definition, &HealthRules::default()).expect("an object");
     reconciler.see(LiveObject { availability: Availability::ManifestNotAvailableYet, ..definition.clone() });
     assert!(reconciler.take_unwatched().is_empty(), "it is not established yet");
     let established = LiveObject { availability: Availability::Available, resource_version: 2, ..definition };

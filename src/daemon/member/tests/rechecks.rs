@@ -7,6 +7,7 @@ use crate::api::placement::{ComparisonOption, WhenToApply};
 use crate::core::member::result::{Answer, tried};
 use crate::daemon::member::apply::perform;
 use crate::deliver::drift::{CHECK_PAUSE, RECHECK_INTERVAL};
+use crate::deliver::health::HealthRules;
 use crate::deliver::live::LiveObject;
 use crate::model::diff::missing_object;
 use crate::model::records::Difference;
@@ -133,7 +134,7 @@ async fn settle(reconciler: &mut Reconciler, member: &Memory, now: Timestamp) ->
         }
         for task in tasks {
             let placement = task.order.placement.clone();
-            let result = perform(member, &task.order, task.step, task.before).await;
+            let result = perform(member, &HealthRules::default(), &task.order, task.step, task.before).await;
             reconciler.settle(&placement, result, now);
         }
     }
@@ -146,7 +147,7 @@ fn change(reconciler: &mut Reconciler, member: &Memory, version: u64, owned: &st
     change(&mut object);
     object["metadata"]["resourceVersion"] = Value::from(version.to_string());
     member.insert(object.clone());
-    let live = LiveObject::read(&object).expect("an object");
+    let live = LiveObject::read(&object, &HealthRules::default()).expect("an object");
     reconciler.see(LiveObject { owned: Digest::from(owned), ..live });
 }
 

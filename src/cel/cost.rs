@@ -11,7 +11,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::common::types::{CelInt, CelList, CelString};
 use cel::common::value::Val;
 
-use super::{CLUSTER, EXPRESSION_COST_MAX, functions, patterns};
+use super::{EXPRESSION_COST_MAX, functions, patterns};
 
 /// Levels to which an expression may nest.
 const DEPTH_MAX: usize = 100;
@@ -85,15 +85,15 @@ pub(super) struct Complaint {
     pub(super) message: String,
 }
 
-/// Checks that everything in an expression exists, and that its cost fits the budget.
+/// Checks that everything in an expression over one variable exists, and that its cost fits the budget.
 ///
 /// # Errors
 /// The first node that is wrong.
-pub(super) fn check(expression: &IdedExpr) -> Result<(), Complaint> {
-    names(expression, &mut vec![CLUSTER], 0)?;
+pub(super) fn check(expression: &IdedExpr, variable: &str) -> Result<(), Complaint> {
+    names(expression, &mut vec![variable], 0)?;
     let cost = estimate(expression);
     if cost > EXPRESSION_COST_MAX {
-        let message = format!("costs {cost} steps or more on every cluster, the limit is {EXPRESSION_COST_MAX}");
+        let message = format!("costs {cost} steps or more on every object, the limit is {EXPRESSION_COST_MAX}");
         return Err(Complaint { node: expression.id, message });
     }
     Ok(())
