@@ -111,7 +111,7 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
         .iter()
         .filter(|_| is_settled)
         .filter_map(|d| {
-            LiveObject::read(&labelled(&d.object, &order.placement, &d.digest).ok()?, &HealthRules::default())
+            LiveObject::read(&labelled(&d.object, &order.placement, "", &d.digest).ok()?, &HealthRules::default())
         })
         .collect();
     let mut wanted = Wanted::default();

@@ -232,7 +232,6 @@ fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject
         owned: owned(desired),
         owner: None,
         terminating: false,
-        generation: None,
         availability: Availability::Available,
         unavailable_because: None,
     }
@@ -245,7 +244,6 @@ fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {
         message: String::new(),
         generation: None,
         availability: Some(Availability::Available),
-        generation: None,
         manifest: None,
         owned: Some(owned(desired)),
         differs_since: None,
