@@ -224,8 +224,11 @@ impl Core {
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {
-            // A payload that could not be read may be readable now.
-            self.placements.get_mut(&key).into_iter().for_each(|state| state.unreadable.clear());
+            // A payload that could not be read may be readable now, or a selection has provided it: a run that stopped for it continues.
+            let Some(state) = self.placements.get_mut(&key) else { continue };
+            if !std::mem::take(&mut state.unreadable).is_empty() {
+                self.queue.placements.insert(key.clone());
+            }
             self.load_payloads(&key);
         }
         for (key, placement) in &tree.placements {

@@ -329,6 +329,28 @@ fn a_payload_that_could_not_be_read_is_read_again() {
 }
 
 #[test]
+fn a_payload_that_a_selection_provides_is_not_unreadable_after_the_next_commit() {
+    let mut life = Life::with(&[]);
+    life.hear(SourceEvent::Accepted(commit("1", "")));
+    life.online(BTreeSet::new());
+    life.settle();
+    let order = life.order(&p()).expect("it is told what to hold");
+    life.done(&order);
+    life.settle();
+    let snapshot = Arc::clone(&life.core.placements()[&p()].snapshots[&0]);
+    let unreadable = |life: &Life| {
+        SavedRecords::read(&life.store).expect("it can be read").placements[&p()].record.unreadable.clone()
+    };
+    life.hear(SourceEvent::Payload(snapshot, Err("the source does not answer".to_owned())));
+    life.settle();
+    assert_eq!(unreadable(&life), BTreeSet::from([0]));
+    // This commit concerns the other placement.
+    life.hear(SourceEvent::Accepted(commit("1", "a: b")));
+    life.settle();
+    assert_eq!(unreadable(&life), BTreeSet::new());
+}
+
+#[test]
 fn a_payload_that_is_being_read_holds_up_its_own_placement_alone() {
     let (mut life, _) = rolled_back();
     life.wait(SECOND);
