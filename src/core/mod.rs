@@ -330,8 +330,15 @@ impl Core {
         !self.queue.clusters.is_empty() || is_ocm_due || self.queue.placements.iter().any(is_due)
     }
 
+    /// Tells whether a payload of the placement is being read for the first time. A payload that could not be read holds nothing up
+    /// while it is read again: the placement was decided without it already.
     fn is_reading(&self, key: &PlacementKey) -> bool {
-        !self.reading.is_empty() && self.reading.range((key.clone(), 0)..=(key.clone(), u64::MAX)).next().is_some()
+        if self.reading.is_empty() {
+            return false;
+        }
+        let unreadable = self.placements.get(key).map(|state| &state.unreadable);
+        let of_placement = self.reading.range((key.clone(), 0)..=(key.clone(), u64::MAX));
+        of_placement.into_iter().any(|(_, index)| unreadable.is_none_or(|unreadable| !unreadable.contains(index)))
     }
 
     /// Decides what is due, on all cores. Returns the batch to store and to act on, if there is one; it must come back through

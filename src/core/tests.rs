@@ -319,6 +319,10 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     assert_eq!(life.core.next_wake(), Some(life.now + PAYLOAD_RETRY));
     life.wait(PAYLOAD_RETRY);
     assert_eq!(life.reads().len(), 1);
+    // Nothing waits for it meanwhile: the placement was decided without it already.
+    life.core.queue.placements.insert(p());
+    life.settle();
+    assert!(!life.core.queue.placements.contains(&p()), "it is decided");
     let commit = commit("1", "");
     let payload = payload_of(&commit, &snapshot).expect("it is there");
     life.hear(SourceEvent::Payload(snapshot, Ok(payload)));

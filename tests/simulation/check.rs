@@ -726,6 +726,10 @@ impl Checker {
     fn forget(&mut self, order: &WorkOrder, object: &ObjectKey) {
         if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
             unavailable.remove(object);
+            // What is wanted no longer keeps no cluster down.
+            if unavailable.is_empty() {
+                self.down.remove(&spot(order));
+            }
         }
         if let Some((written, _)) = self.written.get_mut(&spot(order)) {
             written.remove(object);

@@ -196,7 +196,8 @@ impl SimulatedMember {
         };
         self.writes += 1;
         self.version += 1;
-        let is_shared = live.owner.is_some();
+        // Planned for an object that had another owner; that owner may have left it meanwhile.
+        let is_shared = live.owner.is_some() || named.owner.is_some();
         (live.applyset, live.manifest, live.resource_version) = ("".into(), None, self.version);
         let fact = Fact::Released { order: Arc::clone(order), object: key.clone(), is_shared };
         (answer, Some(key), vec![fact])
