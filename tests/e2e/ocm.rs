@@ -195,6 +195,7 @@ fn snapshots(world: &World) {
         ResourceAllocatableMemory     100       1  32Gi
         Steady                          0       3  not picked before
         sum                           100
+        decided    with -100, when the clusters last changed
         rank       3
 
     ✓ Placement ns1/memory
@@ -207,6 +208,7 @@ fn snapshots(world: &World) {
         ResourceAllocatableMemory    -100       1  8Gi
         Steady                        300       3  picked before
         sum                           200
+        decided    with -33, when the clusters last changed
         rank       2
 
     ✓ Placement ns1/memory
@@ -219,6 +221,7 @@ fn snapshots(world: &World) {
         ResourceAllocatableMemory     -33       1  16Gi
         Steady                        300       3  picked before
         sum                           267
+        decided    with 100, when the clusters last changed
         rank       1
     ");
     insta::assert_snapshot!(explain(world, &["follower", "--cluster", "a"]), @r"
@@ -232,6 +235,7 @@ fn snapshots(world: &World) {
         ResourceAllocatableMemory     100       1  32Gi
         Steady                          0       3  not picked before
         sum                           100
+        decided    with -100, when the clusters last changed
         rank       3
     ");
     let text = explain(world, &["ns1/memory", "--cluster", "b", "-o", "json"]);
