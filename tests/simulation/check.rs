@@ -157,6 +157,8 @@ pub struct Checker {
     pub(super) disturbed: BTreeSet<ClusterName>,
     /// Objects of ours that somebody else came to own.
     pub(super) owned: super::owners::Owned,
+    /// Objects that somebody changed: a cluster that is down while they are put back is not down by our doing.
+    pub(super) changed: BTreeSet<(ClusterName, ObjectKey)>,
     /// Lists may show what was there a while ago.
     pub is_stale: bool,
     /// Since when placements are to be where they are to be.
@@ -611,6 +613,9 @@ impl Checker {
         }
         unavailable.insert(object.clone());
         self.may_move(order)?;
+        if self.changed.remove(&(order.cluster.clone(), object.clone())) {
+            return Ok(());
+        }
         if !self.was_complete.contains(&spot) || !self.down.insert(spot.clone()) {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gitfleet::deliver::health::HealthRules;
 use gitfleet::deliver::live::LiveObject;
 use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use gitfleet::model::records::Availability;
 use gitfleet::model::work::WorkOrder;
 use gitfleet::plan::simulate::{Dice, Fact};
 use jiff::{SignedDuration, Timestamp};
@@ -170,7 +171,11 @@ impl Run {
     fn own_ours(&mut self, dice: &mut Dice) {
         let members = self.simulation.members().iter();
         let held = members.flat_map(|(name, member)| member.objects().values().map(move |live| (name, live)));
-        let is_ours = |live: &LiveObject| !live.applyset.is_empty() && !live.terminating && live.owner.is_none();
+        // One that is not available yet would never become so: what becomes available is the object as it was written.
+        let is_ours = |live: &LiveObject| {
+            let is_there = !live.terminating && live.availability == Availability::Available;
+            !live.applyset.is_empty() && is_there && live.owner.is_none()
+        };
         let ours = held.filter(|(_, live)| is_ours(live) && live.id.kind != "Namespace");
         let Some((cluster, live)) = pick(dice, ours.map(|(name, live)| (name.clone(), live.clone()))) else { return };
         let key = live.id.key();

@@ -61,6 +61,7 @@ impl Run {
     /// Somebody changed an object of ours.
     pub(super) fn note_change(&mut self, cluster: &ClusterName, key: &ObjectKey) {
         self.changed.insert((cluster.clone(), key.clone()), self.simulation.now());
+        self.checker.changed.insert((cluster.clone(), key.clone()));
     }
 
     /// Somebody changes an object, and from then on the API server refuses it. The daemon ends meanwhile, most of the time.
