@@ -87,7 +87,7 @@ impl Totals {
         }
     }
 
-    /// Returns extended resources as Kubernetes writes them: `8`, `1k`; at most [`EXTENDED_MAX`].
+    /// Returns extended resources as Kubernetes writes them: `8`, `1k`; at most `EXTENDED_MAX`.
     pub fn extended(&self) -> impl Iterator<Item = (&str, String)> {
         let written = |amount: u128| scaled(amount, 1000, &["", "k", "M", "G", "T", "P", "E"]);
         self.extended.iter().take(EXTENDED_MAX).map(move |(name, amount)| (name.as_str(), written(*amount)))
