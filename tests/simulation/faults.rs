@@ -60,6 +60,7 @@ impl Run {
             return;
         }
         self.say_that(format!("somebody meddles with {key} on {cluster}"));
+        self.checker.changed.insert((cluster.clone(), key.clone()));
         if self.timeline.dice.chance(300) {
             self.checker.owned.remove(&(cluster.clone(), key.clone()));
             return self.simulation.steal(cluster, &key);
