@@ -108,12 +108,8 @@ impl Pass<'_> {
             } else {
                 (ConditionStatus::True, Reason::RolloutStarted, format!("snapshot {index} is on its way"))
             };
-            let binding = Arc::make_mut(binding);
-            let observed_generation = binding.generation;
-            let last_transition_time = self.now;
-            let condition =
-                Condition { type_: type_.clone(), status, reason, message, observed_generation, last_transition_time };
-            set_condition(&mut binding.conditions, condition);
+            let condition = Condition::new(type_.clone(), status, reason, message, binding.generation, self.now);
+            set_condition(&mut Arc::make_mut(binding).conditions, condition);
         }
     }
 

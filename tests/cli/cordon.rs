@@ -3,15 +3,10 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Scratch, placement};
 
 fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
+    let scratch = Scratch::with_web();
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
     scratch
 }

@@ -6,16 +6,10 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, TOKEN};
 use crate::explain::ocm_fleet;
-use crate::scratch::{CONFIG, Scratch, annotated_placement, cluster, namespace, placement};
+use crate::scratch::{CONFIG, Scratch, annotated_placement};
 
 fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
-    scratch
+    Scratch::with_web()
 }
 
 fn once(scratch: &Scratch) {

@@ -52,6 +52,18 @@ impl Scratch {
         Self { dir }
     }
 
+    /// Makes a fleet of `east` and `west`, and commits a placement `web` of the namespace `web` with the ConfigMap `a`. Nothing is
+    /// rolled out.
+    pub fn with_web() -> Self {
+        let scratch = Self::new();
+        scratch.configure();
+        scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+        scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
+        scratch.write("placement.yaml", &placement("web", "web", ""));
+        scratch.commit("first");
+        scratch
+    }
+
     /// Returns a path below the folder.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)

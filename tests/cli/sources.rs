@@ -10,12 +10,7 @@ use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 
 fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
+    let scratch = Scratch::with_web();
     scratch.run(&ONCE).text(0);
     scratch
 }

@@ -3,18 +3,13 @@
 use std::fs;
 
 use crate::daemon::Daemon;
-use crate::scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
+use crate::scratch::{CONFIG, Outcome, Scratch, namespace};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 
 /// A fleet whose members hold the first of two commits.
 fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
+    let scratch = Scratch::with_web();
     once(&scratch).text(0);
     scratch
 }
