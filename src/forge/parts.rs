@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::{query, segment};
 use super::rest::Rest;
-use super::shapes::{Activity, CommitOfPull, Happened, NewsItem, NewsText, PushText, User};
+use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, PushText, User};
 use super::{Error, Kind, Result};
 use crate::model::forge::{Commits, ForgeUser, PullRequest};
 use crate::model::id::CommitId;
@@ -30,12 +30,16 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
     let what = format!("read the commits of #{}", pull.number);
     let fields = if rest.kind == Kind::Gitea { "?verification=false&files=false" } else { "" };
     let path = rest.route(&format!("/pulls/{}/commits{fields}", pull.number));
-    let listed = rest.client.list::<CommitOfPull>(&what, &path).await?;
+    let mut listed = rest.client.list::<CommitOfPull>(&what, &path).await?;
     if rest.kind == Kind::GitHub && listed.len() >= GITHUB_COMMITS_MAX {
         let why = format!(
             "the host tells of {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more"
         );
         return Err(Error::Refused { what, why });
+    }
+    let is_listed = listed.iter().any(|commit| commit.sha == pull.head.as_str());
+    if rest.kind == Kind::Gitea && !pull.is_fork && !is_listed {
+        listed.splice(..0, unlisted(rest, pull, listed.first()).await?);
     }
     // Gitea lists the newest commit first, GitHub the oldest.
     let head = match rest.kind {
@@ -51,6 +55,16 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
         Kind::GitHub => github_pushers(rest, pull, &all).await?,
     };
     Ok(Commits { head, all, authors, pushers })
+}
+
+/// Returns the commits of a branch that Gitea does not list, the newest first. It updates a pull request some time after a push, and
+/// never if the pull request was merged meanwhile, although the merge brings the pushed commits.
+async fn unlisted(rest: &Rest, pull: &PullRequest, newest: Option<&CommitOfPull>) -> Result<Vec<CommitOfPull>> {
+    let what = format!("compare the commits of #{} with its branch", pull.number);
+    let from = newest.map_or(pull.base.as_str(), |commit| commit.sha.as_str());
+    let range = format!("{}...{}", segment(&what, from)?, segment(&what, pull.head.as_str())?);
+    let path = rest.route(&format!("/compare/{range}?verification=false&files=false"));
+    Ok(rest.client.get::<Comparison>(&what, &path).await?.commits)
 }
 
 fn distinct(users: impl Iterator<Item = User>) -> Vec<ForgeUser> {

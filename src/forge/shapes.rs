@@ -196,6 +196,13 @@ pub(super) struct CommitOfPull {
     pub committer: Option<User>,
 }
 
+/// Gitea: what one commit has and another has not.
+#[derive(Debug, Deserialize)]
+pub(super) struct Comparison {
+    #[serde(default)]
+    pub commits: Vec<CommitOfPull>,
+}
+
 /// GitHub: something that moved a branch.
 #[derive(Debug, Deserialize)]
 pub(super) struct Activity {

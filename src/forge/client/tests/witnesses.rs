@@ -188,3 +188,23 @@ async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
     assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("has not noted yet")), "{unknown}");
     assert!(forge.commits(&PullRequest { is_fork: true, ..pull }).await.unwrap().pushers.is_empty());
 }
+
+#[tokio::test]
+async fn d10_a_push_just_before_the_merge_belongs_to_the_pull_request() {
+    let user = |id: u64, login: &str| format!(r#"{{"id": {id}, "login": "{login}"}}"#);
+    let (ann, bo, cyd) = (user(11, "ann"), user(12, "bo"), user(13, "cyd"));
+    let listed = "1".repeat(40);
+    let commits = format!(r#"[{{"sha": "{listed}", "author": {ann}, "committer": {ann}}}]"#);
+    let compared = format!(r#"{{"commits": [{{"sha": "{COMMIT}", "author": {bo}, "committer": null}}]}}"#);
+    let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{COMMIT}\"}}],\"HeadCommit\":null}}"#);
+    let feed = format!(r#"[{{"op_type": "commit_repo", "act_user": {cyd}, "content": "{content}"}}]"#);
+    let mut answers = vec![ok(PULL), (200, vec![("x-total-count", "1".to_owned())], commits), ok(&compared)];
+    answers.extend([ok("[]"), ok("[]"), ok("[]"), ok("[]"), ok(&feed), ok("[]")]);
+    let (script, forge, _) = host(Kind::Gitea, answers).await;
+    let pull = PullRequest { is_fork: false, ..forge.pull(42).await.unwrap().unwrap() };
+    let known = forge.commits(&pull).await.unwrap();
+    let logins = |users: &[ForgeUser]| users.iter().map(|user| user.login.clone()).collect::<Vec<_>>();
+    assert_eq!((known.head, known.all.len()), (Some(COMMIT.into()), 2));
+    assert_eq!((logins(&known.authors), logins(&known.pushers)), (vec!["ann".into(), "bo".into()], vec!["cyd".into()]));
+    assert!(script.seen()[2].contains(&format!("/compare/{listed}...{COMMIT}")), "{}", script.seen()[2]);
+}
