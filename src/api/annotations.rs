@@ -28,6 +28,8 @@ pub const OCM_PLACEMENT: &str = "gitfleet.io/placement";
 pub const DECISIONS: &str = "gitfleet.io/decisions";
 /// On a strategy: who may approve, comma-separated.
 pub const APPROVERS: &str = "gitfleet.io/approvers";
+/// On a strategy: picked clusters in no stage make its runs wait (`Refuse`, default), keep what they have (`Ignore`), or are updated before or after all stages (`First`, `Last`).
+pub const CLUSTERS_IN_NO_STAGE: &str = "gitfleet.io/clusters-in-no-stage";
 /// On a MemberCluster: `"true"` stops delivery.
 pub const SUSPENDED: &str = "gitfleet.io/suspended";
 /// On a MemberCluster or ManagedCluster: JSON map of property name to value.
@@ -69,7 +71,8 @@ pub const ON_PLACEMENT: &[Rule] = &[
 ];
 
 /// What a staged update strategy may carry.
-pub const ON_STRATEGY: &[Rule] = &[(APPROVERS, approvers)];
+pub const ON_STRATEGY: &[Rule] =
+    &[(APPROVERS, approvers), (CLUSTERS_IN_NO_STAGE, |v| one_of(v, &InNoStage::ALL.map(|(name, _)| name)))];
 
 /// What a MemberCluster may carry.
 pub const ON_MEMBER: &[Rule] = &[(SUSPENDED, |v| one_of(v, &["true", "false"])), (PROPERTIES, properties)];
@@ -118,6 +121,31 @@ pub fn parse_properties(text: &str) -> Result<BTreeMap<String, String>, String> 
             _ => Err(wanted()),
         })
         .collect()
+}
+
+/// What a run does with picked clusters that are in no stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InNoStage {
+    /// It waits, as in KubeFleet.
+    #[default]
+    Refuse,
+    /// It leaves them as they are.
+    Ignore,
+    /// It updates them before all stages.
+    First,
+    /// It updates them after all stages.
+    Last,
+}
+
+impl InNoStage {
+    const ALL: [(&'static str, Self); 4] =
+        [("Refuse", Self::Refuse), ("Ignore", Self::Ignore), ("First", Self::First), ("Last", Self::Last)];
+
+    /// Returns what the annotation says; any other value is refused with the commit.
+    pub fn of(annotation: Option<&str>) -> Self {
+        let named = Self::ALL.iter().find(|(name, _)| annotation == Some(name));
+        named.map(|(_, choice)| *choice).unwrap_or_default()
+    }
 }
 
 /// Returns how long a cluster of a placement may take to become available.

@@ -343,6 +343,10 @@ fn rollout_words(placement: &PlacementPlan) -> String {
     for stage in &rollout.stages {
         text.extend([format!("; {} ({})", stage.name, counted(stage.clusters.len(), "cluster"))]);
     }
+    if !rollout.ignored.is_empty() {
+        let names = first_of(rollout.ignored.iter().map(ClusterName::as_str), LISTED_MAX);
+        text.extend([format!("; in no stage, left as they are: {names}")]);
+    }
     text
 }
 

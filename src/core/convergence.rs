@@ -24,7 +24,11 @@ impl Core {
             RolloutState::Progressing => String::new(),
             RolloutState::AllAtTarget => {
                 let index = state.newest().map_or(0, |s| s.index);
-                format!("rolled out: snapshot {index} is available on all {} clusters", state.bindings.len())
+                let ignored = state.record.ignored.len();
+                let others =
+                    if ignored > 0 { format!("; {ignored} in no stage are left as they are") } else { String::new() };
+                let reached = state.bindings.len().saturating_sub(ignored);
+                format!("rolled out: snapshot {index} is available on all {reached} clusters{others}")
             }
             other => other.to_string(),
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::api::annotations::OCM_PLACEMENT;
+use crate::api::annotations::{InNoStage, OCM_PLACEMENT, STAGED_UPDATE_STRATEGY};
 use crate::api::staged::StagedUpdateStrategySpec;
 use crate::decide::state::PlacementState;
 use crate::decide::strategies::Staged;
@@ -130,10 +130,12 @@ impl Queue {
         let key = &state.record.key;
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
-        // A run that its stages refuse to start can start when the labels in their selectors change.
-        let refused = state.runs.values().filter(|run| run.refused);
-        let strategies = refused.filter_map(|run| staged.strategy(key, &run.strategy));
-        let labels = strategies.flat_map(|strategy| stage_labels(&strategy.spec));
+        let refused = state.runs.values().map(|run| (&run.strategy, run.refused));
+        let annotated = state.record.annotations.get(STAGED_UPDATE_STRATEGY).map(|name| (name, false));
+        let named = refused.chain(annotated).filter_map(|(name, refused)| Some((staged.strategy(key, name)?, refused)));
+        // When the labels in the selectors of its stages change, a refused run can start, and an ignored cluster gets a run.
+        let strategies = named.filter(|(strategy, refused)| *refused || strategy.in_no_stage == InNoStage::Ignore);
+        let labels = strategies.flat_map(|(strategy, _)| stage_labels(&strategy.spec));
         self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled).and_labels(labels));
         let mut clusters: Vec<&ClusterName> = state.bindings().map(|b| &b.cluster).collect();
         clusters.sort_unstable();

@@ -210,9 +210,12 @@ impl Pass<'_> {
         clusters.map(see).collect()
     }
 
-    /// Records the snapshot that is available on every picked cluster, if there is one, as the rollback target.
+    /// Records the snapshot that is available on every picked cluster that runs update, if there is one, as the rollback
+    /// target.
     pub(super) fn note_success(&mut self) {
-        let picked = || self.state.bindings().filter(|b| b.state != BindingState::Unscheduled);
+        let record = &self.state.record;
+        let is_counted = |b: &&Binding| b.state != BindingState::Unscheduled && !record.ignores(b);
+        let picked = || self.state.bindings().filter(is_counted);
         let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };

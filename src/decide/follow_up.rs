@@ -4,11 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
+use super::strategies::Strategy;
+use crate::api::annotations::{InNoStage, STAGED_UPDATE_STRATEGY};
+use crate::api::placement::StrategyType;
 use crate::model::id::ClusterName;
 use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
-use crate::rollout::staged::reached;
+use crate::rollout::staged::{is_in_a_stage, reached};
 
 /// Clusters that are not in their desired state and that only ended runs can repair.
 #[derive(Default)]
@@ -157,6 +160,7 @@ impl Pass<'_> {
         let is_unfinished = |binding: &&Binding| match binding.state {
             _ if owed.rejected.contains(&binding.cluster) => false,
             BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
+            _ if self.state.record.ignores(binding) => false,
             _ => {
                 // Only if the run left the cluster there: a cluster that was moved since is not stranded.
                 let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
@@ -164,6 +168,47 @@ impl Pass<'_> {
             }
         };
         wrong.into_iter().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+    }
+
+    /// Records the clusters that no run is going to update, because they are in no stage and the strategy ignores such clusters.
+    /// A cluster that a run has in its stages already is not among them.
+    pub(super) fn note_ignored(&mut self) {
+        let outside = self.ignored_by_strategy();
+        let ignored = if outside.is_empty() {
+            outside
+        } else {
+            let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+            let mut ignored: BTreeSet<ClusterName> =
+                picked.map(|binding| &binding.cluster).filter(|cluster| outside.contains(*cluster)).cloned().collect();
+            let to_come = self.owed().to_come;
+            let under_way = self.active_run().into_iter().flat_map(clusters_of);
+            for cluster in to_come.iter().chain(under_way) {
+                ignored.remove(cluster);
+            }
+            ignored
+        };
+        self.state.record.ignored = ignored;
+    }
+
+    /// Returns the clusters of the fleet that the placement's strategy ignores, whether they are picked or not.
+    pub(crate) fn ignored_by_strategy(&self) -> BTreeSet<ClusterName> {
+        let record = &self.state.record;
+        let is_staged = !record.removed && record.spec.strategy.type_ == StrategyType::External;
+        let strategy = self.next_strategy().filter(|strategy| is_staged && strategy.in_no_stage == InNoStage::Ignore);
+        let Some(strategy) = strategy else { return BTreeSet::new() };
+        let outside = self.world.clusters.iter().filter(|(_, member)| !is_in_a_stage(&strategy.spec, &member.labels));
+        outside.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the strategy that the next run goes by: that of the first unfinished run, of the run that a follow-up run would
+    /// follow, of a written run, or of the annotation.
+    fn next_strategy(&self) -> Option<&Strategy> {
+        let (record, staged) = (&self.state.record, &self.world.staged);
+        let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| run.sequence);
+        let name = unfinished.or_else(|| self.followed_run()).map(|run| &run.strategy);
+        let written = || staged.runs(&record.key).next().map(|(_, run)| &run.spec.staged_rollout_strategy_name);
+        let name = name.or_else(written).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
+        staged.strategy(&record.key, name?)
     }
 
     fn owed(&self) -> Owed {

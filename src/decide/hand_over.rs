@@ -92,6 +92,7 @@ fn claims(
             let now = candidates.as_ref().zip(world.clusters.get(binding.cluster.as_str()));
             let now = now.map(|(candidates, member)| candidates.pick(&binding.cluster, &member.labels));
             let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
+            let newest = newest.filter(|_| !state.record.ignores(binding));
             let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
             for (index, picked) in newest.into_iter().chain(held) {
                 let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));

@@ -133,12 +133,13 @@ impl Pass<'_> {
             self.reschedule();
         }
         // The guard comes first: neither the rollout nor an order may remove what it protects.
-        let upcoming = self.upcoming_snapshots();
-        let losing = self.guard(&upcoming);
+        self.note_ignored();
+        let upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
+        let losing = self.guard(&upcoming.0);
         let wake_at = self.roll();
-        // A rollback or a run that started changes the upcoming snapshots, and so what clusters may keep.
-        let new_upcoming = self.upcoming_snapshots();
-        let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming) };
+        // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
+        let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
+        let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming.0) };
         self.note_removals();
         Followed { left, losing, wake_at }
     }

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pass;
 use super::runs::Unready;
+use super::strategies::Strategy;
 use crate::api::staged::{Stage, StagedUpdateStrategySpec};
 use crate::model::id::{ClusterName, Digest};
 use crate::model::overrides::PickedOverrides;
@@ -23,7 +24,7 @@ impl Pass<'_> {
     pub(super) fn planned(
         &self,
         run: &RunRecord,
-        strategy: &StagedUpdateStrategySpec,
+        strategy: &Strategy,
         to_update: &[&Binding],
         mut to_delete: BTreeSet<ClusterName>,
     ) -> Result<(Vec<PlannedStage>, BTreeSet<ClusterName>), Unready> {
@@ -38,7 +39,7 @@ impl Pass<'_> {
             (binding.cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default())
         };
         let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = to_update.iter().map(labels).collect();
-        let mut planned = stages(strategy, &clusters)
+        let mut planned = stages(&strategy.spec, strategy.in_no_stage, &clusters)
             .map_err(|error| Unready::Refused(format!("the stages of {} cannot be computed: {error}", run.strategy)))?;
         if let RunCause::FollowUp { of } = &run.cause
             && let Some(index) = run.snapshot()

@@ -31,6 +31,7 @@ impl Pass<'_> {
         let mut wake_at = Some(self.now);
         for _ in 0..ROUNDS_MAX {
             let before = self.run_phases();
+            self.note_ignored();
             self.begin_automatic_run();
             // Starts only if no run is left: the run of a new snapshot includes these clusters.
             self.begin_follow_up();
@@ -290,9 +291,10 @@ impl Pass<'_> {
             && binding.overrides == self.desired_overrides(&binding.cluster, index)
     }
 
-    /// Tells whether every picked cluster is assigned a snapshot, and no removal is left.
+    /// Tells whether every picked cluster that runs update is assigned a snapshot, and no removal is left.
     fn is_right_everywhere(&self, index: u64) -> bool {
-        self.state.bindings().all(|binding| !binding.deleting && self.is_at(binding, index))
+        let is_right = |binding: &Binding| self.is_at(binding, index) || self.state.record.ignores(binding);
+        self.state.bindings().all(|binding| !binding.deleting && is_right(binding))
     }
 
     /// Starts pending runs that can start, if none is active or the active one gives way. The active one ends only at that

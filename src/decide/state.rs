@@ -155,6 +155,7 @@ impl PlacementState {
             unreadable: BTreeSet::new(),
             guard_off_at: None,
             asked_before: BTreeMap::new(),
+            ignored: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

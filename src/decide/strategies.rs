@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use crate::api::annotations::APPROVERS;
+use crate::api::annotations::{APPROVERS, CLUSTERS_IN_NO_STAGE, InNoStage};
 use crate::api::object::{Object, without_nulls};
 use crate::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
 use crate::api::table::PLACEMENT_GROUP;
@@ -27,6 +27,8 @@ pub struct Strategy {
     pub spec: StagedUpdateStrategySpec,
     /// Who may approve, by its annotation; absent means no restriction.
     pub approvers: Option<String>,
+    /// What becomes of picked clusters in no stage, by its annotation.
+    pub in_no_stage: InNoStage,
 }
 
 /// A ClusterStagedUpdateRun or StagedUpdateRun in git.
@@ -48,9 +50,14 @@ impl Staged {
             match manifest.id.kind.as_str() {
                 "ClusterStagedUpdateStrategy" | "StagedUpdateStrategy" => {
                     let Some(spec) = read::<StagedUpdateStrategySpec>(manifest) else { continue };
-                    let annotation = manifest.object.pointer("/metadata/annotations").and_then(|a| a.get(APPROVERS));
-                    let approvers = annotation.and_then(|value| value.as_str()).map(str::to_owned);
-                    staged.strategies.insert((namespace, name), Strategy { spec, approvers });
+                    let annotations = manifest.object.pointer("/metadata/annotations");
+                    let annotation = |name: &str| annotations.and_then(|all| all.get(name)?.as_str());
+                    let strategy = Strategy {
+                        spec,
+                        approvers: annotation(APPROVERS).map(str::to_owned),
+                        in_no_stage: InNoStage::of(annotation(CLUSTERS_IN_NO_STAGE)),
+                    };
+                    staged.strategies.insert((namespace, name), strategy);
                 }
                 "ClusterStagedUpdateRun" | "StagedUpdateRun" => {
                     let Some(spec) = read::<StagedUpdateRunSpec>(manifest) else { continue };

@@ -7,6 +7,7 @@ mod guard;
 mod history;
 mod leaving;
 mod leaving_at_once;
+mod no_stage;
 mod rejecting;
 mod runs;
 mod sample;

@@ -1,11 +1,16 @@
 //! Warnings about a decided placement: they refuse nothing; `validate`, `plan` and `status` show them.
 
+use std::collections::BTreeSet;
+
 use super::Pass;
-use crate::api::annotations::STAGED_UPDATE_STRATEGY;
+use crate::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
 use crate::api::check::suggest;
 use crate::api::placement::{PlacementType, StrategyType};
+use crate::model::id::ClusterName;
+use crate::model::names::first_of;
 use crate::model::records::{PickReason, PlacementRecord, PolicySnapshot};
 use crate::model::warning::{Warning, WarningKind};
+use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
 
 /// So many clusters that every nonzero percentage allows at least one.
 const CLUSTERS_MANY: usize = 1_000;
@@ -59,7 +64,17 @@ fn found(
         let hint = format!("annotate the placement with {STAGED_UPDATE_STRATEGY}, or add a run");
         warnings.push(Warning::new(WarningKind::NoRun, message).at("spec.strategy.type").hint(hint));
     }
+    warnings.extend(Some(&record.ignored).filter(|ignored| !ignored.is_empty()).map(ignored));
     warnings
+}
+
+/// Names every cluster that runs leave as it is.
+fn ignored(clusters: &BTreeSet<ClusterName>) -> Warning {
+    let names = first_of(clusters.iter().map(ClusterName::as_str), IN_NO_STAGE_NAMED_MAX);
+    let message = format!(
+        "the strategy ignores picked clusters in no stage ({CLUSTERS_IN_NO_STAGE}), and these keep what they have: {names}"
+    );
+    Warning::new(WarningKind::ClustersIgnored, message)
 }
 
 /// Describes the unfulfilled part of a policy.

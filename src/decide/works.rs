@@ -123,7 +123,7 @@ impl Pass<'_> {
             let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
             let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
-            for index in upcoming {
+            for index in upcoming.iter().filter(|_| !self.state.record.ignores(binding)) {
                 let to_come = (*index, self.desired_overrides(cluster, *index));
                 if !may_hold.contains(&to_come) {
                     may_hold.push(to_come);

@@ -105,7 +105,7 @@ pub struct PlacementPlan {
     pub decisions: Vec<ClusterDecision>,
     /// The rollout.
     pub rollout: RolloutPlan,
-    /// The final objects of each picked cluster.
+    /// The final objects of each picked cluster, except those that the rollout ignores.
     pub works: Vec<WorkPlan>,
     /// The objects deleted on each cluster; known only with a base.
     pub deletions: Vec<DeletionPlan>,

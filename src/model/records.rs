@@ -212,6 +212,10 @@ pub struct PlacementRecord {
     /// Approvals that protected clusters in runs that git no longer has, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
+    /// `External`: picked clusters that its runs leave as they are, because they are in no stage and its strategy ignores such
+    /// clusters.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ignored: BTreeSet<ClusterName>,
     /// Gone from git; its objects are being removed, or wait for the deletion gate.
     #[serde(default)]
     pub removed: bool,
@@ -255,6 +259,11 @@ impl PlacementRecord {
     /// Returns the deletion gate, if it is closed.
     pub fn closed_gate(&self) -> Option<&DeletionGate> {
         self.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_none())
+    }
+
+    /// Tells whether its runs leave a binding as it is.
+    pub fn ignores(&self, binding: &Binding) -> bool {
+        binding.state != BindingState::Unscheduled && self.ignored.contains(&binding.cluster)
     }
 
     /// Tells whether its objects stay on clusters that it leaves: `deleteStrategy.propagationPolicy: Abandon`.

@@ -22,6 +22,8 @@ pub enum WarningKind {
     NothingSelected,
     /// Nothing moves the clusters of an External placement.
     NoRun,
+    /// Clusters are in no stage, and their strategy ignores them.
+    ClustersIgnored,
 }
 
 /// One warning about the fleet or about a placement.

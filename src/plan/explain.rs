@@ -10,6 +10,7 @@ use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::table::named;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
+use crate::decide::Pass;
 use crate::decide::ocm::{Ocm, key_named};
 use crate::decide::state::{PlacementState, World};
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
@@ -78,10 +79,16 @@ pub fn explain(
     let mut explanation = match find(world, placements, query)? {
         ExplainedPlacement::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
         ExplainedPlacement::Placement(state) => {
-            match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
+            let mut explanation = match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
                 Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
                 None => explain_placement(world, state)?,
+            };
+            for cluster in explanation.clusters.iter_mut().filter(|cluster| cluster.picked) {
+                if state.record.ignored.contains(&cluster.cluster_name) {
+                    cluster.reason.push_str("; in no stage, so its strategy leaves it as it is");
+                }
             }
+            explanation
         }
     };
     explanation.clusters.sort_by(|a, b| {
@@ -103,6 +110,10 @@ pub fn from_trees(
 ) -> Result<Explained, Error> {
     let before = base.map(|tree| Baseline::rolled_out(tree, now));
     let mut after = before.as_ref().unwrap_or(&Baseline::default()).accepting(head, now);
+    if let Some(state) = after.placements.get_mut(&query.key()) {
+        // Nothing has decided the head's placement, so which clusters are picked is not known yet.
+        state.record.ignored = Pass::new(state.clone(), &after.world, now).ignored_by_strategy();
+    }
     let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
     if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
         // `accepting` has decided it already: its own picks would count as those from before.

@@ -36,6 +36,7 @@ pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan
         Ok(stages) => rollout.stages = stages,
         Err(why) => rollout.error = Some(why),
     }
+    rollout.ignored = record.ignored.iter().cloned().collect();
     rollout
 }
 
@@ -56,7 +57,8 @@ fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Resu
         world.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
     };
     let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();
-    let planned = stages(&strategy.spec, &clusters).map_err(|error| format!("the stages of {name}: {error}"))?;
+    let planned = stages(&strategy.spec, strategy.in_no_stage, &clusters)
+        .map_err(|error| format!("the stages of {name}: {error}"))?;
     let plan = planned.into_iter().map(|stage| {
         let written = strategy.spec.stages.iter().find(|written| written.name == stage.name);
         let gates = |tasks: fn(&Stage) -> &Vec<StageTask>| {

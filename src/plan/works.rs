@@ -80,12 +80,17 @@ pub(super) struct Projection<'a> {
 }
 
 impl<'a> Projection<'a> {
-    /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there.
+    /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there, except those that its
+    /// runs leave as they are.
     pub fn new(state: &'a PlacementState, world: &'a World) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
         let last = FinalState::of(state, world);
         let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
+            if state.record.ignored.contains(cluster) {
+                let held = state.works.get(cluster).map(|work| work.inventory.seen().iter().cloned().collect());
+                return Target { keys: Arc::new(held.unwrap_or_default()), ..Target::default() };
+            }
             let Some(last) = &last else {
                 let error = "the payload of its newest snapshot cannot be read; it keeps what it has".to_owned();
                 return Target { error: Some(error), ..Target::default() };
@@ -111,7 +116,8 @@ impl<'a> Projection<'a> {
         let Some(last) = FinalState::of(before, world) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
         let is_other = |cluster: &&ClusterName| {
-            self.clusters.get(*cluster).is_some_and(|target| target.overrides != last.picked(cluster))
+            !self.state.record.ignored.contains(*cluster)
+                && self.clusters.get(*cluster).is_some_and(|target| target.overrides != last.picked(cluster))
         };
         had.filter(is_other).cloned().collect()
     }
@@ -121,14 +127,14 @@ impl<'a> Projection<'a> {
         self.clusters.get(cluster).is_some_and(|target| target.error.is_some() || target.keys.contains(key))
     }
 
-    /// Returns the works, by cluster; one that wants what an earlier placement has there says so.
+    /// Returns the works of the clusters that get the newest snapshot; one that wants what an earlier placement has there says so.
     pub fn works(&self, projections: &Projections<'_>) -> Vec<WorkPlan> {
         let work = |(cluster, target): (&ClusterName, &Target)| WorkPlan {
             cluster_name: cluster.clone(),
             manifests: Arc::clone(&target.manifests),
             error: target.error.clone().or_else(|| projections.clash(self, cluster, target)),
         };
-        self.clusters.iter().map(work).collect()
+        self.clusters.iter().filter(|(cluster, _)| !self.state.record.ignored.contains(*cluster)).map(work).collect()
     }
 }
 

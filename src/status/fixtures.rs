@@ -280,6 +280,7 @@ impl Case {
             unreadable: BTreeSet::new(),
             guard_off_at: None,
             asked_before: BTreeMap::new(),
+            ignored: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

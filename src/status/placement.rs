@@ -440,6 +440,10 @@ pub fn said<'a>(
 
 /// Describes why a cluster does not have the newest snapshot.
 pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
+    if view.record.ignores(binding) {
+        let kept = binding.snapshot.map_or_else(|| "gets nothing".to_owned(), |held| format!("keeps snapshot {held}"));
+        return format!("{kept}: it is in no stage, and its strategy ignores such clusters");
+    }
     let newest = view.snapshot.map_or_else(|| "the first snapshot".to_owned(), |s| format!("snapshot {}", s.index));
     let mut words = match binding.snapshot {
         None => format!("waits for its turn for {newest}"),

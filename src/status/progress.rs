@@ -152,6 +152,10 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
             ClusterState::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
             ClusterState::Offline(words) => (2, ProgressState::Waiting, own_words(words)),
             ClusterState::Queued | ClusterState::AwaitsRun => continue,
+            ClusterState::Ignored => {
+                progress.total -= 1;
+                continue;
+            }
         };
         lines.push((rank, ClusterProgress { name: cluster.clone(), state, message }));
     }

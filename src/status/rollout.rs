@@ -35,6 +35,8 @@ pub(super) enum ClusterState {
     Offline(String),
     /// Only a staged update run moves it, and there is none.
     AwaitsRun,
+    /// Its strategy leaves it as it is.
+    Ignored,
 }
 
 /// The inputs of the evaluation when no run covers all clusters.
@@ -185,6 +187,9 @@ pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterSta
         binding.snapshot.is_some() && binding.snapshot == view.goal() && Mode::of(&binding.apply_strategy) == mode;
     if at_target && is_right(binding, mode) {
         return ClusterState::Right;
+    }
+    if !at_target && view.record.ignores(binding) {
+        return ClusterState::Ignored;
     }
     if let Some(silent) = view.offline(&binding.cluster) {
         return offline(silent);

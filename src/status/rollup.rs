@@ -170,9 +170,19 @@ impl RollUp<'_> {
             self.prefixed(&ConditionType::RolloutStarted),
             ConditionStatus::Unknown,
             Reason::RolloutControlledByExternalController,
-            message.to_owned(),
+            format!("{message}{}", self.ignored_words()),
         );
         true
+    }
+
+    /// Names the clusters that runs do not move.
+    fn ignored_words(&self) -> String {
+        let ignored = &self.view.record.ignored;
+        if ignored.is_empty() {
+            return String::new();
+        }
+        let (count, names) = (counted(ignored.len(), "cluster"), listing(ignored.iter().map(ToString::to_string)));
+        format!("; {count} in no stage, and left as they are: {names}")
     }
 
     fn own(&mut self) {

@@ -22,6 +22,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod namespaces;
+mod no_stage;
 mod ocm;
 mod overrides;
 mod plan;

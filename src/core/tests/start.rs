@@ -104,21 +104,26 @@ fn what_an_earlier_life_accepted_does_not_come_back_over_a_newer_commit() {
 /// A PickFixed placement reads no labels to pick clusters; its stages do.
 #[test]
 fn a_run_that_no_stage_takes_a_cluster_of_begins_when_the_cluster_is_labelled() {
-    const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
-        metadata: {name: steps}\nspec:\n  stages:\n    - name: first\n      labelSelector: {matchLabels: {ring: one}}\n";
-    let staged = |labels: &str| {
+    let staged = |in_no_stage: &str, labels: &str| {
+        let strategy = format!(
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: steps, \
+             annotations: {{gitfleet.io/clusters-in-no-stage: {in_no_stage}}}}}\nspec:\n  stages:\n    - name: first\n      \
+             labelSelector: {{matchLabels: {{ring: one}}}}\n"
+        );
         let spec = ", strategy: {type: External}, policy: {placementType: PickFixed, clusterNames: [a]}";
         let placement = placement("p", "gitfleet.io/staged-update-strategy: steps", spec);
         let (cluster, payload) = (cluster("a", labels), payload("1"));
-        tree(&[("c.yaml", &*cluster), ("d.yaml", &payload), ("s.yaml", STRATEGY), ("p.yaml", &placement)])
+        tree(&[("c.yaml", &*cluster), ("d.yaml", &payload), ("s.yaml", &strategy), ("p.yaml", &placement)])
     };
-    let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-    life.hear(SourceEvent::Accepted(staged("")));
-    life.online(BTreeSet::new());
-    life.settle();
-    assert_eq!(life.core.measures().runs(RunPhase::Pending), 1, "no stage takes the cluster");
-    life.effects.clear();
-    life.hear(SourceEvent::Accepted(staged("labels: {ring: one}")));
-    life.settle();
-    assert_eq!(life.core.measures().runs(RunPhase::Updating), 1);
+    for (in_no_stage, waiting) in [("Refuse", 1), ("Ignore", 0)] {
+        let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
+        life.hear(SourceEvent::Accepted(staged(in_no_stage, "")));
+        life.online(BTreeSet::new());
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Pending), waiting, "no stage takes the cluster");
+        life.effects.clear();
+        life.hear(SourceEvent::Accepted(staged(in_no_stage, "labels: {ring: one}")));
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Updating), 1, "{in_no_stage}");
+    }
 }

@@ -5,7 +5,7 @@ use super::*;
 const QUEUE: &str = "gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue";
 
 /// Content, and volumes beside it, which nobody deletes unasked.
-fn with_volumes(value: &str, volumes: &[&str]) -> String {
+pub(super) fn with_volumes(value: &str, volumes: &[&str]) -> String {
     let volume = |name: &&str| {
         format!(
             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, namespace: a}}\nspec: {{}}\n---\n"
@@ -15,7 +15,7 @@ fn with_volumes(value: &str, volumes: &[&str]) -> String {
 }
 
 /// Returns the volumes that a cluster holds.
-fn volumes(case: &Case, cluster: &str) -> String {
+pub(super) fn volumes(case: &Case, cluster: &str) -> String {
     let work = case.state.works.get(&ClusterName::from(cluster)).expect("it was told something");
     let volumes = work.inventory.seen().iter().filter(|key| key.kind == "PersistentVolumeClaim");
     volumes.map(|key| key.name.as_str()).collect::<Vec<_>>().join(" ")

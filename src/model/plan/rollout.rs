@@ -25,6 +25,9 @@ pub struct RolloutPlan {
     pub run: Option<String>,
     /// The stages, in order; only for staged rollouts.
     pub stages: Vec<StagePlan>,
+    /// Picked clusters in no stage, which the strategy leaves as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<ClusterName>,
     /// Why it cannot start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -17,4 +17,4 @@ mod tests;
 
 pub use gates::{Approved, GateName, approve, named_request, reject, waits_for_person};
 pub use machine::{Note, Seen, Situation, Step, advance, catch_up, forgive, owes, reached, retry};
-pub use stages::{PlannedStage, StageError, stages};
+pub use stages::{IN_NO_STAGE_NAMED_MAX, PlannedStage, StageError, is_in_a_stage, stages};

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::api::annotations::{CLUSTERS_IN_NO_STAGE, InNoStage};
 use crate::api::placement::IntOrPercent;
 use crate::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
 use crate::model::names::first_of;
 
-/// Clusters in an error; the others are counted.
-///
-/// Source: KubeFleet, clusters in no stage.
+/// Clusters in two stages that an error names; the others are counted.
 const NAMED_CLUSTERS_MAX: usize = 10;
+/// Clusters in no stage that a text names, so that a person finds every one of a large fleet; the others are counted.
+pub const IN_NO_STAGE_NAMED_MAX: usize = 1_000;
+/// The stage of clusters that are in no other one.
+const OWN_STAGE: &str = "unassigned";
 
 /// A stage with its clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +45,12 @@ pub enum StageError {
     },
     /// Selectors omit clusters.
     #[error(
-        "{total} clusters that the placement picked are in no stage: {clusters}; widen a labelSelector (an absent one selects no cluster, an empty one every cluster), or label the clusters"
+        "{total} clusters that the placement picked are in no stage: {clusters}; widen a labelSelector (an absent one selects no cluster, an empty one every cluster), label the clusters, or write on the strategy what becomes of them ({CLUSTERS_IN_NO_STAGE}: Ignore, First or Last)"
     )]
     NoStage {
         /// How many.
         total: usize,
-        /// The first ten by name, and how many more.
+        /// Their names, at most [`IN_NO_STAGE_NAMED_MAX`], and how many more.
         clusters: String,
     },
     /// A cluster has no place in the order.
@@ -81,15 +84,18 @@ impl Classify for StageError {
     }
 }
 
-/// Assigns clusters, given with their labels, to the stages of a strategy. A stage may be empty.
+/// Assigns clusters, given with their labels, to the stages of a strategy. A stage may be empty. Clusters in no stage are
+/// left out, or get a stage of their own without tasks, that updates one after the other.
 ///
 /// Source: KubeFleet's update run initialisation. A cluster without the sorting label is an error there, too, although its API
 /// text says otherwise.
 ///
 /// # Errors
-/// The first stage with an invalid task or order, or with clusters of an earlier one; else the clusters in no stage.
+/// The first stage with an invalid task or order, or with clusters of an earlier one; else the clusters in no stage, unless
+/// the strategy says what becomes of them.
 pub fn stages(
     strategy: &StagedUpdateStrategySpec,
+    in_no_stage: InNoStage,
     clusters: &BTreeMap<ClusterName, BTreeMap<String, String>>,
 ) -> Result<Vec<PlannedStage>, StageError> {
     let mut stage_of: BTreeMap<&ClusterName, &str> = BTreeMap::new();
@@ -115,13 +121,36 @@ pub fn stages(
             clusters: members.into_iter().map(|(_, name)| name.clone()).collect(),
         });
     }
-    let left_out: Vec<&str> =
-        clusters.keys().filter(|name| !stage_of.contains_key(name)).map(ClusterName::as_str).collect();
-    if left_out.is_empty() {
-        return Ok(planned);
+    let others: Vec<&ClusterName> = clusters.keys().filter(|name| !stage_of.contains_key(name)).collect();
+    match in_no_stage {
+        _ if others.is_empty() => {}
+        InNoStage::Ignore => {}
+        InNoStage::First => planned.insert(0, own_stage(strategy, others)),
+        InNoStage::Last => planned.push(own_stage(strategy, others)),
+        InNoStage::Refuse => {
+            let clusters = first_of(others.iter().map(|name| name.as_str()), IN_NO_STAGE_NAMED_MAX);
+            return Err(StageError::NoStage { total: others.len(), clusters });
+        }
     }
-    let clusters = first_of(left_out.iter().copied(), NAMED_CLUSTERS_MAX);
-    Err(StageError::NoStage { total: left_out.len(), clusters })
+    Ok(planned)
+}
+
+/// Tells whether a stage of a strategy selects a cluster with these labels.
+pub fn is_in_a_stage(strategy: &StagedUpdateStrategySpec, labels: &BTreeMap<String, String>) -> bool {
+    let mut selectors = strategy.stages.iter().filter_map(|stage| stage.label_selector.as_ref());
+    selectors.any(|selector| selector.matches(labels))
+}
+
+/// Returns the stage of clusters, in order of their names, that are in no other one.
+fn own_stage(strategy: &StagedUpdateStrategySpec, clusters: Vec<&ClusterName>) -> PlannedStage {
+    let is_free = |name: &String| strategy.stages.iter().all(|stage| stage.name != *name);
+    let mut numbered = (2..).map(|number| format!("{OWN_STAGE}{number}"));
+    let name = Some(OWN_STAGE.to_owned()).filter(is_free).or_else(|| numbered.find(is_free));
+    PlannedStage {
+        name: name.expect("numbers do not end"),
+        clusters: clusters.into_iter().cloned().collect(),
+        max_concurrency: 1,
+    }
 }
 
 /// Returns the sort key of a cluster in its stage; its name if the stage has no sorting label.

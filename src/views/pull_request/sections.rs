@@ -218,6 +218,10 @@ fn rollout_blocks(placement: &PlacementPlan) -> Vec<Block> {
         writeln!(text, "{}", stage_row(stage)).expect("a String takes it");
     }
     text.push('\n');
+    if !rollout.ignored.is_empty() {
+        let names = codes(rollout.ignored.iter().map(ClusterName::as_str), STAGE_CLUSTERS_MAX);
+        write!(text, "In no stage, left as they are: {names}.\n\n").expect("a String takes it");
+    }
     let names = codes(rollout.stages.iter().map(|stage| stage.name.as_str()), rollout.stages.len());
     let short = format!("Rollout by {}, stage after stage: {names}.\n\n", code(strategy));
     vec![Block::of(Priority::Stages, text, short)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::api::annotations::InNoStage;
 use crate::model::id::ClusterName;
 use crate::rollout::staged::{PlannedStage, StageError, stages};
 
@@ -18,16 +19,24 @@ fn clusters(text: &str) -> BTreeMap<ClusterName, BTreeMap<String, String>> {
 }
 
 fn plan(stages_: &Value, text: &str) -> Result<Vec<PlannedStage>, StageError> {
-    stages(&serde_json::from_value(json!({ "stages": stages_ })).unwrap(), &clusters(text))
+    plan_with(stages_, InNoStage::Refuse, text)
+}
+
+fn plan_with(stages_: &Value, in_no_stage: InNoStage, text: &str) -> Result<Vec<PlannedStage>, StageError> {
+    stages(&serde_json::from_value(json!({ "stages": stages_ })).unwrap(), in_no_stage, &clusters(text))
 }
 
 /// Plans and writes the answer as `STAGE/MAX: CLUSTER...; ...`, or the error.
 fn planned(stages: &Value, text: &str) -> String {
+    written(plan(stages, text))
+}
+
+fn written(planned: Result<Vec<PlannedStage>, StageError>) -> String {
     let stage = |stage: &PlannedStage| {
         let names: Vec<&str> = stage.clusters.iter().map(ClusterName::as_str).collect();
         format!("{}/{}: {}", stage.name, stage.max_concurrency, names.join(" "))
     };
-    match plan(stages, text) {
+    match planned {
         Ok(stages) => stages.iter().map(stage).collect::<Vec<_>>().join("; "),
         Err(error) => error.to_string(),
     }
@@ -66,9 +75,35 @@ fn example_27_every_cluster_is_in_one_stage() {
         plan(&none, "a env=canary; c; b").unwrap_err(),
         StageError::NoStage { total: 2, clusters: "b, c".to_owned() }
     );
-    let many: Vec<String> = (0..12).map(|n| format!("c{n:02}")).collect();
+    let many: Vec<String> = (0..1002).map(|n| format!("c{n:04}")).collect();
     let error = planned(&none, &many.join(";"));
-    assert!(error.starts_with("12 clusters") && error.contains("c09 and 2 more"), "{error}");
+    assert!(error.starts_with("1002 clusters") && error.contains("c0998, c0999 and 2 more; "), "{error}");
+    assert!(many[..1000].iter().all(|name| error.contains(name)), "kubefleet#638: a person sees every name");
+}
+
+#[test]
+fn kubefleet_638_clusters_in_no_stage() {
+    use InNoStage as I;
+    let env = |name: &str, env: &str| json!({"name": name, "labelSelector": {"matchLabels": {"env": env}}});
+    let two = json!([env("dev", "dev"), env("prod", "prod")]);
+    let taken = json!([env("unassigned", "dev"), env("unassigned2", "prod")]);
+    let overlap = json!([env("dev", "dev"), env("again", "dev")]);
+    let some = "z; a env=prod; b env=dev; c env=test";
+    let rows = [
+        (&two, I::Refuse, some, "2 clusters that the placement picked are in no stage: c, z; "),
+        (&two, I::Ignore, some, "dev/1: b; prod/1: a"),
+        (&two, I::First, some, "unassigned/1: c z; dev/1: b; prod/1: a"),
+        (&two, I::Last, some, "dev/1: b; prod/1: a; unassigned/1: c z"),
+        (&two, I::First, "b env=dev", "dev/1: b; prod/1: "),
+        (&two, I::Last, "b env=dev", "dev/1: b; prod/1: "),
+        (&taken, I::Last, some, "unassigned/1: b; unassigned2/1: a; unassigned3/1: c z"),
+        (&overlap, I::Ignore, some, "stages dev and again both select b; "),
+        (&json!([]), I::First, some, "unassigned/1: a b c z"),
+    ];
+    for (stages, in_no_stage, clusters, expected) in rows {
+        let answer = written(plan_with(stages, in_no_stage, clusters));
+        assert!(answer.starts_with(expected), "{in_no_stage:?} of {stages}: {answer}");
+    }
 }
 
 #[test]
