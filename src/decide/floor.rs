@@ -1,7 +1,7 @@
 //! The minimum of approvals that a commit cannot remove for its own rollout: approvals that its clusters required before, and
 //! those that the configuration demands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
@@ -67,10 +67,15 @@ impl Pass<'_> {
         before
     }
 
-    /// Remembers the approvals of a run that git removes.
+    /// Remembers the approvals of a run that goes, for clusters that have been in no run since.
     pub(super) fn remember_approvals(&mut self, name: &str) {
         let Some(run) = self.state.runs.get(name).filter(|run| counts(run)) else { return };
-        let asked: Vec<_> = asked(run).into_iter().filter(|(_, count)| *count > 0).collect();
+        let newer = self.state.runs.values().filter(|other| counts(other) && other.sequence > run.sequence);
+        let clusters = newer.flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+        let since: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
+        let bound: BTreeSet<&ClusterName> = self.state.bindings().map(|binding| &binding.cluster).collect();
+        let is_last = |cluster: &ClusterName| bound.contains(cluster) && !since.contains(cluster);
+        let asked: Vec<_> = asked(run).into_iter().filter(|(name, count)| *count > 0 && is_last(name)).collect();
         self.state.record.asked_before.extend(asked);
     }
 

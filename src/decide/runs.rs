@@ -430,6 +430,7 @@ impl Pass<'_> {
         finished.sort();
         let surplus = finished.len().saturating_sub(FINISHED_RUNS_MAX);
         for (_, name) in finished.into_iter().take(surplus) {
+            self.remember_approvals(&name);
             self.state.runs.remove(&name);
         }
     }

@@ -209,7 +209,7 @@ pub struct PlacementRecord {
     /// The commit that switched the deletion guard off: it is still guarded itself, the next one is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard_off_at: Option<CommitId>,
-    /// Approvals that protected clusters in runs that git no longer has, and that no newer run has asked for.
+    /// Approvals that protected clusters in runs that are gone, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
     /// `External`: picked clusters that its runs leave as they are, because they are in no stage and its strategy ignores such

@@ -161,3 +161,22 @@ fn what_the_configuration_demands_is_asked_before_any_stage() {
         assert_eq!(case.settle(), after, "{value}");
     }
 }
+
+/// Runs are forgotten after a while, and what protected a cluster that no later run has is not.
+#[test]
+fn an_approval_of_long_ago_still_protects_an_ignored_cluster() {
+    let mut case = Case::rolled_out(&[]);
+    case.commit(&[("d.yaml", member("d", "four")), ("s.yaml", strategy("Ignore"))]);
+    for index in 1..15 {
+        case.content(&index.to_string());
+        case.settle();
+        case.say(Verb::Approve, &format!("p-{index} one")).expect("the gate opens");
+        assert_eq!(case.settle(), format!("a{index} b{index} c{index} d0"));
+    }
+    assert!(case.state.runs.get("p-0").is_none(), "the run that had it is forgotten");
+    case.commit(&[("d.yaml", member("d", "one"))]);
+    assert_eq!(case.settle(), "a14 b14 c14 d0");
+    case.say(Verb::Approve, "p-14-2 one").expect("somebody is asked");
+    case.settle();
+    assert_eq!(case.places(), "a14 b14 c14 d14");
+}
