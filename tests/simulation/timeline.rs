@@ -66,6 +66,8 @@ struct Staged {
     after_first: &'static str,
     before_second: bool,
     has_third: bool,
+    /// What becomes of clusters of env `c` without that stage.
+    in_no_stage: &'static str,
     sorted: bool,
     /// Every snapshot gets a run; else somebody writes one.
     automatic: bool,
@@ -176,11 +178,12 @@ impl Timeline {
             after_first: one_of(dice, ["", "Approval", "TimedWait"]),
             before_second: dice.chance(300),
             has_third: dice.chance(300),
+            in_no_stage: "Refuse",
             sorted: dice.chance(300),
             automatic: dice.chance(900),
             missing: dice.chance(30),
         });
-        Placement {
+        let mut placement = Placement {
             policy,
             staged,
             max_unavailable: dice.between(1, 2),
@@ -192,7 +195,17 @@ impl Timeline {
             history: dice.between(1, 10),
             rolls_back: dice.chance(300),
             reports_only: dice.chance(100),
+        };
+        if let Some(staged) = &mut placement.staged {
+            // Without a throw, so that all other seeds stay as they are.
+            staged.in_no_stage = match placement.deadline_s % 4 {
+                0 => "Refuse",
+                1 => "First",
+                2 => "Last",
+                _ => "Ignore",
+            };
         }
+        placement
     }
 
     /// Changes something, as the dice fall.

@@ -128,9 +128,9 @@ impl Staged {
             if self.has_third { "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n" } else { "" };
         let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
         format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}}}\n\
-             spec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    \
-             - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}, \
+             annotations: {{gitfleet.io/clusters-in-no-stage: {}}}}}\nspec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
+            self.in_no_stage,
             max = self.max_concurrency
         )
     }
