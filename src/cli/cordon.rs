@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use similar::TextDiff;
 
 use super::exit::Exit;
-use super::records::locate;
+use super::records::{load_configuration, locate};
 use super::{Daemon, output, person};
 use crate::clock;
 use crate::daemon::commit_reader::{Cache, Error, read_commit, read_folder};
@@ -31,9 +31,10 @@ Exit codes: 0 done, also where there is nothing to change; 1 something stays on 
 pub struct TreeChange {
     /// The member cluster.
     cluster: String,
-    /// A checkout of the source: the folder with the tree.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    repo: PathBuf,
+    /// The folder with the tree; else what the configuration file says: `source.path` in the source, or in the clone that the
+    /// current folder is in; else the current folder.
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
     /// Commit the change on this branch, which begins at HEAD where there is none, and leave the work tree as it is.
     #[arg(long, value_name = "BRANCH")]
     commit: Option<String>,
@@ -45,6 +46,9 @@ pub struct TreeChange {
 pub struct Cordon {
     #[command(flatten)]
     change: TreeChange,
+    /// The daemon's configuration file: says where the tree is.
+    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    config: Option<PathBuf>,
 }
 
 /// Options of `drain`.
@@ -63,7 +67,7 @@ impl Cordon {
     /// # Errors
     /// The tree cannot be read, has no such MemberCluster, or the change cannot be made.
     pub fn cordon(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change)?;
+        let mut edit = Edit::begin(&self.change, self.config.as_deref())?;
         edit.cordon()?;
         edit.end("Cordon", "is cordoned already")
     }
@@ -73,7 +77,7 @@ impl Cordon {
     /// # Errors
     /// As [`Self::cordon`].
     pub fn uncordon(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change)?;
+        let mut edit = Edit::begin(&self.change, self.config.as_deref())?;
         let (path, old) = edit.member_file()?;
         if let Some(new) = uncordoned(&old, &self.change.cluster).with_context(|| path.clone())? {
             edit.files.push(ChangedFile { path, old: Some(old), new });
@@ -88,7 +92,7 @@ impl DrainArgs {
     /// # Errors
     /// As [`Cordon::cordon`]; the records cannot be read.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change)?;
+        let mut edit = Edit::begin(&self.change, self.daemon.config.as_deref())?;
         let path = edit.cordon()?;
         let drain = found(&locate(&self.daemon)?.read()?, &self.change.cluster)?;
         if !drain.evictions.is_empty() {
@@ -117,6 +121,38 @@ fn found(saved: &Records, cluster: &str) -> anyhow::Result<Drain> {
     Ok(drain(held, &name, &accepted))
 }
 
+/// Where the tree is.
+struct TreeFolder {
+    /// The folder that `git apply` runs in.
+    root: PathBuf,
+    /// The tree's folder in it; empty where that is the root.
+    below: PathBuf,
+}
+
+impl TreeFolder {
+    fn of(change: &TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
+        let here = Path::new(".");
+        let Some(config) = config.filter(|_| change.repo.is_none()) else {
+            let root = change.repo.clone().unwrap_or_else(|| here.to_owned());
+            return Ok(Self { root, below: PathBuf::new() });
+        };
+        let source = load_configuration(config)?.source;
+        let below = if source.path == "." { PathBuf::new() } else { PathBuf::from(&source.path) };
+        if !source.url.contains("://") {
+            return Ok(Self { root: source.url.into(), below });
+        }
+        let (_, subtree) = git::discover(here).with_context(|| {
+            format!("{} is not on this machine; run this in a clone of it, or name one with --repo DIR", source.url)
+        })?;
+        let ups = Path::new(&subtree).components().map(|_| "..");
+        Ok(Self { root: here.join(ups.collect::<PathBuf>()), below })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.root.join(&self.below)
+    }
+}
+
 /// A file of the tree before and after.
 struct ChangedFile {
     path: String,
@@ -128,6 +164,7 @@ struct ChangedFile {
 /// A change that is being made.
 struct Edit<'a> {
     change: &'a TreeChange,
+    folder: TreeFolder,
     tree: Tree,
     /// The repository and the commit that is continued, where a commit is to be made.
     base: Option<(git::Reader, CommitId)>,
@@ -135,7 +172,8 @@ struct Edit<'a> {
 }
 
 impl<'a> Edit<'a> {
-    fn begin(change: &'a TreeChange) -> anyhow::Result<Self> {
+    fn begin(change: &'a TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
+        let folder = TreeFolder::of(change, config)?;
         let refused = |error| match error {
             Error::Refused(errors) => match errors.first() {
                 Some(first) => anyhow!("the tree has errors; the first is {first}"),
@@ -144,14 +182,14 @@ impl<'a> Edit<'a> {
             Error::Git(error) => error.into(),
         };
         let (tree, base) = match &change.commit {
-            None => (read_folder(&change.repo).map_err(refused)?, None),
+            None => (read_folder(&folder.path()).map_err(refused)?, None),
             Some(branch) => {
-                let (reader, _) = git::discover(&change.repo)?;
+                let (reader, _) = git::discover(&folder.path())?;
                 let base = reader.base_of(branch)?;
                 (read_commit(&reader, &base, &mut Cache::new()).map_err(refused)?, Some((reader, base)))
             }
         };
-        Ok(Self { change, tree, base, files: Vec::new() })
+        Ok(Self { change, folder, tree, base, files: Vec::new() })
     }
 
     /// Returns the file with the cluster's MemberCluster, and what it holds.
@@ -171,7 +209,7 @@ impl<'a> Edit<'a> {
         if let Some((reader, base)) = &self.base {
             return Ok(reader.file(base, path)?);
         }
-        match std::fs::read(self.change.repo.join(path)) {
+        match std::fs::read(self.folder.path().join(path)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
@@ -206,7 +244,7 @@ impl<'a> Edit<'a> {
             return Ok(Exit::Done);
         }
         let (Some((reader, base)), Some(branch)) = (&self.base, &self.change.commit) else {
-            return output::print(&self.files.iter().map(diff).collect::<String>());
+            return output::print(&self.files.iter().map(|file| diff(file, &self.folder.below)).collect::<String>());
         };
         let files: Vec<(String, String)> =
             self.files.iter().map(|file| (file.path.clone(), file.new.clone())).collect();
@@ -225,9 +263,10 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// Returns a change as `git apply` takes it.
-fn diff(file: &ChangedFile) -> String {
-    let old_name = file.old.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("a/{}", file.path));
+/// Returns a change as `git apply` takes it where the folder `below` is.
+fn diff(file: &ChangedFile, below: &Path) -> String {
+    let path = below.join(&file.path);
+    let old_name = file.old.as_ref().map_or_else(|| "/dev/null".to_owned(), |_| format!("a/{}", path.display()));
     let diff = TextDiff::from_lines(file.old.as_deref().unwrap_or_default(), &file.new);
-    diff.unified_diff().header(&old_name, &format!("b/{}", Path::new(&file.path).display())).to_string()
+    diff.unified_diff().header(&old_name, &format!("b/{}", path.display())).to_string()
 }

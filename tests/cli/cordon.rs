@@ -81,3 +81,27 @@ fn what_a_drain_cannot_move_is_said() {
     assert!(found.err.contains("ClusterResourcePlacement web stays on east"), "{}", found.err);
     assert!(found.out.contains("cordon-key") && !found.out.contains("Eviction"), "{}", found.out);
 }
+
+/// The tree is a folder of the source, as the configuration says; beside it is what is no tree.
+#[test]
+fn the_tree_is_where_the_configuration_says() {
+    let scratch = Scratch::with_web();
+    std::fs::create_dir(scratch.path(FLEET).join("tree")).expect("a folder");
+    git(&scratch, &["mv", "clusters.yaml", "web.yaml", "placement.yaml", "tree"], "");
+    scratch.write("notes.yaml", "kind: [");
+    scratch.commit("a folder of its own");
+    let config = std::fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    std::fs::write(scratch.path(CONFIG), config.replace("branch: main", "branch: main, path: tree")).expect("a file");
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+
+    let cordon = scratch.run(&["cordon", "east", "-c", CONFIG]);
+    git(&scratch, &["apply", "--check"], cordon.text(0));
+    let drained = scratch.run(&["drain", "east", "-c", CONFIG, "--commit", "drain-east"]);
+    assert!(drained.text(0).contains("on branch drain-east: Drain east"), "{}", drained.out);
+    let names = git(&scratch, &["diff", "--name-status", "main", "drain-east"], "");
+    assert_eq!(names, "M\ttree/clusters.yaml\nA\ttree/drain-east.yaml\n");
+    let back = scratch.run(&["uncordon", "east", "-c", CONFIG]);
+    assert_eq!((back.text(0), back.err.as_str()), ("", "east is not cordoned\n"));
+    let elsewhere = scratch.run(&["cordon", "east", "-c", CONFIG, "--repo", "fleet/tree"]);
+    assert!(elsewhere.text(0).starts_with("--- a/clusters.yaml"), "what is named goes first: {}", elsewhere.out);
+}
