@@ -14,6 +14,7 @@ use crate::model::conditions::{ConditionType, Reason};
 use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
 use crate::model::overrides::{OverrideRef, OverrideSnapshot, PickedOverrides};
+use crate::model::pushed::TimedValues;
 use crate::model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
     ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
@@ -304,6 +305,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "resourceUsage": resource_usage(&known),
             "clusterClaims": claims.collect::<Vec<Value>>(),
             "addOnScores": pushed_scores(cluster),
+            "pushedProperties": pushed_properties(cluster, now),
             "agentStatus": [member_agent(cluster, joined, join_words, seen)],
         })),
     })
@@ -311,17 +313,24 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
 
 /// Returns the scores that machines pushed, those that have expired too.
 fn pushed_scores(cluster: &ClusterRecord) -> Vec<Value> {
-    let scores = cluster.pushed.scores.iter().flat_map(|(by, said)| {
-        said.values.iter().map(move |score| {
-            let mut shown = value(score);
-            shown["pushedBy"] = json!(by);
-            if let Some(end) = said.valid_until {
-                shown["validUntil"] = json!(end);
-            }
-            shown
-        })
-    });
-    scores.collect()
+    let scores = cluster.pushed.scores.iter();
+    scores.flat_map(|(by, said)| said.values.iter().map(move |score| said_by(value(score), by, said))).collect()
+}
+
+/// Returns the properties that machines pushed, as long as they hold.
+fn pushed_properties(cluster: &ClusterRecord, now: Timestamp) -> Vec<Value> {
+    let held = cluster.pushed.properties.iter().filter(|(_, said)| said.holds(now));
+    let named = |(name, value): (&String, &String)| json!({"name": name, "value": value});
+    held.flat_map(|(by, said)| said.values.iter().map(move |property| said_by(named(property), by, said))).collect()
+}
+
+/// Adds who pushed something, and until when it holds.
+fn said_by<T>(mut shown: Value, by: &str, said: &TimedValues<T>) -> Value {
+    shown["pushedBy"] = json!(by);
+    if let Some(end) = said.valid_until {
+        shown["validUntil"] = json!(end);
+    }
+    shown
 }
 
 fn member_condition(

@@ -99,6 +99,9 @@ fn what_is_pushed_decides_survives_a_restart_and_ends() {
     let score = json!([{"resourceName": "green", "scoreName": "power", "value": 90, "pushedBy": "costs"}]);
     assert_eq!(cluster(&scratch, LEFT, "west")["addOnScores"], score);
     assert_eq!(cluster(&scratch, LEFT, "east")["properties"]["example.com/cost"]["value"], "1.5");
+    let described = scratch.run(&["describe", "cluster", "east", LEFT[0], LEFT[1]]);
+    let property = "  Pushed Properties:\n    - Name:  example.com/cost\n      Pushed By:  costs\n      Value:  1.5\n";
+    assert!(described.text(0).contains(property), "{}", described.out);
     // The start of a daemon adds to it.
     fs::write(scratch.path(CONFIG), config).expect("a file");
     let daemon = Daemon::start(&scratch);
@@ -108,6 +111,8 @@ fn what_is_pushed_decides_survives_a_restart_and_ends() {
     push(&daemon.address, "west/properties", &cost("9", soon()));
     let seen = |status: &Value| status.pointer("/properties/example.com~1cost").is_some();
     assert!(seen(&cluster(&scratch, asked, "west")));
+    let described = scratch.run(&["describe", "cluster", "west", asked[0], asked[1]]);
+    assert!(described.text(0).contains("      Valid Until:  "), "{}", described.out);
     push(&daemon.address, "west/scores", &power(80, soon()));
     until("the score has expired", || has(&scratch, asked, "east"));
     until("the property has ended", || !seen(&cluster(&scratch, asked, "west")));
