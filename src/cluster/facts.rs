@@ -233,14 +233,7 @@ impl View {
                 self.nodes_failed = None;
             }
             Err(error) => {
-                let refused = is_refused(&error);
-                let why = self.complaint("nodes", error)?;
-                // A refusal lasts until somebody grants it, and the sums would grow old; other failures pass.
-                if refused {
-                    self.tally.forget_nodes();
-                }
-                // A watch that fell behind says nothing of the failure before it.
-                self.nodes_failed = why.or(self.nodes_failed.take());
+                note_failure(&mut self.nodes_failed, &self.cluster, "nodes", error, || self.tally.forget_nodes())?;
             }
         }
         Ok(())
@@ -260,12 +253,7 @@ impl View {
                 self.pods_failed = None;
             }
             Err(error) => {
-                let refused = is_refused(&error);
-                let why = self.complaint("pods", error)?;
-                if refused {
-                    self.tally.forget_pods();
-                }
-                self.pods_failed = why.or(self.pods_failed.take());
+                note_failure(&mut self.pods_failed, &self.cluster, "pods", error, || self.tally.forget_pods())?;
             }
         }
         Ok(())
@@ -287,33 +275,12 @@ impl View {
                     self.claims_failed = None;
                 }
                 Err(error) => {
-                    let refused = is_refused(&error);
-                    let why = self.complaint("clusterclaims", error)?;
-                    if refused {
-                        self.claims.forget();
-                    }
-                    self.claims_failed = why.or(self.claims_failed.take());
+                    let forget = || self.claims.forget();
+                    note_failure(&mut self.claims_failed, &self.cluster, "clusterclaims", error, forget)?;
                 }
             },
         }
         Ok(())
-    }
-
-    /// Turns a failure into text; ignores a watch that only fell behind, and fails if the member does not answer.
-    fn complaint(&self, what: &str, error: watcher::Error) -> Result<Option<String>, Error> {
-        if is_expired(&error) {
-            return Ok(None);
-        }
-        // Something the member said that nobody can read is no reason to give up on all of it.
-        let unreadable = matches!(
-            error,
-            watcher::Error::InitialListFailed(kube::Error::SerdeError(_))
-                | watcher::Error::WatchFailed(kube::Error::SerdeError(_))
-        );
-        match watch_failure(&self.cluster, what, error) {
-            error if error.is_offline() && !unreadable => Err(error),
-            error => Ok(Some(error.to_string())),
-        }
     }
 
     /// Returns the facts; `None` until nodes and pods were listed or are known to be unavailable.
@@ -324,6 +291,37 @@ impl View {
         let requested = self.tally.requested().map(Ok).or_else(|| or(&self.pods_failed).map(Err))?;
         Some(Facts { nodes, requested, claims: self.claims.counted(), claims_failed: self.claims_failed.clone() })
     }
+}
+
+/// Notes why a watch failed, and forgets what it listed if the member refuses it; fails if the member does not answer.
+fn note_failure(
+    noted: &mut Option<String>,
+    cluster: &str,
+    what: &str,
+    error: watcher::Error,
+    forget: impl FnOnce(),
+) -> Result<(), Error> {
+    // A watch that only fell behind says nothing of the failure before it.
+    if is_expired(&error) {
+        return Ok(());
+    }
+    let refused = is_refused(&error);
+    // Something the member said that nobody can read is no reason to give up on all of it.
+    let unreadable = matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::SerdeError(_))
+            | watcher::Error::WatchFailed(kube::Error::SerdeError(_))
+    );
+    let failure = watch_failure(cluster, what, error);
+    if failure.is_offline() && !unreadable {
+        return Err(failure);
+    }
+    // A refusal lasts until somebody grants it, and the sums would grow old; other failures pass.
+    if refused {
+        forget();
+    }
+    *noted = Some(failure.to_string());
+    Ok(())
 }
 
 fn uid(metadata: &ObjectMeta) -> &str {
