@@ -130,9 +130,9 @@ impl Queue {
         let key = &state.record.key;
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
-        let refused = state.runs.values().map(|run| (&run.strategy, run.refused));
+        let of_runs = state.runs.values().map(|run| (&run.strategy, run.refused));
         let annotated = state.record.annotations.get(STAGED_UPDATE_STRATEGY).map(|name| (name, false));
-        let named = refused.chain(annotated).filter_map(|(name, refused)| Some((staged.strategy(key, name)?, refused)));
+        let named = of_runs.chain(annotated).filter_map(|(name, refused)| Some((staged.strategy(key, name)?, refused)));
         // When the labels in the selectors of its stages change, a refused run can start, and an ignored cluster gets a run.
         let strategies = named.filter(|(strategy, refused)| *refused || strategy.in_no_stage == InNoStage::Ignore);
         let labels = strategies.flat_map(|(strategy, _)| stage_labels(&strategy.spec));
