@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::output;
+use crate::api::groups::OCM_GROUP;
 use crate::clock;
 use crate::daemon::commit_reader::{Survey, survey};
 use crate::model::manifest::InputError;
@@ -83,9 +84,11 @@ fn findings(survey: Survey) -> (Findings, String) {
             (Findings { errors, warnings: Vec::new(), skipped }, summary)
         }
         Ok(tree) => {
+            // Open Cluster Management's pick clusters and deliver nothing; `plan` counts them as well.
+            let picking = tree.inputs.iter().filter(|it| it.id.group == OCM_GROUP && it.id.kind == "Placement").count();
             let counts = [
                 objects(tree.manifests.len()),
-                counted(tree.placements.len(), "placement"),
+                counted(tree.placements.len() + picking, "placement"),
                 counted(tree.clusters.len(), "cluster"),
             ];
             let warnings = warnings(tree);

@@ -201,7 +201,7 @@ fn waiting_words(run: &RunRecord) -> String {
     let words = |gate: &ClosedGate| {
         let (stage, place) = (&gate.stage.name, if gate.before { "before" } else { "after" });
         match gate.opens_at() {
-            Some(at) => format!("{place} stage {stage}: waits until {at}"),
+            Some(at) => format!("{place} stage {stage}: waits until {at:.0}"),
             None => format!("{place} stage {stage}: waits for approval"),
         }
     };

@@ -120,7 +120,8 @@ fn the_sets_that_every_hub_has_need_not_be_written() {
     let scratch = Scratch::new();
     scratch.write("ocm.yaml", FIRST_STEPS);
     let file = format!("{FLEET}/ocm.yaml");
-    scratch.run(&["validate", FLEET]).text(0);
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!((found.text(0), &*found.err), ("", "0 objects, 2 placements, 2 clusters: no errors\n"));
     let list = scratch.run(&["schedule", "-o", "json", "-f", &file]).json(0);
     let decided: Vec<(&Value, Value)> = of_kind(&list, "PlacementDecision")
         .into_iter()
