@@ -127,3 +127,61 @@ fn a_run_that_no_stage_takes_a_cluster_of_begins_when_the_cluster_is_labelled() 
         assert_eq!(life.core.measures().runs(RunPhase::Updating), 1, "{in_no_stage}");
     }
 }
+
+/// Clusters `a` and `b` in stages of their own, a minute apart.
+fn in_two_stages(state: &str) -> Arc<Tree> {
+    const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+        metadata: {name: steps}\nspec:\n  stages:\n  - {name: one, labelSelector: {matchLabels: {ring: one}}, \
+        afterStageTasks: [{type: TimedWait, waitTime: 1m}]}\n  - {name: two, labelSelector: {matchLabels: {ring: two}}}\n";
+    let run = format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateRun\nmetadata: {{name: run}}\n\
+         spec: {{placementName: p, stagedRolloutStrategyName: steps, state: {state}}}\n"
+    );
+    tree(&[
+        ("a.yaml", &cluster("a", "labels: {ring: one}")),
+        ("b.yaml", &cluster("b", "labels: {ring: two}")),
+        ("d.yaml", &payload("1")),
+        ("p.yaml", &placement("p", "", ", strategy: {type: External}")),
+        ("r.yaml", &run),
+        ("s.yaml", STRATEGY),
+    ])
+}
+
+#[test]
+fn w1_a_stop_that_was_pushed_while_nobody_ran_counts_before_the_next_stage_begins() {
+    let rows: [(&str, SourceEvent, RunPhase, bool); 2] = [
+        ("nothing was pushed", SourceEvent::Unchanged, RunPhase::Updating, true),
+        ("a Stop was pushed", SourceEvent::Accepted(in_two_stages("Stop")), RunPhase::Stopped, false),
+    ];
+    for (name, news, phase, begins) in rows {
+        let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
+        life.hear(SourceEvent::Accepted(in_two_stages("Run")));
+        life.answers("a", BTreeSet::new());
+        life.answers("b", BTreeSet::new());
+        life.settle();
+        let first = life.order(&p()).expect("the first stage begins");
+        life.done(&first);
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}");
+
+        let mut life = Life::begin(life.store, life.now + SignedDuration::from_mins(2));
+        life.hear(SourceEvent::Restored(Ok(in_two_stages("Run"))));
+        let held = first.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
+        life.answers("a", held);
+        life.answers("b", BTreeSet::new());
+        life.settle();
+        life.done(&first);
+        for snapshot in life.reads() {
+            let payload = payload_of(&in_two_stages("Run"), &snapshot).expect("it is there");
+            life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+        }
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}: the source was not looked at");
+        life.hear(news);
+        life.settle();
+        assert_eq!(life.core.measures().runs(phase), 1, "{name}");
+        let to_b =
+            life.effects.iter().any(|effect| matches!(effect, Effect::Tell(cluster, _) if *cluster == "b".into()));
+        assert_eq!(to_b, begins, "{name}");
+    }
+}

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::snapshot::tests::manifest;
+use crate::snapshot::tests::{manifest, manifest_of};
 
 fn policy(value: Value) -> PlacementPolicy {
     serde_json::from_value(value).unwrap()
@@ -112,4 +112,17 @@ fn the_resource_hash_is_over_the_list_of_objects() {
     let fingerprint = fingerprint(&objects);
     assert_eq!(fingerprint.hash, expected);
     assert_eq!(fingerprint.objects[1], (object_digest(&objects[1]), go_json(&objects[1].object).len()));
+}
+
+/// The sample of a snapshot in KubeFleet's documentation names the hash of what it shows.
+#[test]
+fn the_documented_snapshot_has_the_documented_hash() {
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": ["kubernetes"]},
+            "metadata": {"name": "test", "labels": {"kubernetes.io/metadata.name": "test"}}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "test-1", "namespace": "test"},
+            "data": {"key1": "value1", "key2": "value2", "key3": "value3"}}),
+    ];
+    let hash = resource_hash(&objects.map(manifest_of));
+    assert_eq!(hash.as_str(), "e0927e7d75c7f52542a6d4299855995018f4a6de46edf0f814cfaa6e806543f3");
 }
