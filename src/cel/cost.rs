@@ -11,7 +11,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::common::types::{CelInt, CelList, CelString};
 use cel::common::value::Val;
 
-use super::{EXPRESSION_COST_MAX, functions, patterns};
+use super::{EXPRESSION_COST_MAX, names, patterns};
 
 /// Levels to which an expression may nest.
 const DEPTH_MAX: usize = 100;
@@ -90,7 +90,7 @@ pub(super) struct Complaint {
 /// # Errors
 /// The first node that is wrong.
 pub(super) fn check(expression: &IdedExpr, variable: &str) -> Result<(), Complaint> {
-    names(expression, &mut vec![variable], 0)?;
+    check_names(expression, &mut vec![variable], 0)?;
     let cost = estimate(expression);
     if cost > EXPRESSION_COST_MAX {
         let message = format!("costs {cost} steps or more on every object, the limit is {EXPRESSION_COST_MAX}");
@@ -99,19 +99,19 @@ pub(super) fn check(expression: &IdedExpr, variable: &str) -> Result<(), Complai
     Ok(())
 }
 
-fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
+fn check_names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
     let wrong = |message: String| Err(Complaint { node: expression.id, message });
     // This walk is the first: the later recursions need no limit of their own.
     if depth > DEPTH_MAX {
         return wrong(format!("nests deeper than {DEPTH_MAX} levels"));
     }
     match &expression.expr {
-        Expr::Ident(name) if !known.contains(&name.as_str()) && !functions::TYPES.contains(&name.as_str()) => {
+        Expr::Ident(name) if !known.contains(&name.as_str()) && !names::TYPES.contains(&name.as_str()) => {
             return wrong(format!("undeclared reference to '{name}' (in container '')"));
         }
         Expr::Call(call) => {
-            let qualified = functions::qualified(call);
-            if !functions::exists(call, qualified.as_deref()) {
+            let qualified = names::qualified(call);
+            if !names::exists(call, qualified.as_deref()) {
                 let name = &call.func_name;
                 return wrong(format!("undeclared reference to '{name}' (in container ''); it is not offered here"));
             }
@@ -119,23 +119,23 @@ fn names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -
             if qualified.is_none()
                 && let Some(target) = &call.target
             {
-                names(target, known, depth + 1)?;
+                check_names(target, known, depth + 1)?;
             }
-            call.args.iter().try_for_each(|arg| names(arg, known, depth + 1))?;
+            call.args.iter().try_for_each(|arg| check_names(arg, known, depth + 1))?;
         }
         Expr::Comprehension(loop_) => {
-            names(&loop_.iter_range, known, depth + 1)?;
-            names(&loop_.accu_init, known, depth + 1)?;
+            check_names(&loop_.iter_range, known, depth + 1)?;
+            check_names(&loop_.accu_init, known, depth + 1)?;
             // The range and the first result are evaluated outside the loop and do not have its variables.
             let outside = known.len();
             known.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
             known.extend(loop_.iter_var2.as_deref());
             let inside = [&loop_.loop_cond, &loop_.loop_step, &loop_.result];
-            inside.into_iter().try_for_each(|part| names(part, known, depth + 1))?;
+            inside.into_iter().try_for_each(|part| check_names(part, known, depth + 1))?;
             known.truncate(outside);
         }
         Expr::Struct(made) => return wrong(format!("undeclared reference to '{}' (in container '')", made.type_name)),
-        _ => children(expression).into_iter().try_for_each(|child| names(child, known, depth + 1))?,
+        _ => children(expression).into_iter().try_for_each(|child| check_names(child, known, depth + 1))?,
     }
     Ok(())
 }
@@ -169,7 +169,7 @@ fn estimate(expression: &IdedExpr) -> u64 {
             let around = parts(vec![&loop_.iter_range, &loop_.accu_init, &loop_.result]);
             items(&loop_.iter_range).saturating_mul(body).saturating_add(around)
         }
-        Expr::Call(call) if functions::REGEX.contains(&call.func_name.as_str()) => {
+        Expr::Call(call) if names::REGEX.contains(&call.func_name.as_str()) => {
             parts(children(expression)).saturating_add(REGEX_COST)
         }
         _ => parts(children(expression)).saturating_add(1),
@@ -196,7 +196,7 @@ pub(super) fn score_names(expression: &IdedExpr) -> Option<BTreeSet<String>> {
         names.extend(score_names(child)?);
     }
     if let Expr::Call(call) = &expression.expr
-        && call.func_name == functions::SCORES_FUNCTION
+        && call.func_name == names::SCORES_FUNCTION
     {
         match call.args.first().map(|arg| &arg.expr) {
             Some(Expr::Literal(LiteralValue::String(name))) => drop(names.insert(name.inner().to_owned())),
@@ -251,10 +251,18 @@ fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
     if call.func_name == "matches" {
         patterns::MATCHES.clone_into(&mut call.func_name);
     }
-    let short = functions::PRODUCT.contains(&call.func_name.as_str());
-    let guard = |part: IdedExpr| if short { wrapped(SHORT, part, 0) } else { part };
+    let short = names::PRODUCT.contains(&call.func_name.as_str());
+    let linear = names::LINEAR.contains(&call.func_name.as_str());
+    let guard = |part: IdedExpr| match (short, linear) {
+        (true, _) => wrapped(SHORT, part, 0),
+        (_, true) => wrapped(METER, part, 0),
+        _ => part,
+    };
+    // The target of a qualified name is part of the name: `strings` of `strings.quote` is no value.
+    if names::qualified(&call).is_none() {
+        call.target = call.target.map(|target| Box::new(guard(rewrite(*target, None))));
+    }
     call.args = call.args.into_iter().map(|arg| guard(rewrite(arg, inner))).collect();
-    call.target = call.target.map(|target| Box::new(guard(rewrite(*target, None))));
     let puts_together = (call.func_name == operators::ADD && !gathers) || short;
     let expression = IdedExpr { id, expr: Expr::Call(call) };
     if puts_together { wrapped(METER, expression, 0) } else { expression }

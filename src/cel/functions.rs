@@ -1,12 +1,11 @@
 //! Functions of expressions, beyond the language itself.
 //!
-//! Kubernetes' quantity, semver, regex and list functions, its string functions (without `format`), and Open Cluster
-//! Management's `scores` and `parseJSON`. Not offered: times and durations, URL, IP, CIDR and format functions.
+//! Kubernetes' quantity, semver and list functions, and Open Cluster Management's `scores` and `parseJSON`. `names.rs` says
+//! which functions there are; `patterns.rs`, `network.rs`, `urls.rs` and `formats.rs` have the other libraries.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use cel::common::ast::{CallExpr, Expr, operators};
 use cel::common::types::{BOOL_TYPE, CelBool, CelDouble, CelInt, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE};
 use cel::common::types::{STRING_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
@@ -14,119 +13,10 @@ use cel::{Context, DeclarationError, Env, ExecutionError, FunctionContext};
 use serde_json::{Value, json};
 
 use super::cost::{CostMeter, METER, SHORT, SHORT_MAX, weight};
-use super::{SCORES, json};
+use super::names::SCORES_FUNCTION;
+use super::{SCORES, formats, json, network, urls};
 use crate::api::check::quantity_nanos;
 use crate::api::ocm::AddOnScoreStatus;
-
-/// Lists a cluster's scores of an AddOnPlacementScore.
-pub(super) const SCORES_FUNCTION: &str = "scores";
-/// Functions that take a regular expression.
-pub(super) const REGEX: [&str; 3] = ["matches", "find", "findAll"];
-/// Functions whose result, or whose work, grows with the product of their arguments.
-pub(super) const PRODUCT: [&str; 6] = ["replace", "join", "split", "indexOf", "lastIndexOf", "quote"];
-/// Names of types, which expressions may use as values.
-pub(super) const TYPES: [&str; 10] =
-    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
-
-const GLOBAL: &[&str] = &[
-    "size",
-    "int",
-    "uint",
-    "double",
-    "string",
-    "bytes",
-    "bool",
-    "dyn",
-    "type",
-    "matches",
-    "quantity",
-    "isQuantity",
-    "semver",
-    "isSemver",
-];
-const QUALIFIED: [&str; 4] = ["optional.of", "optional.none", "optional.ofNonZeroValue", "strings.quote"];
-const MEMBER: &[&str] = &[
-    "size",
-    "contains",
-    "startsWith",
-    "endsWith",
-    "matches",
-    "find",
-    "findAll",
-    "charAt",
-    "indexOf",
-    "lastIndexOf",
-    "join",
-    "lowerAscii",
-    "upperAscii",
-    "trim",
-    "replace",
-    "split",
-    "substring",
-    "reverse",
-    "parseJSON",
-    SCORES_FUNCTION,
-    "hasValue",
-    "value",
-    "or",
-    "orValue",
-    "isSorted",
-    "sum",
-    "min",
-    "max",
-    "isInteger",
-    "asInteger",
-    "asApproximateFloat",
-    "sign",
-    "add",
-    "sub",
-    "compareTo",
-    "isGreaterThan",
-    "isLessThan",
-    "major",
-    "minor",
-    "patch",
-];
-const OPERATORS: &[&str] = &[
-    operators::CONDITIONAL,
-    operators::LOGICAL_AND,
-    operators::LOGICAL_OR,
-    operators::LOGICAL_NOT,
-    operators::SUBSTRACT,
-    operators::ADD,
-    operators::MULTIPLY,
-    operators::DIVIDE,
-    operators::MODULO,
-    operators::EQUALS,
-    operators::NOT_EQUALS,
-    operators::GREATER_EQUALS,
-    operators::LESS_EQUALS,
-    operators::GREATER,
-    operators::LESS,
-    operators::NEGATE,
-    operators::INDEX,
-    operators::OPT_INDEX,
-    operators::OPT_SELECT,
-    operators::NOT_STRICTLY_FALSE,
-    operators::IN,
-];
-
-/// Returns the name with its namespace that a call spells, such as `optional.of`.
-pub(super) fn qualified(call: &CallExpr) -> Option<String> {
-    let Expr::Ident(namespace) = &call.target.as_ref()?.expr else { return None };
-    let name = format!("{namespace}.{}", call.func_name);
-    QUALIFIED.contains(&name.as_str()).then_some(name)
-}
-
-/// Tells whether a called function exists.
-pub(super) fn exists(call: &CallExpr, qualified: Option<&str>) -> bool {
-    let name = call.func_name.as_str();
-    match (&call.target, qualified) {
-        (_, Some(_)) => true,
-        (Some(_), None) => MEMBER.contains(&name),
-        (None, None) => GLOBAL.contains(&name) || OPERATORS.contains(&name),
-    }
-}
 
 /// Returns the language with its functions.
 pub(super) fn environment() -> Env {
@@ -135,6 +25,9 @@ pub(super) fn environment() -> Env {
     quantities(&mut env).expect("the names are free");
     versions(&mut env).expect("the names are free");
     texts_and_lists(&mut env).expect("the names are free");
+    network::add_to(&mut env).expect("the names are free");
+    urls::add_to(&mut env).expect("the names are free");
+    formats::add_validate(&mut env).expect("the names are free");
     env
 }
 
@@ -167,6 +60,7 @@ pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<CostMeter>) {
     for (name, function) in [(METER, charge), (SHORT, short), (SCORES_FUNCTION, scores)] {
         context.add_function(name, function).expect("no overload has these names");
     }
+    formats::add_to(context);
 }
 
 /// Returns a cluster's scores by the name of their AddOnPlacementScore, each a list of `{name, value}`.
@@ -177,15 +71,15 @@ pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreS
     json::whole(&Value::Object(objects.map(|(name, status)| (name.to_owned(), list(status))).collect()))
 }
 
-type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
-type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
+pub(super) type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
+pub(super) type CelResult<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 pub(super) fn text<'a>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a str, ExecutionError> {
     let text = args.get(position).and_then(|arg| arg.downcast_ref::<CelString>());
     text.map(CelString::inner).ok_or_else(|| unexpected("string"))
 }
 
-fn native<'a, T: StaticVal>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a T, ExecutionError> {
+pub(super) fn native<'a, T: StaticVal>(args: &'a Args<'_, '_>, position: usize) -> Result<&'a T, ExecutionError> {
     let value = args.get(position).and_then(|arg| arg.downcast_ref::<T>());
     value.ok_or_else(|| unexpected(T::cel_type().name()))
 }
@@ -195,12 +89,12 @@ fn unexpected(want: &str) -> ExecutionError {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
-fn yes<'b, 'v>(value: bool) -> CelResult<'b, 'v> {
+pub(super) fn yes<'b, 'v>(value: bool) -> CelResult<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(value)))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "every function ends with it")]
-fn int<'b, 'v>(value: i64) -> CelResult<'b, 'v> {
+pub(super) fn int<'b, 'v>(value: i64) -> CelResult<'b, 'v> {
     Ok(CowVal::owned(CelInt::from(value)))
 }
 
@@ -229,6 +123,7 @@ macro_rules! native_value {
         impl StaticVal for $type {}
     };
 }
+pub(super) use native_value;
 
 /// A Kubernetes quantity, in billionths.
 #[derive(Clone, Debug)]

@@ -1,13 +1,19 @@
 //! Expressions over whole objects, in the Common Expression Language.
 //!
 //! An expression has one variable, the object. `TEXT.parseJSON()` parses JSON, and of a cluster `managedCluster.scores(NAME)` lists
-//! the scores of an AddOnPlacementScore. The language's string functions and Kubernetes' quantity, semver, regex and list functions
-//! are available. An expression that fails on an object does not match it.
+//! the scores of an AddOnPlacementScore. The language's times and string functions and Kubernetes' quantity, semver, regex, list,
+//! URL, IP, CIDR and format functions are available. An expression that fails on an object does not match it.
 
 mod cost;
+mod formats;
 mod functions;
 mod json;
+mod names;
+mod network;
 mod patterns;
+#[cfg(test)]
+mod tests;
+mod urls;
 
 use std::collections::BTreeSet;
 use std::fmt;

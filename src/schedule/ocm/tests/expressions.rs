@@ -40,7 +40,7 @@ fn expressions_that_do_not_compile_say_why() {
     let nested = "[1,2,3,4,5,6,7,8,9,10].all(a, ".repeat(7) + "true" + &")".repeat(7);
     for (expression, wanted) in [
         ("cluster.metadata == 1", "undeclared reference to 'cluster'"),
-        ("ip('1.2.3.4')", "undeclared reference to 'ip'"),
+        ("sets.contains([1], [1])", "undeclared reference to 'sets'"),
         (&deep, "compilation failed: ERROR: <input>:"),
         (&nested, "the limit is 1000000"),
     ] {
