@@ -2,7 +2,8 @@
 //!
 //! Source: Kubernetes, CEL IP and CIDR libraries, which read them as Go's `net/netip` does.
 
-use std::net::IpAddr;
+// Of `core`, which has addresses as values and no connections.
+use core::net::IpAddr;
 
 use cel::common::types::{CelString, STRING_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
