@@ -27,6 +27,7 @@ pub mod git;
 pub mod http;
 pub mod model;
 pub mod plan;
+pub mod prometheus;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;

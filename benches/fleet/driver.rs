@@ -214,6 +214,7 @@ impl Driver {
                 | Effect::Retain { .. }
                 | Effect::Publish(_)
                 | Effect::Console(_)
+                | Effect::Ask(..)
                 | Effect::Measured(_) => {}
             }
         }

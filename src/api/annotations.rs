@@ -30,6 +30,9 @@ pub const DECISIONS: &str = "gitfleet.io/decisions";
 pub const APPROVERS: &str = "gitfleet.io/approvers";
 /// On a strategy: picked clusters in no stage make its runs wait (`Refuse`, default), keep what they have (`Ignore`), or are updated before or after all stages (`First`, `Last`).
 pub const CLUSTERS_IN_NO_STAGE: &str = "gitfleet.io/clusters-in-no-stage";
+/// On a strategy: what must hold after the clusters of a stage are done and before the next stage begins: YAML or JSON, a map from
+/// stages to `healthyFor` and `metrics`.
+pub const STAGE_CHECKS: &str = "gitfleet.io/stage-checks";
 /// On a MemberCluster: `"true"` stops delivery.
 pub const SUSPENDED: &str = "gitfleet.io/suspended";
 /// On a MemberCluster or ManagedCluster: JSON map of property name to value.
@@ -71,8 +74,12 @@ pub const ON_PLACEMENT: &[Rule] = &[
 ];
 
 /// What a staged update strategy may carry.
-pub const ON_STRATEGY: &[Rule] =
-    &[(APPROVERS, approvers), (CLUSTERS_IN_NO_STAGE, |v| one_of(v, &InNoStage::ALL.map(|(name, _)| name)))];
+pub const ON_STRATEGY: &[Rule] = &[
+    (APPROVERS, approvers),
+    (CLUSTERS_IN_NO_STAGE, |v| one_of(v, &InNoStage::ALL.map(|(name, _)| name))),
+    // Checked with the stages that it names: see `stage_checks`.
+    (STAGE_CHECKS, |_| Ok(())),
+];
 
 /// What a MemberCluster may carry.
 pub const ON_MEMBER: &[Rule] = &[(SUSPENDED, |v| one_of(v, &["true", "false"])), (PROPERTIES, properties)];

@@ -22,6 +22,7 @@ mod placement_rules;
 mod policy;
 pub mod scheduling;
 pub mod selector;
+pub mod stage_checks;
 pub mod staged;
 mod strategy;
 pub mod table;

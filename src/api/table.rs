@@ -18,6 +18,7 @@ use super::ocm::{
 use super::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 use super::placement::PlacementSpec;
 use super::placement_rules::{cluster_scope_errors, extension_errors};
+use super::stage_checks;
 use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
 use crate::model::tree::Scope;
 use crate::yaml;
@@ -299,7 +300,9 @@ fn placement(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
 }
 
 fn strategy(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
-    of_spec::<StagedUpdateStrategySpec>(value)
+    let object: Object<StagedUpdateStrategySpec> = object::read(value)?;
+    let errors = stage_checks::errors(&object.metadata.annotations, &object.spec);
+    if errors.is_empty() { Ok((object.metadata, Checked::Other)) } else { Err(errors) }
 }
 
 fn run(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {

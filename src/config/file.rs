@@ -10,6 +10,7 @@ use super::forge::Forge;
 use super::health::HealthSection;
 use super::http::Http;
 use super::policy::Policy;
+use super::prometheus::{self, PrometheusServer};
 use super::source::Source;
 use super::values::clean;
 use super::{Configuration, complaint, members};
@@ -61,6 +62,9 @@ pub(super) struct Document {
     /// How objects tell whether they are available, beside KubeFleet's rules.
     #[serde(default)]
     pub health: HealthSection,
+    /// The Prometheus servers that checks of stages ask: `gitfleet.io/stage-checks`. No other server is ever asked.
+    #[serde(default)]
+    pub prometheus: Vec<PrometheusServer>,
     /// Whether HTTP_PROXY, HTTPS_PROXY and ALL_PROXY of the environment carry requests to the git host.
     #[serde(default)]
     pub proxy: Proxy,
@@ -258,6 +262,10 @@ impl Configuration {
             decisions.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));
             decisions.token_file.iter_mut().for_each(join);
         }
+        for server in &mut self.prometheus {
+            server.token_file.iter_mut().for_each(join);
+            server.ca_file.iter_mut().for_each(join);
+        }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.push_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
@@ -276,6 +284,7 @@ impl Configuration {
         let webhooks = self.forge.as_ref().is_some_and(|forge| forge.webhook_secret_file.is_some());
         self.http.problems(webhooks, &mut errors);
         self.policy.problems(&mut errors);
+        prometheus::check(&self.prometheus, &mut errors);
         errors
     }
 }

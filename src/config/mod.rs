@@ -10,6 +10,7 @@ mod health;
 mod http;
 mod members;
 mod policy;
+mod prometheus;
 mod source;
 mod values;
 
@@ -24,7 +25,7 @@ use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
 use crate::model::policy::Floor;
-use crate::model::runs::ApprovalRules;
+use crate::model::runs::{ApprovalRules, MetricServers};
 
 pub use file::*;
 pub use forge::*;
@@ -32,6 +33,7 @@ pub use health::{HealthSettings, KindHealth, OtherKinds};
 pub use http::*;
 pub use members::MemberAccess;
 pub use policy::*;
+pub use prometheus::PrometheusServer;
 pub use source::*;
 
 /// The file read where none is named.
@@ -73,6 +75,8 @@ pub struct Configuration {
     pub policy: Policy,
     /// How objects tell whether they are available.
     pub health: HealthSettings,
+    /// The Prometheus servers that checks of stages ask.
+    pub prometheus: Vec<PrometheusServer>,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
 }
@@ -80,7 +84,7 @@ pub struct Configuration {
 /// Why there is no configuration, or no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read.
+    /// The file, or one that it names, cannot be read.
     #[error("configuration {} cannot be read", path.display())]
     Read {
         /// The file.
@@ -165,6 +169,7 @@ impl Configuration {
             http: document.http,
             policy: document.policy,
             health: document.health.compiled(text, &mut errors),
+            prometheus: document.prometheus,
             proxy: document.proxy,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.
@@ -202,6 +207,11 @@ impl Configuration {
     /// Returns what no commit lowers.
     pub fn floor(&self) -> Floor {
         self.policy.floor()
+    }
+
+    /// Returns the names of the Prometheus servers, and how often each is asked a query.
+    pub fn metric_servers(&self) -> MetricServers {
+        self.prometheus.iter().map(|server| (server.name.clone(), server.interval)).collect()
     }
 
     /// Returns how a member is reached; `None` where no entry names it, or where its name could leave the folder it is put in.
@@ -245,6 +255,14 @@ pub fn read_pem(path: &Path) -> Result<SecretString, Error> {
         return Ok(SecretString::from(text));
     }
     Err(Error::SecretInvalid { path: path.to_owned(), problem: "holds no private key in PEM form" })
+}
+
+/// Reads certificates in PEM form from their file.
+///
+/// # Errors
+/// Name the file.
+pub fn read_certificates(path: &Path) -> Result<Vec<u8>, Error> {
+    read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 /// Reads a secret's file as it is.

@@ -4,6 +4,7 @@ use secrecy::ExposeSecret as _;
 use super::*;
 
 mod http;
+mod prometheus;
 
 const FULL: &str = r#"
 apiVersion: gitfleet.io/v1alpha1

@@ -158,6 +158,7 @@ pub(super) fn tell(entry: &JournalEntry) {
         K::StageSkipped => "stage skipped: it has no clusters",
         K::StageWaiting => "stage waits",
         K::StageSucceeded => "stage is done",
+        K::ChecksRepeated => "checks are asked again",
         K::ApprovalRequested => "approval requested",
         K::Approved => "approved",
         K::ClusterFailed => "cluster failed",

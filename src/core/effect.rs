@@ -8,6 +8,7 @@ use crate::config::MemberAccess;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::progress::Progress;
 use crate::model::records::{ResourceSnapshot, SourceRecord, WorkStatus};
+use crate::model::runs::MetricQuery;
 use crate::model::work::WorkOrder;
 use crate::status::decisions::Exports;
 
@@ -36,6 +37,9 @@ pub enum Effect {
     Publish(Arc<Exports>),
     /// Send an update to the bot.
     Console(ForgeUpdate),
+    /// Ask these queries of a placement again and again, each at once when it is new, and no others of it;
+    /// [`Event::Answered`](super::event::Event::Answered) is each answer.
+    Ask(PlacementKey, BTreeSet<MetricQuery>),
     /// Count something that has finished.
     Measured(Measured),
 }

@@ -9,6 +9,7 @@ use crate::model::facts::Facts;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::records::{Inventory, Kept, ResourceSnapshot, WorkStatus};
+use crate::model::runs::MetricQuery;
 use crate::model::tree::Tree;
 use crate::status::decisions::Exports;
 
@@ -21,6 +22,8 @@ pub enum Event {
     Member(MemberEvent),
     /// A report of the hub that decisions are exported to.
     Hub(HubReport),
+    /// What a server said to a query.
+    Answered(MetricQuery, Result<f64, String>),
 }
 
 /// An event of the source.

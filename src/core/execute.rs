@@ -269,13 +269,16 @@ impl Execution<'_> {
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.world.approvals;
             let notes = staged::retry(run, rules, self.now);
-            let tried = notes.iter().filter(|note| note.event == JournalKind::ClusterRetried).count();
-            let asked = notes.len() - tried;
+            let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
+            let tried = count(JournalKind::ClusterRetried);
             if tried > 0 {
                 what.push(format!("{tried} failed clusters of {} are tried again", run.name));
             }
-            if asked > 0 {
+            if count(JournalKind::ApprovalRequested) > 0 {
                 what.push(format!("{} asks for approval again", run.name));
+            }
+            if count(JournalKind::ChecksRepeated) > 0 {
+                what.push(format!("the checks of {} are asked again", run.name));
             }
         } else if !is_external {
             let failed = pass.failed_bindings();

@@ -25,6 +25,7 @@ use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{ClusterRecord, Kept, SourceRecord, StoreRecord, WorkStatus};
+use crate::model::runs::MetricQuery;
 use crate::model::warning::Warning;
 use crate::model::work::WorkOrder;
 use crate::schedule::ocm::Key;
@@ -32,6 +33,7 @@ use crate::status::decisions::Exports;
 use crate::store::{Expected, Op, Result, records};
 
 mod adoption;
+mod checks;
 mod commands;
 mod convergence;
 pub mod effect;
@@ -152,6 +154,8 @@ pub struct Core {
     unreached: Option<Warning>,
     /// The last orders to members, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
+    /// The queries that are asked, by placement.
+    asked: BTreeMap<PlacementKey, BTreeSet<MetricQuery>>,
     queue: Queue,
     /// Reports that no stored decision includes yet: the placements do not have them.
     reports: Reports,
@@ -211,6 +215,7 @@ impl Core {
             approvals,
             approvers,
             floor: configuration.floor(),
+            servers: configuration.metric_servers(),
             overrides,
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..World::default()
@@ -235,6 +240,7 @@ impl Core {
             unseen: BTreeSet::new(),
             unreached: None,
             sent: BTreeMap::new(),
+            asked: BTreeMap::new(),
             queue: Queue::default(),
             reports: BTreeMap::new(),
             stored_clusters: saved.clusters,
@@ -294,6 +300,7 @@ impl Core {
             }
             Event::Member(event) => self.hear_member(event, now),
             Event::Hub(report) => self.hear_hub(report, now),
+            Event::Answered(query, value) => self.hear_answer(query, value, now),
         }
         std::mem::take(&mut self.effects)
     }

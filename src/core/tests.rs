@@ -28,6 +28,7 @@ fn a_first_look_that_is_over_is_not_waited_for_while_the_store_is_left_alone() {
     }
 }
 
+mod checks;
 mod hub;
 mod measures;
 mod pushes;
@@ -53,7 +54,8 @@ impl Life {
     fn reaching(members: &str, store: MemoryStore, now: Timestamp) -> Self {
         let text = format!(
             "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: /fleet, branch: main}}\n\
-             members: [{{name: '{members}', directory: '/out/{{name}}'}}]\nstore: {{path: /state}}\n"
+             members: [{{name: '{members}', directory: '/out/{{name}}'}}]\nstore: {{path: /state}}\n\
+             prometheus: [{{name: main, url: 'http://prometheus'}}]\n"
         );
         let configuration = Configuration::parse(&text, Path::new("/"), &BTreeMap::new()).expect("it has no errors");
         let (core, effects) = Core::begin(configuration, SavedRecords::read(&store).expect("it can be read"), now);

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::persist::{self, SavedRecords};
 use crate::model::journal::JournalKind;
 use crate::model::records::{Binding, ClockReading, ClusterRecord, JournalEntry, PlacementRecord, WorkStatus};
-use crate::model::runs::{Approval, RunRecord, StageRecord};
+use crate::model::runs::{Approval, ChecksRecord, RunRecord, StageRecord};
 use crate::store::records::{self, clock_key, cluster_key};
 use crate::store::{Expected, Op, Result};
 
@@ -118,9 +118,24 @@ fn shift_stage(stage: &mut StageRecord, by: SignedDuration) {
         optional(&mut task.done_at, by);
         shift_approvals(&mut task.approvals, by);
     }
+    if let Some(checks) = &mut stage.checks {
+        shift_checks(checks, by);
+    }
     for cluster in &mut stage.clusters {
         moved(&mut cluster.since, by);
         optional(&mut cluster.started_at, by);
+    }
+}
+
+fn shift_checks(checks: &mut ChecksRecord, by: SignedDuration) {
+    for at in [&mut checks.asked_at, &mut checks.done_at, &mut checks.healthy_since] {
+        optional(at, by);
+    }
+    for state in checks.metrics.values_mut() {
+        moved(&mut state.asked_since, by);
+        for answer in state.answer.iter_mut().chain(&mut state.failed) {
+            moved(&mut answer.at, by);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::decide::Decision;
 use crate::decide::state::PlacementState;
 use crate::model::id::PlacementKey;
 use crate::model::warning::WarningKind;
+use crate::rollout::staged::queries;
 use crate::store::Op;
 
 impl Core {
@@ -145,6 +146,7 @@ impl Core {
             self.world.heard.remove(key);
             self.settled.remove(key);
             self.measures.forget(key);
+            self.ask(key, BTreeSet::new());
             // A commit may have brought the placement back while its end was being stored.
             if let Some(placement) = self.world.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
@@ -163,6 +165,8 @@ impl Core {
                 state.payloads.entry(index).or_insert(payload);
             }
         }
+        let queries = state.runs.values().flat_map(|run| queries(run, &self.world.servers)).collect();
+        self.ask(key, queries);
         self.placements.insert(key.clone(), state);
         self.load_payloads(key);
         self.announce(key, now);

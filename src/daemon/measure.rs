@@ -39,10 +39,11 @@ const PHASES: [(RunPhase, Phase); 12] = [
 ];
 
 /// Gates' kinds in the core, and their labels.
-const GATES: [(Gate, GateKind); 4] = [
+const GATES: [(Gate, GateKind); 5] = [
     (Gate::BeforeStage, GateKind::BeforeStage),
     (Gate::AfterStage, GateKind::AfterStage),
     (Gate::Timer, GateKind::Timer),
+    (Gate::Checks, GateKind::Checks),
     (Gate::Deletion, GateKind::Deletion),
 ];
 

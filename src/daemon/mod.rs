@@ -1,7 +1,7 @@
 //! The running daemon: all waiting, communication and writing around the core.
 //!
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
-//! [`forge_bot`] communicates on the forge. They send events to the core (`core::event`) and execute its effects
+//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge. They send events to the core (`core::event`) and execute its effects
 //! (`core::effect`).
 
 pub mod commit_reader;
@@ -10,6 +10,7 @@ pub mod hub_writer;
 mod measure;
 pub mod member;
 mod members;
+pub mod metric_asker;
 pub mod run;
 pub mod source_poller;
 pub mod supervise;

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
+use super::metric_asker::{self, MetricAsker};
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
@@ -59,6 +60,9 @@ pub enum Error {
     /// A file of the configuration cannot be read.
     #[error(transparent)]
     Configuration(#[from] crate::config::Error),
+    /// A Prometheus server cannot be used.
+    #[error(transparent)]
+    Prometheus(#[from] metric_asker::Error),
     /// The forge cannot be used.
     #[error(transparent)]
     Forge(#[from] forge_bot::ConnectError),
@@ -99,6 +103,8 @@ pub struct Daemon {
     events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
+    metric_asker: MetricAsker,
+    answers: mpsc::UnboundedReceiver<Event>,
     questions: mpsc::UnboundedReceiver<Question>,
     instructions: mpsc::UnboundedReceiver<Instruction>,
     previews: mpsc::UnboundedReceiver<Preview>,
@@ -132,6 +138,7 @@ impl Daemon {
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &metrics)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
+        let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let spec = source_spec(&configuration)?;
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
@@ -167,6 +174,8 @@ impl Daemon {
             events,
             hub,
             hub_reports,
+            metric_asker,
+            answers,
             questions,
             instructions,
             previews,
@@ -209,6 +218,7 @@ impl Daemon {
                 Some(news) = self.news.recv() => self.hear(news),
                 Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
+                Some(answer) = self.answers.recv() => self.take_in(answer),
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
                 Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.world(), self.core.placements()))),
@@ -407,6 +417,7 @@ impl Daemon {
                         console.tell(news);
                     }
                 }
+                Effect::Ask(placement, queries) => self.metric_asker.ask(&placement, queries),
                 Effect::Measured(measured) => measure::observe(&self.metrics, measured),
                 Effect::Publish(exports) => {
                     if let Some(hub) = &self.hub {

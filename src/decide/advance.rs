@@ -14,7 +14,7 @@ use crate::model::overrides::PickedOverrides;
 use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, ClusterRecord};
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
-use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached};
+use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, hear, owes, reached};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness};
 
 /// The health of a cluster without a binding.
@@ -37,6 +37,9 @@ impl Pass<'_> {
                 return None;
             }
         };
+        if let Some(replies) = self.world.replies.get(&run.placement) {
+            hear(&mut run, replies);
+        }
         let seen = self.seen(&run, &limits, &BTreeSet::new());
         // Without the payload no cluster can get an order.
         let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
@@ -46,6 +49,7 @@ impl Pass<'_> {
             max_failures,
             rules: self.world.approvals,
             asks_no_gate: false,
+            servers: &self.world.servers,
         };
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
@@ -77,6 +81,7 @@ impl Pass<'_> {
                 rules: self.world.approvals,
                 // The gates of the run's stages were opened for these clusters too.
                 asks_no_gate: true,
+                servers: &self.world.servers,
             };
             let step = catch_up(&mut run, &situation, self.now);
             any |= !step.notes.is_empty();

@@ -65,7 +65,7 @@ impl Pass<'_> {
             at: self.now,
         };
         let (planned, to_delete) = self.planned(run, strategy, &to_update, to_delete)?;
-        run.stages = planned.iter().map(|stage| self.stage_record(stage, &frozen.strategy, run, snapshot)).collect();
+        run.stages = planned.iter().map(|stage| self.stage_record(stage, strategy, run, snapshot)).collect();
         self.keep_approvals(run, snapshot);
         run.deletion = Some(self.deletion_stage(&to_delete));
         run.frozen = Some(frozen);

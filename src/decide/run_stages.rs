@@ -14,8 +14,8 @@ use crate::model::id::{ClusterName, Digest};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::Binding;
 use crate::model::runs::{
-    ClusterPhase, DELETION_STAGE, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
-    WantedBy,
+    ChecksRecord, ClusterPhase, DELETION_STAGE, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
+    TaskRecord, WantedBy,
 };
 use crate::rollout::staged::{PlannedStage, stages};
 
@@ -56,12 +56,12 @@ impl Pass<'_> {
     pub(super) fn stage_record(
         &self,
         planned: &PlannedStage,
-        strategy: &StagedUpdateStrategySpec,
+        strategy: &Strategy,
         run: &RunRecord,
         snapshot: u64,
     ) -> StageRecord {
         let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot, &planned.name);
-        let stage = strategy.stages.iter().find(|stage| asks && stage.name == planned.name);
+        let stage = strategy.spec.stages.iter().find(|stage| asks && stage.name == planned.name);
         let tasks = |of: fn(&Stage) -> &Vec<crate::api::staged::StageTask>| {
             let tasks = stage.into_iter().flat_map(of);
             let record = |task: &crate::api::staged::StageTask| TaskRecord {
@@ -92,6 +92,7 @@ impl Pass<'_> {
             digest: Digest::from(""),
             before: tasks(|stage| &stage.before_stage_tasks),
             after: tasks(|stage| &stage.after_stage_tasks),
+            checks: strategy.checks.get(&planned.name).filter(|_| asks).cloned().map(ChecksRecord::new),
             clusters: planned.clusters.iter().map(cluster).collect(),
         }
     }
@@ -143,12 +144,13 @@ impl Pass<'_> {
             digest: Digest::from(""),
             before: Vec::new(),
             after: Vec::new(),
+            checks: None,
             clusters: clusters.iter().map(cluster).collect(),
         }
     }
 
     /// Computes the digest of each stage that approvals name: SHA-256 over the placement, the snapshot, the apply strategy, the
-    /// desired content of every cluster of the run, the stages in order, and the stage's own clusters.
+    /// desired content of every cluster of the run, the stages in order with their checks, and the stage's own clusters.
     pub(super) fn digest_stages(&mut self, run: &mut RunRecord) {
         let Some(frozen) = &run.frozen else { return };
         let mut common = format!("{}\n{}\n{}\n", run.placement, frozen.hash, json!(frozen.apply_strategy));
@@ -159,6 +161,9 @@ impl Pass<'_> {
         }
         for stage in &run.stages {
             writeln!(common, "{}", stage.name).expect("writing to a string cannot fail");
+            if let Some(checks) = &stage.checks {
+                writeln!(common, "{}", json!(checks.given)).expect("writing to a string cannot fail");
+            }
         }
         for stage in &mut run.stages {
             let own: Vec<&str> = stage.clusters.iter().map(|cluster| cluster.name.as_str()).collect();

@@ -15,6 +15,7 @@ use crate::model::journal::JournalKind;
 use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, HeldSnapshot};
 use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::rollout::staged::failed_checks;
 use crate::rollout::staged::phases::end_run;
 
 /// Finished runs that are kept for a placement, beside those that git still has.
@@ -353,8 +354,10 @@ impl Pass<'_> {
     pub(crate) fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
         let Some(bad) = self.state.runs.get(of) else { return String::new() };
         let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
-        let why =
-            by.as_ref().map_or_else(|| "more clusters failed than may".to_owned(), |by| format!("{by} rolled back"));
+        let why = match &by {
+            Some(by) => format!("{by} rolled back"),
+            None => failed_checks(bad).unwrap_or_else(|| "more clusters failed than may".to_owned()),
+        };
         if !is_over {
             self.end_run(of, RunPhase::RolledBack, &format!("{why}; its clusters return to snapshot {to}"));
         }

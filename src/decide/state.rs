@@ -21,7 +21,7 @@ use crate::model::records::{
     Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
     SnapshotResource, WorkStatus,
 };
-use crate::model::runs::{ApprovalRules, RunRecord, Runs};
+use crate::model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
 use crate::model::tree::{Placement, Tree};
 use crate::model::warning::Warning;
 use crate::model::work::{Desired, SourceName, WorkOrder};
@@ -69,6 +69,10 @@ pub struct World {
     pub approvers: Vec<String>,
     /// The minimum that the configuration demands, whatever commits say.
     pub floor: Floor,
+    /// The Prometheus servers of the configuration.
+    pub servers: MetricServers,
+    /// What they said last to the queries that are asked now.
+    pub replies: BTreeMap<PlacementKey, BTreeMap<MetricQuery, MetricReply>>,
     /// This process could not read the source yet: started work continues, and nothing new starts.
     pub source_unread: bool,
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::annotations::{APPROVERS, CLUSTERS_IN_NO_STAGE, InNoStage};
 use crate::api::object::{Object, without_nulls};
+use crate::api::stage_checks::{self, StageChecks};
 use crate::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::PlacementKey;
@@ -29,6 +30,8 @@ pub struct Strategy {
     pub approvers: Option<String>,
     /// What becomes of picked clusters in no stage, by its annotation.
     pub in_no_stage: InNoStage,
+    /// The checks of its stages, by its annotation.
+    pub checks: StageChecks,
 }
 
 /// A ClusterStagedUpdateRun or StagedUpdateRun in git.
@@ -49,13 +52,13 @@ impl Staged {
             let name = manifest.id.name.clone();
             match manifest.id.kind.as_str() {
                 "ClusterStagedUpdateStrategy" | "StagedUpdateStrategy" => {
-                    let Some(spec) = read::<StagedUpdateStrategySpec>(manifest) else { continue };
-                    let annotations = manifest.object.pointer("/metadata/annotations");
-                    let annotation = |name: &str| annotations.and_then(|all| all.get(name)?.as_str());
+                    let Some(object) = read_object::<StagedUpdateStrategySpec>(manifest) else { continue };
+                    let annotations = object.metadata.annotations;
                     let strategy = Strategy {
-                        spec,
-                        approvers: annotation(APPROVERS).map(str::to_owned),
-                        in_no_stage: InNoStage::of(annotation(CLUSTERS_IN_NO_STAGE)),
+                        spec: object.spec,
+                        approvers: annotations.get(APPROVERS).cloned(),
+                        in_no_stage: InNoStage::of(annotations.get(CLUSTERS_IN_NO_STAGE).map(String::as_str)),
+                        checks: stage_checks::parse(&annotations).unwrap_or_default(),
                     };
                     staged.strategies.insert((namespace, name), strategy);
                 }
@@ -74,6 +77,12 @@ impl Staged {
     /// Returns a strategy that a placement can use by its name: in its namespace, or cluster-scoped.
     pub fn strategy(&self, placement: &PlacementKey, name: &str) -> Option<&Strategy> {
         self.strategies.get(&(placement.namespace.clone(), name.to_owned()))
+    }
+
+    /// Returns the servers that checks name.
+    pub fn metric_servers(&self) -> impl Iterator<Item = &str> {
+        let checks = self.strategies.values().flat_map(|strategy| strategy.checks.values());
+        checks.flat_map(|checks| &checks.metrics).filter_map(|metric| metric.server.as_deref())
     }
 
     /// Returns complaints about runs that name a placement which the commit does not have.
@@ -101,5 +110,9 @@ impl Staged {
 
 /// Reads a document of a tree, which was checked.
 pub(super) fn read<S: DeserializeOwned>(manifest: &Manifest) -> Option<S> {
-    yaml::typed::<Object<S>>(&without_nulls(&manifest.object)).ok().map(|object| object.spec)
+    read_object(manifest).map(|object| object.spec)
+}
+
+fn read_object<S: DeserializeOwned>(manifest: &Manifest) -> Option<Object<S>> {
+    yaml::typed(&without_nulls(&manifest.object)).ok()
 }

@@ -75,8 +75,10 @@ text_enum! {
             StageSucceeded ["run", "stage"],
             /// A gate waits for an approval.
             ApprovalRequested ["run", "stage", "message"],
-            /// Enough people approved, or the time to wait has passed.
+            /// Enough people approved, the time to wait has passed, or a check held when its stage was done.
             TaskDone ["run", "stage", "message"],
+            /// Somebody said retry: these checks of the stage are asked anew.
+            ChecksRepeated ["run", "stage", "message"],
             /// A change of strategy or stages would have dropped an approval: it is still asked for, or the placement is paused.
             ApprovalKept ["run", "stage", "wantedBy", "paused"],
             /// The cluster was told to hold the run's snapshot, or to remove what it holds.

@@ -15,8 +15,10 @@ use super::overrides::PickedOverrides;
 use crate::api::placement::ApplyStrategy;
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 
+mod checks;
 mod shared;
 
+pub use checks::{ChecksRecord, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, number_words};
 pub use shared::Runs;
 
 /// The name of the stage that removes objects from clusters that are no longer picked.
@@ -237,8 +239,8 @@ pub struct StageRecord {
     /// When it succeeded, or the run ended in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// SHA-256 over placement, snapshot, rendered works by cluster, the list of stages and this stage's clusters: approvals of
-    /// this stage name it.
+    /// SHA-256 over placement, snapshot, rendered works by cluster, the list of stages with their checks, and this stage's
+    /// clusters: approvals of this stage name it.
     pub digest: Digest,
     /// The tasks before its first cluster moves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -246,6 +248,9 @@ pub struct StageRecord {
     /// The tasks before the next stage starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<TaskRecord>,
+    /// What must hold, beside these tasks, before the next stage starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<ChecksRecord>,
     /// Its clusters, in update order.
     pub clusters: Vec<RunCluster>,
 }

@@ -68,6 +68,7 @@ fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Resu
         StagePlan {
             before: gates(|stage| &stage.before_stage_tasks),
             after: gates(|stage| &stage.after_stage_tasks),
+            checks: strategy.checks.get(&stage.name).cloned(),
             name: stage.name,
             clusters: stage.clusters,
             max_concurrency: stage.max_concurrency,

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::placement::PlacementView;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::placement::{PlacementPolicy, PlacementSpec, PlacementType, StrategyType};
+use crate::api::stage_checks::{Checks, MetricCheck};
 use crate::api::staged::{StageTaskType, StagedUpdateStrategySpec};
 use crate::model::commands::Person;
 use crate::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectId, PlacementKey};
@@ -16,8 +17,8 @@ use crate::model::records::{
     MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, SnapshotResource, WorkStatus,
 };
 use crate::model::runs::{
-    Approval, Channel, ClusterPhase, DELETION_STAGE, Frozen, RunCause, RunCluster, RunPhase, RunRecord, Runs,
-    StagePhase, StageRecord, TaskRecord, WantedBy,
+    Approval, Channel, ChecksRecord, ClusterPhase, DELETION_STAGE, Frozen, MetricAnswer, MetricState, RunCause,
+    RunCluster, RunPhase, RunRecord, Runs, StagePhase, StageRecord, TaskRecord, WantedBy,
 };
 
 /// Returns a moment `seconds` after the tests' beginning of time.
@@ -154,6 +155,7 @@ pub fn stage(name: &str, clusters: &[&str], after: &[StageTaskType]) -> StageRec
         digest: Digest::new(format!("{name}-0a1b2c3d4e5f60718293")),
         before: vec![],
         after: after.iter().map(task).collect(),
+        checks: None,
         clusters: clusters.iter().map(cluster).collect(),
     }
 }
@@ -219,6 +221,36 @@ pub fn run_at_approval() -> RunRecord {
     staging.phase = StagePhase::Succeeded;
     (staging.since, staging.ended_at, staging.after[0].done_at) = (at(19), Some(at(19)), Some(at(19)));
     run
+}
+
+/// Brings a run to the checks after its second stage: a minute of availability since second 30, and an error rate of at most
+/// 0.01 that was answered in this way.
+pub fn run_at_checks(state: MetricState) -> RunRecord {
+    let mut run = run_at_approval();
+    let check = MetricCheck {
+        name: "error-rate".into(),
+        server: None,
+        query: "sum(rate(errors[5m]))".into(),
+        min: None,
+        max: Some(0.01),
+    };
+    let given = Checks { healthy_for: Some("1m".into()), metrics: vec![check] };
+    let canary = &mut run.stages[1];
+    canary.after.clear();
+    canary.checks = Some(ChecksRecord {
+        asked_at: Some(at(30)),
+        healthy_since: Some(at(30)),
+        metrics: [("error-rate".to_owned(), state)].into(),
+        ..ChecksRecord::new(given)
+    });
+    run
+}
+
+/// A metric that is asked since second 30 and answered this at second 50.
+pub fn answered(value: f64) -> MetricState {
+    let answer = MetricAnswer { at: at(50), value };
+    let failed = Some(answer).filter(|answer| answer.value > 0.01);
+    MetricState { answer: Some(answer), failed, ..MetricState::asked(at(30)) }
 }
 
 /// Brings a run into its last stage, which moves; a person opened the gate before it.

@@ -3,10 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::work::counted;
+use crate::api::stage_checks::MetricCheck;
 use crate::api::staged::StageTaskType;
 use crate::model::id::PlacementKey;
 use crate::model::runs::{
-    ClusterPhase, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase, StageRecord, TaskRecord,
+    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase,
+    StageRecord, TaskRecord, number_words,
 };
 
 /// An unfinished task of the current stage.
@@ -53,6 +55,42 @@ pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
     };
     let closed = tasks.iter().filter(|task| task.done_at.is_none());
     closed.map(|task| ClosedGate { stage, before, task }).collect()
+}
+
+/// Returns the stage that waits until its checks hold, if the run does.
+pub fn waiting_checks(run: &RunRecord) -> Option<(&StageRecord, &ChecksRecord)> {
+    let stage = current_stage(run).filter(|stage| !run.phase.is_final() && stage.phase == StagePhase::WaitingAfter)?;
+    Some((stage, stage.checks.as_ref()?))
+}
+
+/// One check of a stage, as text for users. Neither text changes with each answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckWords {
+    /// What is waited for.
+    pub wanted: String,
+    /// Its state.
+    pub state: String,
+}
+
+/// Describes the checks that a stage waits for.
+pub fn check_words(checks: &ChecksRecord) -> Vec<CheckWords> {
+    let health = checks.given.healthy_for.iter().map(|time| CheckWords {
+        wanted: format!("its clusters to be available for {time}"),
+        state: match checks.healthy_at() {
+            Some(at) => format!("until {at:.0}"),
+            None => "a cluster is not available".to_owned(),
+        },
+    });
+    let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckWords {
+        wanted: format!("{} to be {}", check.name, check.limits()),
+        state: match state {
+            Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_words(failed.value)),
+            Some(MetricState { problem: Some(why), .. }) => format!("no answer: {why}"),
+            Some(MetricState { answer: Some(_), .. }) => "within its limits".to_owned(),
+            _ => "not answered yet".to_owned(),
+        },
+    };
+    health.chain(checks.metrics().map(metric)).collect()
 }
 
 /// Returns the run that moves a placement's clusters now: the first that has started, else the first that will.

@@ -16,7 +16,8 @@ use crate::model::runs::{
     request_name,
 };
 use crate::status::staged_run::{
-    ClosedGate, closed_gates, clusters_words, current_stage, end_words, said, stuck_clusters,
+    ClosedGate, check_words, closed_gates, clusters_words, current_stage, end_words, said, stuck_clusters,
+    waiting_checks,
 };
 use crate::status::work::{counted, listing};
 
@@ -206,7 +207,13 @@ fn waiting_words(run: &RunRecord) -> String {
         }
     };
     let gates = closed_gates(run);
-    if gates.is_empty() { said(run, "a gate is closed") } else { listing(gates.iter().map(words)) }
+    let checks = waiting_checks(run)
+        .into_iter()
+        .flat_map(|(stage, checks)| check_words(checks).into_iter().map(move |check| (&stage.name, check)));
+    let checks =
+        checks.map(|(stage, check)| format!("after stage {stage}: waits for {} ({})", check.wanted, check.state));
+    let words: Vec<String> = gates.iter().map(words).chain(checks).collect();
+    if words.is_empty() { said(run, "a gate is closed") } else { listing(words.into_iter()) }
 }
 
 fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {

@@ -224,6 +224,24 @@ pub struct SimulatedGate {
     pub opened_at: Option<Offset>,
     /// How long the rollout waited; `null` if it did not open.
     pub waited: Option<Offset>,
+    /// Checks whose queries nobody asked: their answers are taken as within the limits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
+}
+
+impl SimulatedGate {
+    /// Returns the gate of deletions that wait for a person.
+    pub fn of_deletions(asked_at: Offset) -> Self {
+        Self {
+            type_: GateType::Deletion,
+            when: None,
+            approvers: None,
+            asked_at: Some(asked_at),
+            opened_at: None,
+            waited: None,
+            assumed: Vec::new(),
+        }
+    }
 }
 
 /// What a gate waits for.
@@ -233,6 +251,8 @@ pub enum GateType {
     Approval,
     /// A timer.
     TimedWait,
+    /// The checks of a stage.
+    Checks,
     /// An approval of deletions.
     Deletion,
 }
@@ -377,7 +397,10 @@ fn wait(for_: WaitFor, cluster: Option<&ClusterName>, started_at: Offset, ended_
 }
 
 fn gate_wait(gate: &SimulatedGate) -> Option<Wait> {
-    let for_ = if gate.type_ == GateType::TimedWait { WaitFor::Time } else { WaitFor::Person };
+    let for_ = match gate.type_ {
+        GateType::TimedWait | GateType::Checks => WaitFor::Time,
+        GateType::Approval | GateType::Deletion => WaitFor::Person,
+    };
     gate.asked_at.map(|asked| wait(for_, None, asked, gate.opened_at))
 }
 

@@ -10,6 +10,7 @@
 
 mod approve;
 mod basics;
+mod checks;
 mod cordon;
 mod daemon;
 mod edges;

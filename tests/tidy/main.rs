@@ -95,6 +95,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/cluster/", &["api", "model", "error", "watch", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     ("src/forge/", &["api", "model", "error"]),
+    ("src/prometheus.rs", &["error"]),
+    ("src/prometheus/", &["error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
     ("src/http/", &["api", "model", "error", "store", "telemetry", "forge", "clock"]),
     ("src/config/", &["api", "model", "error", "cel", "yaml"]),
@@ -135,6 +137,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "cluster",
             "store",
             "forge",
+            "prometheus",
             "http",
             "decide",
             "core",

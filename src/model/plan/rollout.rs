@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::snapshot::Resource;
 use crate::api::placement::StrategyType;
+use crate::api::stage_checks::Checks;
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
 
@@ -49,6 +50,9 @@ pub struct StagePlan {
     /// The gates before the next stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<GatePlan>,
+    /// What must hold before the next stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checks: Option<Checks>,
 }
 
 /// A gate of a stage.

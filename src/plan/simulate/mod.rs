@@ -4,6 +4,7 @@
 //! The caller pushes commits, calls [`Simulation::step`] until nothing is left to happen, and reads the [`Fact`]s.
 
 mod backup;
+mod checks;
 mod dice;
 mod edges;
 mod fact;
@@ -450,6 +451,7 @@ impl Simulation {
                     pins.retain(is_kept);
                 }
                 Effect::AcceptRewrite(commit) => self.accept_rewrite(commit),
+                Effect::Ask(_, queries) => self.answer_queries(queries),
                 // There is no hub and no forge.
                 Effect::Publish(_) | Effect::Console(_) | Effect::Measured(_) => {}
             }

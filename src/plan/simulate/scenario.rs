@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::checks::servers;
 use super::{Detail, Fact, Fate, Latencies, Simulation};
 use crate::api::annotations::APPROVERS;
 use crate::config::Configuration;
+use crate::decide::strategies::Staged;
 use crate::model::commands::{Command, Person, Verb};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::runs::Channel;
@@ -155,8 +157,10 @@ struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     fn begin(scenario: &'a Scenario) -> Self {
-        let configuration = Configuration::parse(CONFIGURATION, Path::new("/"), &BTreeMap::new())
+        let mut configuration = Configuration::parse(CONFIGURATION, Path::new("/"), &BTreeMap::new())
             .expect("the configuration of simulations has no errors");
+        let trees = scenario.base.iter().chain([&scenario.head]).chain(scenario.then.iter().map(|push| &push.tree));
+        configuration.prometheus = servers(&trees.map(|tree| Staged::of(tree)).collect::<Vec<_>>());
         let start = Timestamp::from_second(START).expect("it is an instant of this century");
         let good = Box::new(|_: &ClusterName, _: &_| Fate::Good);
         // Every write takes time: if whole orders ran at once, only some would.

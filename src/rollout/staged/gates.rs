@@ -218,7 +218,7 @@ fn open_task(stage: &mut StageRecord) -> Option<&mut TaskRecord> {
 fn nothing_waits(stage: &str) -> Refusal {
     refusal(
         RefusalReason::NotWaiting,
-        format!("stage {stage} needs no approval: it is approved or only waits for its timer"),
+        format!("stage {stage} needs no approval: it is approved, or only waits for its timer or its checks"),
     )
 }
 

@@ -9,10 +9,12 @@ use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
 use crate::model::names::first_of;
 use crate::model::runs::{
-    ApprovalRules, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
+    ApprovalRules, ClusterPhase, Gate, MetricServers, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
+    request_name,
 };
 use crate::rollout::{Health, MaxFailures, Readiness};
 
+use super::checks;
 use super::gates::ask_again;
 use super::messages::{NAMED_CLUSTERS_MAX, clusters, succeeded};
 use super::pass::{Pass, Place};
@@ -68,8 +70,10 @@ pub struct Situation<'a> {
     pub max_failures: MaxFailures,
     /// The rules for approvals.
     pub rules: ApprovalRules,
-    /// It returns to a snapshot that has passed its gates: tasks are skipped.
+    /// It returns to a snapshot that has passed its gates: tasks and checks are skipped.
     pub asks_no_gate: bool,
+    /// The servers that answer the queries of checks.
+    pub servers: &'a MetricServers,
 }
 
 /// The actions and events of a run. The record already contains them: store both together.
@@ -102,7 +106,8 @@ pub struct Note {
 /// Advances a run with frozen stages as far as possible: records the observed state of clusters, opens gates, and starts
 /// clusters whose turn has come. A second call with the same inputs changes nothing.
 ///
-/// Nothing new starts while it is stopped or while too many clusters of a stage failed; moves in progress finish. An ended run
+/// Nothing new starts while it is stopped, while too many clusters of a stage failed, or while a check of a stage that waits is
+/// outside its limits; moves in progress finish. An ended run
 /// goes to [`catch_up`] instead.
 pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -> Step {
     if run.phase.is_final() {
@@ -122,7 +127,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     if let Some(deletion) = &mut run.deletion {
         pass.settle_removals(deletion);
     }
-    let halted = over_budget(run, situation.max_failures);
+    let halted = over_budget(run, situation.max_failures).or_else(|| checks::failed_checks(run));
     let may_go = !stops && halted.is_none();
     // `settle` names clusters whose bindings were lost: they are not started either.
     if !may_go {
@@ -180,7 +185,7 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
     pass.step
 }
 
-/// Retries failed clusters, and repeats expired requests for approvals. An ended run has nothing to retry, unless it succeeded
+/// Retries failed clusters, repeats expired requests for approvals, and asks the failed checks anew. An ended run has nothing to retry, unless it succeeded
 /// with failed clusters. [`advance`] starts them.
 pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -207,6 +212,10 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
                     &request_name(&name, &stage.name, gate),
                 ));
             }
+        }
+        let again = checks::ask_again(stage, now);
+        if !again.is_empty() {
+            notes.push(note(JournalKind::ChecksRepeated, &stage.name, None, &again.join(", ")));
         }
     }
     notes

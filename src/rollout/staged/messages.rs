@@ -6,6 +6,7 @@ use crate::api::staged::StageTaskType;
 use crate::model::names::first_of;
 use crate::model::runs::{ClusterPhase, Gate, RunCluster, RunRecord, StageRecord, request_name};
 
+use super::checks;
 use super::gates::tally;
 use super::machine::Situation;
 use super::pass::{Place, after};
@@ -101,7 +102,8 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
             None => "the end of time".to_owned(),
         },
     });
-    let waits_for = open.collect::<Vec<_>>().join(" and ");
+    let checks = if gate == Gate::After { checks::awaited(stage, situation, now) } else { Vec::new() };
+    let waits_for = open.chain(checks).collect::<Vec<_>>().join(" and ");
     let is_deferred = |cluster: &RunCluster| cluster.phase == ClusterPhase::Deferred;
     match stage.clusters.iter().filter(|cluster| is_deferred(cluster)).count() {
         0 => format!("{begin}; waits for {waits_for}"),

@@ -7,9 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::staged::StageTaskType;
 use crate::model::journal::JournalKind;
 use crate::model::runs::{
-    ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord, request_name,
+    ChecksRecord, ClusterPhase, Gate, RunCluster, RunPhase, RunRecord, STUCK_AFTER, StagePhase, StageRecord,
+    request_name,
 };
 
+use super::checks;
 use super::gates::{evaluate, expires_at};
 use super::machine::{Note, Seen, Situation, Step};
 use super::messages;
@@ -227,12 +229,18 @@ impl<'a> Pass<'a> {
                     if let Some(rest) = messages::unfinished(stage, self.situation) {
                         return Some(Place::Moving(rest));
                     }
-                    if stage.after.is_empty() || self.situation.asks_no_gate { Succeeded } else { WaitingAfter }
+                    let waits = !stage.after.is_empty() || stage.checks.is_some();
+                    if waits && !self.situation.asks_no_gate { WaitingAfter } else { Succeeded }
                 }
                 WaitingAfter => {
                     // The gate holds back the next stage: deferred clusters of this one still move.
                     self.start_clusters(stage, may_go);
-                    if self.is_open(stage, Gate::After) && may_go {
+                    checks::settle(stage, self.situation, self.now);
+                    let is_open = self.is_open(stage, Gate::After);
+                    if is_open && checks::awaited(stage, self.situation, self.now).is_empty() && may_go {
+                        for words in checks::end(stage, self.now) {
+                            self.note(JournalKind::TaskDone, &stage.name, words);
+                        }
                         Succeeded
                     } else {
                         return Some(Place::Gate(messages::gate(run, stage, Gate::After, self.situation, self.now)));
@@ -280,6 +288,7 @@ impl<'a> Pass<'a> {
             StagePhase::WaitingBefore => (Gate::Before, &mut stage.before),
             StagePhase::WaitingAfter => {
                 self.note(JournalKind::StageWaiting, &stage.name, "");
+                checks::begin(stage, self.now);
                 (Gate::After, &mut stage.after)
             }
             StagePhase::Updating => return self.note(JournalKind::StageStarted, &stage.name, ""),
@@ -335,6 +344,8 @@ impl<'a> Pass<'a> {
         }
         // An ended run waits at no gate.
         if self.ended.is_none() {
+            let waiting = run.stages.iter().filter(|stage| stage.phase == StagePhase::WaitingAfter);
+            waiting.for_each(|stage| wake(stage.checks.as_ref().and_then(ChecksRecord::healthy_at)));
             for (stage, tasks) in run.stages.iter().filter_map(|stage| Some((stage, waiting_tasks(stage)?))) {
                 for task in tasks.iter().filter(|task| task.done_at.is_none()) {
                     wake(match task.type_ {

@@ -8,7 +8,7 @@ use crate::model::runs::{
 };
 use crate::status::binding::settled_work;
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, closed_gates, clusters_words};
+use crate::status::staged_run::{ClosedGate, check_words, closed_gates, clusters_words, waiting_checks};
 use crate::status::work::{is_available, named};
 
 /// Returns how many clusters of a stage are done.
@@ -61,7 +61,7 @@ fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: 
             way.clone()
         }
         StagePhase::Failed => S::Failed,
-        StagePhase::Updating if run.phase == RunPhase::Halted => S::Failed,
+        StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => S::Failed,
         _ if is_stopped => S::Paused,
         StagePhase::Updating => match way {
             S::Waiting | S::Paused | S::WaitingForPerson => way.clone(),
@@ -80,10 +80,13 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
             None => format!("waits for approval {place}"),
         }
     });
-    let gates: Vec<String> = gates.collect();
+    let checks = waiting_checks(run).filter(|(waiting, _)| waiting.name == stage.name);
+    let checks = checks.into_iter().flat_map(|(_, checks)| check_words(checks));
+    let checks = checks.map(|check| format!("waits for {} ({})", check.wanted, check.state));
+    let gates: Vec<String> = gates.chain(checks).collect();
     match stage.phase {
         StagePhase::Pending | StagePhase::Skipped | StagePhase::Succeeded => String::new(),
-        StagePhase::Updating if run.phase == RunPhase::Halted => run.message.clone(),
+        StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => run.message.clone(),
         StagePhase::Updating => clusters_words(stage),
         StagePhase::Failed => run.message.clone(),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => gates.join(" and "),

@@ -2,7 +2,9 @@ use super::*;
 use crate::model::id::Digest;
 use crate::model::records::{HeldSnapshot, Pause};
 use crate::model::runs::{ClusterPhase, RunCluster, StagePhase};
-use crate::status::fixtures::{Case, approval, at, run, run_at_approval, run_in_production, snapshot};
+use crate::status::fixtures::{
+    Case, answered, approval, at, run, run_at_approval, run_at_checks, run_in_production, snapshot,
+};
 
 /// Returns a case whose snapshot 3 is of commit c3, and so on.
 fn case() -> Case {
@@ -228,6 +230,24 @@ fn stages_of_runs() {
     assert_eq!(gate.approvers.as_deref(), Some("team:org/release"));
     assert_eq!(way.stages[1].message, "waits for approval before the next stage");
     assert_eq!(way.stages[1].approved_by, ["ann"]);
+}
+
+#[test]
+fn checks_of_a_stage_are_said_without_what_changes_with_each_answer() {
+    let said = |run: RunRecord| {
+        let mut case = staged(run);
+        case.settle();
+        let way = progress(&case.view(), ApprovalRules::default()).remove(0);
+        (way.state.clone(), way.stages[1].state.clone(), way.stages[1].message.clone())
+    };
+    let waits = "waits for its clusters to be available for 1m (until 2026-03-01T12:01:30Z) and waits for error-rate to be at most 0.01 \
+                 (within its limits)";
+    for value in [0.001, 0.002] {
+        let found = said(run_at_checks(answered(value)));
+        assert_eq!(found, (ProgressState::Waiting, ProgressState::Waiting, waits.to_owned()));
+    }
+    let halted = RunRecord { phase: RunPhase::Halted, message: "why".into(), ..run_at_checks(answered(0.5)) };
+    assert_eq!(said(halted), (ProgressState::Failed, ProgressState::Failed, "why".to_owned()));
 }
 
 #[test]

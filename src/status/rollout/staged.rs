@@ -1,9 +1,13 @@
 //! The rollout state of a placement that staged update runs move.
 
 use super::{Failure, PersonWait, RolloutState};
-use crate::model::runs::{ClusterPhase, DELETION_STAGE, RunCluster, RunPhase, RunRecord, StageRecord};
+use crate::model::runs::{
+    ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCluster, RunPhase, RunRecord, StageRecord,
+};
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage};
+use crate::status::staged_run::{
+    ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage, waiting_checks,
+};
 use crate::status::work::listing;
 
 /// Returns the state of the run that moves the placement; `None` if none does.
@@ -55,10 +59,23 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
         let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
         return RolloutState::WaitingForPerson(PersonWait::Approval(words));
     }
-    match paused(view) {
-        Some(pause) => RolloutState::WaitingForPerson(pause),
-        None => RolloutState::WaitingForTime(gates.iter().filter_map(ClosedGate::opens_at).max()),
+    if let Some(pause) = paused(view) {
+        return RolloutState::WaitingForPerson(pause);
     }
+    let times = gates.iter().filter_map(ClosedGate::opens_at);
+    match waiting_checks(run) {
+        // An answer, or a cluster that recovers, may come at any moment.
+        Some((_, checks)) if !only_time_is_left(checks) => RolloutState::Progressing,
+        Some((_, checks)) => RolloutState::WaitingForTime(times.chain(checks.healthy_at()).max()),
+        None => RolloutState::WaitingForTime(times.max()),
+    }
+}
+
+/// Tells whether checks hold as soon as their clusters have been available for long enough.
+fn only_time_is_left(checks: &ChecksRecord) -> bool {
+    let is_healthy = checks.given.healthy_for.is_none() || checks.healthy_since.is_some();
+    let is_answered = |state: &MetricState| state.answer.is_some() && state.problem.is_none() && state.failed.is_none();
+    is_healthy && checks.metrics().all(|(_, state)| state.is_some_and(is_answered))
 }
 
 /// Returns the command that opens a gate.

@@ -179,6 +179,8 @@ label_values!(
         Hub = "hub",
         /// Delivers to one member.
         Member = "member",
+        /// Asks the query of a check.
+        Metrics = "metrics",
         /// Serves the HTTP interface.
         Http = "http",
     }
@@ -211,6 +213,8 @@ label_values!(
         AfterStage = "after_stage",
         /// The end of a stage: it waits for time.
         Timer = "timer",
+        /// The end of a stage: it waits until its checks hold.
+        Checks = "checks",
         /// Deletions: they wait for an approval.
         Deletion = "deletion",
     }

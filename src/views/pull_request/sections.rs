@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::blocks::{Block, Priority};
 use super::{ObjectChange, ObjectDiff, PullReport, Timeline, codes, errors, headline, is_changed, name};
+use crate::api::stage_checks::Checks;
 use crate::api::staged::StageTaskType;
 use crate::model::id::ClusterName;
 use crate::model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
@@ -236,8 +237,16 @@ fn stage_row(stage: &StagePlan) -> String {
         write!(clusters, ": {names}{more}").expect("a String takes it");
     }
     let name = code_cell(&stage.name);
-    let (before, after) = (gates(&stage.before), gates(&stage.after));
+    let before = gates(&stage.before);
+    let checks = stage.checks.iter().flat_map(check_words).map(|words| cell(&words));
+    let after = [gates(&stage.after)].into_iter().filter(|gates| !gates.is_empty()).chain(checks);
+    let after = after.collect::<Vec<_>>().join(", ");
     format!("| {name} | {clusters} | {} | {before} | {after} |", stage.max_concurrency)
+}
+
+fn check_words(checks: &Checks) -> impl Iterator<Item = String> {
+    let health = checks.healthy_for.iter().map(|time| format!("available for {time}"));
+    health.chain(checks.metrics.iter().map(|metric| format!("check {} {}", metric.name, metric.limits())))
 }
 
 fn gates(gates: &[GatePlan]) -> String {

@@ -67,6 +67,7 @@ fn placement(word: &str) -> PlacementPlan {
                     approvers: Some(word.to_owned()),
                 }],
                 after: Vec::new(),
+                checks: None,
             }],
             ..RolloutPlan::default()
         },

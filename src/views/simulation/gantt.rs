@@ -128,6 +128,7 @@ impl Chart<'_> {
         let what = match gate.type_ {
             GateType::Approval => "approval",
             GateType::TimedWait => "wait",
+            GateType::Checks => "checks",
             GateType::Deletion => "approval of deletions",
         };
         match gate.opened_at {

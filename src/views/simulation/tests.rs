@@ -24,6 +24,7 @@ fn gate(type_: GateType, asked_at: i64, opened_at: Option<i64>) -> SimulatedGate
         asked_at: Some(Offset(asked_at)),
         opened_at: opened_at.map(Offset),
         waited: opened_at.map(|at| Offset(at - asked_at)),
+        assumed: vec![],
     }
 }
 

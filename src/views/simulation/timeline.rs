@@ -264,10 +264,13 @@ fn gate_words(placement: &SimulatedPlacement) -> String {
 }
 
 fn one_gate(gate: &SimulatedGate) -> String {
-    let what = if gate.type_ == GateType::TimedWait { "waited" } else { "approved after" };
+    let (done, open) = match gate.type_ {
+        GateType::TimedWait => ("waited", "still waiting"),
+        GateType::Checks => ("checked for", "still checked"),
+        GateType::Approval | GateType::Deletion => ("approved after", "not approved"),
+    };
     match gate.waited {
-        Some(waited) => format!("{what} {}", waited.words()),
-        None if gate.type_ == GateType::TimedWait => "still waiting".to_owned(),
-        None => "not approved".to_owned(),
+        Some(waited) => format!("{done} {}", waited.words()),
+        None => open.to_owned(),
     }
 }

@@ -4,11 +4,14 @@ use jiff::Timestamp;
 
 use super::{DIGEST_SHOWN, Line, Node, Style, cluster_state, object_lines};
 use crate::model::records::Binding;
-use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::model::runs::{
+    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_words,
+};
 use crate::status::placement::{PlacementView, why};
 use crate::status::rollout::approve_line;
 use crate::status::staged_run::{
     ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage, end_words, stuck_clusters,
+    waiting_checks,
 };
 use crate::status::work::{counted, listing};
 use crate::views::table::age;
@@ -97,7 +100,7 @@ fn stage_node(
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
         // Its phase stays that of a stage under way, because a retry continues from there.
-        StagePhase::Updating if run.phase == RunPhase::Halted => (Style::Bad, "✗"),
+        StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => (Style::Bad, "✗"),
         StagePhase::Updating => (Style::Progressing, "↻"),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
         StagePhase::Pending => (Style::Muted, "·"),
@@ -116,6 +119,7 @@ fn stage_node(
     let mut lines = vec![heading];
     if is_current {
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
+        lines.extend(waiting_checks(run).into_iter().flat_map(|(_, checks)| check_lines(checks, view.now)));
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
     // For stages that are done or have not started, only clusters outside their desired state are shown.
@@ -146,6 +150,33 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
         Line::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),
         Line::default().with(Style::Strong, format!("    {line}")),
     ]
+}
+
+/// Describes the checks of a stage that waits: what was answered last, and when.
+fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<Line> {
+    let line = |style, words: String| Line::default().with(style, format!("    {words}"));
+    let health = checks.given.healthy_for.iter().map(|wanted| match (checks.healthy_since, checks.healthy_at()) {
+        (Some(_), Some(end)) if end <= now => line(Style::Ok, format!("available for {wanted}")),
+        (Some(since), Some(end)) => {
+            let (since, left) = (age(since, now), age(now, end));
+            line(Style::Progressing, format!("available for {since}, {left} more"))
+        }
+        _ => line(Style::Progressing, format!("waits for all clusters to be available for {wanted}")),
+    });
+    let metrics = checks.metrics().map(|(check, state)| {
+        let answer = state.and_then(|state| state.answer);
+        let said = answer.map(|last| format!("answers {}, {} ago", number_words(last.value), age(last.at, now)));
+        let problem = state.and_then(|state| state.problem.as_ref()).map(|why| format!("no answer: {why}"));
+        let style = match state {
+            Some(MetricState { failed: Some(_), .. }) => Style::Bad,
+            Some(MetricState { answer: Some(_), problem: None, .. }) => Style::Ok,
+            _ => Style::Progressing,
+        };
+        let said: Vec<String> = said.into_iter().chain(problem).collect();
+        let said = if said.is_empty() { "not answered yet".to_owned() } else { said.join("; ") };
+        line(style, format!("check {}, {}: {said}", check.name, check.limits()))
+    });
+    health.chain(metrics).collect()
 }
 
 /// Describes who may approve, in the same words as the comment about the gate.

@@ -7,8 +7,10 @@ use super::*;
 use crate::model::id::Digest;
 use crate::model::manifest::InputError;
 use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause};
-use crate::model::runs::{ClusterPhase, RunPhase, RunRecord, StagePhase};
-use crate::status::fixtures::{Case, at, decision, manifest, run, run_at_approval, run_in_production};
+use crate::model::runs::{ClusterPhase, MetricState, RunPhase, RunRecord, StagePhase};
+use crate::status::fixtures::{
+    Case, answered, at, decision, manifest, run, run_at_approval, run_at_checks, run_in_production,
+};
 
 fn source() -> SourceRecord {
     SourceRecord {
@@ -276,6 +278,47 @@ fn a_run_that_waits_for_time_while_it_is_paused() {
        ├─ · stage canary  2 clusters
        └─ · stage production  1 cluster
     "#);
+}
+
+#[test]
+fn a_run_that_waits_for_its_checks() {
+    let text = |state: MetricState| shown(&source(), &mut [staged(run_at_checks(state))]);
+    insta::assert_snapshot!(text(answered(0.002)), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits 30s more
+    └─ ! run web-3  to snapshot 3 by three-stages  waits
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ! stage canary  2 of 2 clusters done
+       │      available for 30s, 30s more
+       │      check error-rate, at most 0.01: answers 0.002, 10s ago
+       └─ · stage production  1 cluster
+    "#);
+    let mut halted = run_at_checks(answered(0.5));
+    (halted.phase, halted.message) = (RunPhase::Halted, "stage canary: the check error-rate answers 0.5".into());
+    halted.stages[1].checks.as_mut().unwrap().healthy_since = None;
+    insta::assert_snapshot!(shown(&source(), &mut [staged(halted)]), @r#"
+    source https://git.example/platform/fleet.git (main)
+      accepted 1a2b3c4
+
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
+    └─ ✗ run web-3  to snapshot 3 by three-stages  halted: stage canary: the check error-rate answers 0.5; gitfleet retry web-3
+       ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
+       ├─ ✗ stage canary  2 of 2 clusters done
+       │      waits for all clusters to be available for 1m
+       │      check error-rate, at most 0.01: answers 0.5, 10s ago
+       └─ · stage production  1 cluster
+    "#);
+    for (state, expected) in [
+        (MetricState::asked(at(30)), "check error-rate, at most 0.01: not answered yet"),
+        (
+            MetricState { problem: Some("no data".into()), ..answered(0.002) },
+            "check error-rate, at most 0.01: answers 0.002, 10s ago; no answer: no data",
+        ),
+    ] {
+        assert!(text(state.clone()).contains(expected), "{}", text(state));
+    }
 }
 
 #[test]

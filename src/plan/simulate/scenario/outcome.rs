@@ -106,8 +106,21 @@ impl Watch {
                 asked_at: asked,
                 opened_at: done,
                 waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
+                assumed: Vec::new(),
             }
         };
+        let checks = stage.checks.iter().map(|checks| {
+            let (asked, done) = (checks.asked_at.map(|at| self.offset(at)), checks.done_at.map(|at| self.offset(at)));
+            SimulatedGate {
+                type_: GateType::Checks,
+                when: Some(GateSide::After),
+                approvers: None,
+                asked_at: asked,
+                opened_at: done,
+                waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
+                assumed: checks.given.metrics.iter().map(|metric| metric.name.clone()).collect(),
+            }
+        });
         let cluster = |cluster: &crate::model::runs::RunCluster| {
             let outcome = cluster.phase;
             let is_over =
@@ -129,7 +142,7 @@ impl Watch {
             started_at: stage.started_at.map(|at| self.offset(at)),
             ended_at: stage.ended_at.map(|at| self.offset(at)),
             clusters: stage.clusters.iter().map(cluster).collect(),
-            gates: before.chain(stage.after.iter().map(|task| gate(task, GateSide::After))).collect(),
+            gates: before.chain(stage.after.iter().map(|task| gate(task, GateSide::After))).chain(checks).collect(),
         }
     }
 }

@@ -22,7 +22,9 @@ use crate::rollout;
 use crate::status::binding::settled_work;
 use crate::status::placement::is_right;
 use crate::status::work::{Mode, counted};
-use crate::views::simulation::{EventKind, GateType, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
+use crate::views::simulation::{EventKind, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
+
+mod checks;
 
 /// The last observed state of a run.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ struct SeenStage {
     clusters: Vec<Option<ClusterPhase>>,
     /// For each task before and after: when it was requested and when it was done.
     tasks: Vec<(Option<Timestamp>, Option<Timestamp>)>,
+    /// The same of its checks.
+    checks: (Option<Timestamp>, Option<Timestamp>),
 }
 
 /// The last observed state of a binding.
@@ -334,6 +338,7 @@ impl Look<'_> {
         for (task, seen) in stage.after.iter().zip(after) {
             self.task(run, stage, task, seen, "before the next stage", approvers);
         }
+        self.checks(run, stage, &mut seen.checks);
     }
 
     fn task(
@@ -459,14 +464,7 @@ impl Look<'_> {
         };
         if self.seen.gate.as_ref() != Some(&gate.digest) {
             self.seen.gate = Some(gate.digest.clone());
-            self.seen.gates.push(SimulatedGate {
-                type_: GateType::Deletion,
-                when: None,
-                approvers: None,
-                asked_at: Some(self.at),
-                opened_at: None,
-                waited: None,
-            });
+            self.seen.gates.push(SimulatedGate::of_deletions(self.at));
             let message = format!("deletions wait for a person: {}", gate.reason);
             self.say(EventKind::GateAsked, None, Some(DELETION_GATE), None, message);
         }

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::world::World;
 use crate::api::staged::{RunState, StageTaskType};
 use crate::model::id::ClusterName;
-use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+use crate::model::runs::{ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::*;
 
-const STAGES: &str = "s after: a b c; t/2 before: d e f g; u/2 wait=30: h i j; v after before wait=5: k; delete: x y";
+const STAGES: &str = "s after: a b c; t/2 before: d e f g; u/2 wait=30 healthy=10 metric=m: h i j; v after before wait=5: k; delete: x y";
 const CLUSTERS: [&str; 13] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "x", "y"];
 const SIGHTS: [&str; 12] =
     ["ready", "ready", "ready", "failed", "broken", "lost", "offline", "online", "gone", "unpicked", "removed", "held"];
@@ -25,6 +25,7 @@ enum Act {
     Retry,
     Pass(i64),
     Failures(usize),
+    Answer(&'static str),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -36,6 +37,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Retry),
         3 => prop::sample::select(vec![0, 1, 5, 29, 30, 4319, 4320]).prop_map(Act::Pass),
         1 => (0..4_usize).prop_map(Act::Failures),
+        3 => prop::sample::select(vec!["m=0", "m=1", "m=2", "m=?"]).prop_map(Act::Answer),
     ]
 }
 
@@ -76,6 +78,7 @@ fn happen(world: &mut World, act: &Act) {
         Act::Retry => world.tell("retry"),
         Act::Pass(minutes) => world.now += SignedDuration::from_mins(*minutes),
         Act::Failures(at_most) => world.tell(&format!("failures {at_most}")),
+        Act::Answer(answer) => world.tell(&format!("answer {answer}")),
     }
 }
 
@@ -121,6 +124,14 @@ fn check(before: &World, after: &World, step: &Step) -> Result<(), TestCaseError
         if stage.phase == StagePhase::Succeeded {
             prop_assert!(stage.after.iter().all(|task| task.done_at.is_some()), "{}", after.text());
         }
+        if let Some(checks) = stage.checks.as_ref().filter(|_| stage.phase == StagePhase::Succeeded) {
+            let answer = checks.metrics["m"].answer.filter(|_| checks.metrics["m"].failed.is_none());
+            let had_time = checks.healthy_at().is_some_and(|at| stage.ended_at >= Some(at));
+            prop_assert!(answer.is_some_and(|answer| answer.value <= 1.0) && had_time, "{checks:?}");
+        }
+        let has_failed = |state: &MetricState| state.failed.is_some();
+        let fails = stage.checks.as_ref().is_some_and(|checks| checks.metrics.values().any(has_failed));
+        prop_assert!(!fails || run.phase != RunPhase::Waiting && step.start.is_empty(), "{}", after.text());
     }
     if !step.remove.is_empty() {
         prop_assert!(run.stages.iter().all(|stage| stage.phase.is_done()), "{}", after.text());
@@ -145,6 +156,7 @@ fn heal(world: &mut World) {
         }
     }
     world.now += SignedDuration::from_mins(60);
+    world.tell("answer m=0");
 }
 
 proptest! {

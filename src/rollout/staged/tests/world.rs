@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::stage_checks::{Checks, MetricCheck};
 use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 use crate::model::commands::{Command, Person, Refusal, Verb};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
@@ -27,6 +28,8 @@ pub struct World {
     pub max_failures: MaxFailures,
     pub rules: ApprovalRules,
     pub asks_no_gate: bool,
+    pub servers: MetricServers,
+    pub replies: BTreeMap<MetricQuery, MetricReply>,
     pub now: Timestamp,
 }
 
@@ -40,11 +43,27 @@ fn task(word: &str) -> TaskRecord {
     TaskRecord { type_, wait, wanted_by: WantedBy::Strategy, asked_at: None, done_at: None, approvals: Vec::new() }
 }
 
-/// `NAME[/MAX-CONCURRENCY] [before] [after] [wait=MINUTES]: CLUSTER...`
+/// The checks among the words of a stage: `healthy=MINUTES`, and `metric=NAME`, whose answer may be 1 at most.
+fn checks(words: &[&str]) -> Option<ChecksRecord> {
+    let metric = |name: &str| {
+        let query = format!("sum({name})");
+        MetricCheck { name: name.to_owned(), server: None, query, min: None, max: Some(1.0) }
+    };
+    let given = Checks {
+        healthy_for: words.iter().find_map(|word| word.strip_prefix("healthy=")).map(|minutes| format!("{minutes}m")),
+        metrics: words.iter().filter_map(|word| word.strip_prefix("metric=")).map(metric).collect(),
+    };
+    (given != Checks::default()).then(|| ChecksRecord::new(given))
+}
+
+/// `NAME[/MAX-CONCURRENCY] [before] [after] [wait=MINUTES] [healthy=MINUTES] [metric=NAME]: CLUSTER...`
 fn stage(text: &str) -> StageRecord {
     let (head, clusters) = text.split_once(':').unwrap();
     let mut words = head.split_whitespace();
     let (name, max) = words.next().map(|word| word.split_once('/').unwrap_or((word, "1"))).unwrap();
+    let is_check = |word: &&str| word.starts_with("healthy=") || word.starts_with("metric=");
+    let (checked, words): (Vec<&str>, Vec<&str>) = words.partition(is_check);
+    let words = words.into_iter();
     let (before, after): (Vec<&str>, Vec<&str>) = words.partition(|word| *word == "before");
     StageRecord {
         name: if name == "delete" { DELETION_STAGE.to_owned() } else { name.to_owned() },
@@ -56,6 +75,7 @@ fn stage(text: &str) -> StageRecord {
         digest: Digest::new(format!("{DIGEST}-{name}")),
         before: before.into_iter().map(task).collect(),
         after: after.into_iter().map(task).collect(),
+        checks: checks(&checked),
         clusters: clusters
             .split_whitespace()
             .map(|name| RunCluster {
@@ -130,7 +150,19 @@ impl World {
             deletion: Some(deletion),
         };
         let (max_failures, rules) = (MaxFailures::default(), ApprovalRules::default());
-        Self { run, clusters, stop: false, max_failures, rules, asks_no_gate: false, now: minute(0) }
+        // Asked once a minute: an answer counts for two.
+        let servers = MetricServers::from([("main".to_owned(), Duration::from_mins(1))]);
+        Self {
+            run,
+            clusters,
+            stop: false,
+            max_failures,
+            rules,
+            asks_no_gate: false,
+            servers,
+            replies: BTreeMap::new(),
+            now: minute(0),
+        }
     }
 
     /// Does what a text says: commands of [`World::command`], separated by commas.
@@ -158,9 +190,21 @@ impl World {
                 self.max_failures = percent.unwrap_or_else(|| MaxFailures::Number(at_most.parse().unwrap()));
             }
             ["quorum", required] => self.rules.required = required.parse().unwrap(),
+            ["answer", answer] => self.answer(answer),
+            ["server", name] => _ = self.servers.insert((*name).to_owned(), Duration::from_mins(1)),
+            ["servers", "gone"] => self.servers.clear(),
             ["approve", stage, person] => _ = self.approve(stage, None, person, None).unwrap(),
             [cluster, word] => self.see(cluster, word),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Answers a query that is asked: `METRIC=NUMBER`, or `METRIC=?` without a number.
+    fn answer(&mut self, answer: &str) {
+        let (metric, value) = answer.split_once('=').unwrap();
+        let value = value.parse().map_err(|_| "no data".to_owned());
+        for query in queries(&self.run, &self.servers).into_iter().filter(|query| query.metric == metric) {
+            self.replies.insert(query, MetricReply { at: self.now, value: value.clone() });
         }
     }
 
@@ -207,12 +251,14 @@ impl World {
 
     /// Advances the run and moves bindings as it says.
     pub fn advance(&mut self) -> Step {
+        hear(&mut self.run, &self.replies);
         let situation = Situation {
             clusters: &self.clusters,
             stop: self.stop,
             max_failures: self.max_failures,
             rules: self.rules,
             asks_no_gate: self.asks_no_gate,
+            servers: &self.servers,
         };
         let step = advance(&mut self.run, &situation, self.now);
         for cluster in &step.start {

@@ -2,7 +2,9 @@ use super::*;
 use crate::model::id::Digest;
 use crate::model::records::{HeldSnapshot, Pause};
 use crate::model::runs::StagePhase;
-use crate::status::fixtures::{Case, at, run, run_at_approval, run_in_production, snapshot, stage};
+use crate::status::fixtures::{
+    Case, answered, at, run, run_at_approval, run_at_checks, run_in_production, snapshot, stage,
+};
 use crate::status::rollout::rollout_state;
 
 fn case(run: RunRecord) -> Case {
@@ -151,5 +153,18 @@ fn what_is_left_to_happen() {
         change(&mut case);
         case.settle();
         assert_eq!(rollout_state(&case.view()), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_checks_wait_for() {
+    let problem = MetricState { problem: Some("no data".into()), ..answered(0.0) };
+    for (state, expected) in [
+        (MetricState::asked(at(30)), RolloutState::Progressing),
+        (problem, RolloutState::Progressing),
+        (answered(0.0), RolloutState::WaitingForTime(Some(at(90)))),
+    ] {
+        let case = case(run_at_checks(state.clone()));
+        assert_eq!(rollout_state(&case.view()), expected, "{state:?}");
     }
 }
