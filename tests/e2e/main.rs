@@ -12,6 +12,7 @@ mod fleet;
 mod argo;
 
 mod approvals;
+mod checks;
 mod console;
 mod contract;
 mod daemon;

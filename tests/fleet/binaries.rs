@@ -202,7 +202,8 @@ fn no_go(error: std::io::Error) -> anyhow::Error {
     )
 }
 
-fn cache() -> Result<PathBuf> {
+/// Returns the folder of the cache.
+pub fn cache() -> Result<PathBuf> {
     if let Some(folder) = env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
         return std::path::absolute(folder).with_context(|| format!("the folder of {CACHE_VARIABLE}"));
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, State};
+use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, State};
 
 const HELP: &str = "\
 A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
@@ -100,7 +100,7 @@ impl Arguments {
     fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Help => print!("{HELP}"),
-            Command::Build => println!("{:#?}", Binaries::build_or_cached()?),
+            Command::Build => println!("{:#?}\n{}", Binaries::build_or_cached()?, Prometheus::binary()?.display()),
             Command::Up => {
                 if State::read(&self.state)?.is_some() {
                     bail!("a fleet is up in {}; `down` ends it", self.state.display());

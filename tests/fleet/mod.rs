@@ -25,6 +25,7 @@ mod member;
 mod metrics;
 mod people;
 mod process;
+mod prometheus;
 mod servers;
 mod state;
 mod wait;
@@ -45,6 +46,7 @@ pub use self::{
     member::Member,
     metrics::{forbidden_count, request_count, write_count},
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
+    prometheus::Prometheus,
     state::State,
     wait::{free_port, http, until},
 };
