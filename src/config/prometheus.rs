@@ -16,7 +16,7 @@ pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long an answer may take.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// A Prometheus server, or one that answers as it does.
+/// A Prometheus server, or one that answers as it does. It is asked directly, never through a proxy.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrometheusServer {

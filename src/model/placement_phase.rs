@@ -93,7 +93,7 @@ pub const PHASES: [PhaseRule; 7] = {
         rule(Invalid, "it has an error, and keeps its last good state", [Yes, Yes, Yes, No]),
         rule(
             Halted,
-            "too many clusters failed, or stages are missing that the configuration demands",
+            "too many clusters failed, a check did, or stages are missing that the configuration demands",
             [
                 Only("clusters that failed before, or that an earlier run owes something"),
                 Only("not by a halted run"),

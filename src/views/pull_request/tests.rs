@@ -4,6 +4,7 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag};
 
 use super::*;
 use crate::api::placement::StrategyType;
+use crate::api::stage_checks::{Checks, MetricCheck};
 use crate::model::plan::{Changes, DeletionPlan, OcmPlan, Resource, RolloutPlan, StagePlan, WorkPlan};
 use crate::model::records::ClusterDecision;
 
@@ -67,7 +68,16 @@ fn placement(word: &str) -> PlacementPlan {
                     approvers: Some(word.to_owned()),
                 }],
                 after: Vec::new(),
-                checks: None,
+                checks: Some(Checks {
+                    healthy_for: Some(word.to_owned()),
+                    metrics: vec![MetricCheck {
+                        name: word.to_owned(),
+                        server: None,
+                        query: word.to_owned(),
+                        min: None,
+                        max: Some(0.5),
+                    }],
+                }),
             }],
             ..RolloutPlan::default()
         },
