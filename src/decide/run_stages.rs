@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::Pass;
 use super::runs::Unready;
 use super::strategies::Strategy;
-use crate::api::staged::{Stage, StagedUpdateStrategySpec};
+use crate::api::staged::Stage;
 use crate::model::id::{ClusterName, Digest};
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::Binding;
