@@ -109,7 +109,7 @@ pub enum RunState {
     Initialize,
     /// Goes.
     Run,
-    /// Stopped; `Run` goes on.
+    /// Stopped; `Run` continues it.
     Stop,
 }
 

@@ -58,8 +58,8 @@ pub struct AtPlacement {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Resume {
-    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where the
-    /// source was not read since gitfleet started, the accepted commit goes on.
+    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where
+    /// gitfleet has not read the source since it started, it continues with the accepted commit.
     placement: Option<String>,
     #[command(flatten)]
     tell: Tell,

@@ -96,7 +96,7 @@ enum Command {
     /// Say that a source that moved is the same one.
     #[command(subcommand)]
     Source(source::SourceArgs),
-    /// Back the store up, restore it, or go on after it was lost.
+    /// Back the store up, restore it, or continue after it was lost.
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Prepare a member cluster.

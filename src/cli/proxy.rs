@@ -12,7 +12,7 @@ use crate::config::Proxy;
 /// The variables that name proxies; some tools know them in small letters only.
 const VARIABLES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// Goes on without the proxies of the environment, unless the configuration wants them: where there are any, this process becomes
+/// Continues without the proxies of the environment, unless the configuration wants them: where there are any, this process becomes
 /// the same program with the same arguments once more, and without those variables.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub fn heed(proxy: Proxy) -> anyhow::Result<()> {
         "the proxies of the environment are not used; `proxy: environment` in gitfleet.yaml uses them"
     );
     let program =
-        env::current_exe().context("finding this program, to go on without the proxies of the environment")?;
+        env::current_exe().context("finding this program, to continue without the proxies of the environment")?;
     let mut again = Command::new(program);
     again.args(env::args_os().skip(1));
     // Without any of them the program that begins anew has nothing to remove, so this happens once.

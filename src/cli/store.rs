@@ -24,7 +24,7 @@ const BACKUP_TIMEOUT: Duration = Duration::from_mins(2);
 /// What there is to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum StoreCommand {
-    /// Go on from what members hold, where the store is new because an earlier one was lost.
+    /// Continue from what members hold, where the store is new because an earlier one was lost.
     Adopt {
         #[command(flatten)]
         tell: Tell,

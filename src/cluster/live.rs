@@ -33,7 +33,7 @@ const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
 const ABSENT_RETRY_MAX: Duration = Duration::from_mins(10);
 /// How long a list may give no sign before it has failed.
 const LIST_SILENCE_MAX: Duration = Duration::from_mins(1);
-/// How long a watch must have gone on before its pauses begin with the first again.
+/// How long a watch must have run before its pauses begin with the first again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
 
 /// A member behind an API server, reached as a kubeconfig says.

@@ -182,7 +182,7 @@ pub enum OnEmptyStore {
     /// Begin nothing until a person says `gitfleet store adopt`.
     #[default]
     Ask,
-    /// Go on from what members hold: for pipelines that keep no store.
+    /// Continue from what members hold: for pipelines that keep no store.
     Adopt,
 }
 

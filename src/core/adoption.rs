@@ -71,7 +71,7 @@ impl Core {
             store.adopt(BY_CONFIGURATION, now);
             tracing::warn!(
                 cluster = %cluster,
-                "the store is new, but members hold what this source delivered before; it goes on from that, because \
+                "the store is new, but members hold what this source delivered before; gitfleet continues from that, because \
                  store.onEmpty says Adopt"
             );
         } else if let Some(complaint) = store.complaint().filter(|_| is_new) {
@@ -154,7 +154,7 @@ impl Core {
             return Err(Refusal { reason: RefusalReason::NotPossible, message });
         }
         batch.ops.extend(store.adoption_entry().map(Op::Journal));
-        let message = format!("adopted: it goes on from what {} members hold", store.found.len());
+        let message = format!("adopted: gitfleet continues from what {} members hold", store.found.len());
         (batch.store, batch.adopts) = (Some(store), true);
         Ok((batch, Done { message, at: now, gate: None }))
     }

@@ -151,7 +151,7 @@ pub(super) fn tell(entry: &JournalEntry) {
         K::RunCreated => "run created",
         K::RunStarted => "run begins",
         K::RunRefused => "run cannot begin",
-        K::RunMoved => "run goes on",
+        K::RunMoved => "run continues",
         K::RunEnded => "run ends",
         K::RunRemoved => "run removed from the source",
         K::StageStarted => "stage begins",

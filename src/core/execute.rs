@@ -231,7 +231,7 @@ impl Execution<'_> {
         if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
             staged::forgive(run, pause.at, |cluster| failed.contains(cluster), self.now);
         }
-        Ok(format!("resumed: {key} goes on"))
+        Ok(format!("resumed: {key} continues"))
     }
 
     /// Retries failed clusters, and rolls out a held snapshot again.

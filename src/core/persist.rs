@@ -83,7 +83,7 @@ pub fn adopt_store(store: &dyn Store, person: &Person, now: Timestamp) -> Result
     record.adopt(&person.name, now);
     let entry = record.adoption_entry().map(Op::Journal);
     store.batch([records::put(STORE_KEY.to_owned(), &record, Expected::Any)?].into_iter().chain(entry).collect())?;
-    let message = "adopted: the next `gitfleet run` goes on from what members hold".to_owned();
+    let message = "adopted: the next `gitfleet run` continues from what members hold".to_owned();
     Ok(Ok(Done { message, at: now, gate: None }))
 }
 

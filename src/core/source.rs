@@ -138,10 +138,10 @@ impl Core {
         if !std::mem::take(&mut self.world.source_unread) {
             return;
         }
-        tracing::warn!("the source cannot be read; a person lets the accepted commit go on");
+        tracing::warn!("the source cannot be read; a person lets gitfleet continue with the accepted commit");
         self.queue.placements.extend(self.placements.keys().cloned());
         if let Some(failure) = &mut self.source.failure {
-            *failure = failure.replace(NOTHING_NEW, "; a person lets the accepted commit go on");
+            *failure = failure.replace(NOTHING_NEW, "; a person lets gitfleet continue with the accepted commit");
         }
     }
 

@@ -322,7 +322,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     assert!(life.reads().is_empty(), "not at once");
     let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
     assert_eq!(stored.record.unreadable, BTreeSet::from([0]));
-    assert!(life.core.settled[&p()].starts_with("cannot go on: the payload of snapshot 0"), "{:?}", life.core.settled);
+    assert!(life.core.settled[&p()].starts_with("cannot continue: the payload of snapshot 0"), "{:?}", life.core.settled);
     assert_eq!(life.core.next_wake(), Some(life.now + PAYLOAD_RETRY));
     life.wait(PAYLOAD_RETRY);
     assert_eq!(life.reads().len(), 1);

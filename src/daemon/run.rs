@@ -341,7 +341,7 @@ impl Daemon {
             let by = waits::words(step);
             tracing::warn!(
                 by,
-                "the clock of the machine was set; waits go on by the time that passes, records are dated by the clock \
+                "the clock of the machine was set; timers continue by the time that passes, records are dated by the clock \
                  of the start until the next one"
             );
             ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
@@ -440,7 +440,7 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Re
     let by = waits::words(step);
     tracing::warn!(
         by,
-        "the clock of the machine was set since the last life, or too much time passed to tell; waits go on"
+        "the clock of the machine was set since the last life, or too much time passed to know; timers continue"
     );
     let mut ops = waits::shift(saved, step)?;
     ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));

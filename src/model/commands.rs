@@ -62,13 +62,13 @@ pub enum Verb {
     Reject,
     /// Start nothing new for a placement.
     Pause,
-    /// Go on; for the source: let a rewritten history in.
+    /// Continue; for the source: let a rewritten history in.
     Resume,
     /// Try failed clusters again, and a snapshot that was rolled back or rejected.
     Retry,
     /// Return to an earlier snapshot.
     Rollback,
-    /// Let a new store go on with what members hold.
+    /// Let a new store continue with what members hold.
     Adopt,
 }
 

@@ -119,7 +119,7 @@ text_enum! {
             StoreAdopted ["by", "members"],
             /// The machine's clock was set. Waits that were under way were moved by as much.
             ClockCorrected ["by", "when"],
-            /// A person let the accepted commit go on, though the source was not read since the start.
+            /// A person let gitfleet continue with the accepted commit, though it has not read the source since the start.
             WentOnWithoutSource ["by"],
         }
     }

@@ -162,7 +162,7 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
     }
 }
 
-/// Returns the world in which every cluster of the tree answers, and OCM Placements go on from what they decided `before`.
+/// Returns the world in which every cluster of the tree answers, and OCM Placements continue from what they decided `before`.
 fn hypothetical(tree: &Arc<Tree>, before: &World, now: Timestamp) -> World {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
     let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
@@ -199,7 +199,7 @@ fn observe(
     due
 }
 
-/// Returns the world of a tree with these clusters. OCM Placements and overrides go on from what was `before`, of which
+/// Returns the world of a tree with these clusters. OCM Placements and overrides continue from what was `before`, of which
 /// snapshots of overrides that are `named` stay.
 fn with_fleet(
     tree: &Arc<Tree>,

@@ -400,7 +400,7 @@ mod from_records {
             [cluster("a"), cluster("b"), namespace("web", maps), placement("p", "web", "")].concat()
         };
         let mut baseline = daemon(&with(&[("m", "1"), ("nn", "1"), ("o", "1")]));
-        // b never got `o`, and holds `old`, whose deletion goes on already.
+        // b never got `o`, and holds `old`, whose deletion is under way already.
         let works = &mut state(&mut baseline, "p").works;
         let status = WorkStatus::clone(&works[&ClusterName::from("b")]);
         let old =

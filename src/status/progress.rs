@@ -310,7 +310,7 @@ impl Teller<'_> {
             RunPhase::Waiting => (S::Waiting, message()),
             RunPhase::Halted => (S::Failed, message()),
             RunPhase::Stopping | RunPhase::Stopped => {
-                (S::Paused, "stopped; goes on when its `state` says Run".to_owned())
+                (S::Paused, "stopped; continues when its `state` says Run".to_owned())
             }
             RunPhase::Succeeded => (S::Done, message()),
             RunPhase::Failed => (S::Failed, end_words(run)),

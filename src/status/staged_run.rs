@@ -122,7 +122,7 @@ pub fn end_words(run: &RunRecord) -> String {
             RunPhase::Superseded => "a newer snapshot has a run of its own",
             RunPhase::RolledBack => "rolled back",
             RunPhase::Rejected => "rejected",
-            _ => "the run cannot go on",
+            _ => "the run cannot continue",
         },
     )
 }

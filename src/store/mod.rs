@@ -149,7 +149,7 @@ pub enum Error {
         pid: Option<u32>,
     },
     /// The disk is full.
-    #[error("the disk of store {} is full, so a write was not accepted; nothing that was there is lost, and writes go on once there is space", path.display())]
+    #[error("the disk of store {} is full, so a write was not accepted; nothing that was there is lost, and writes continue once there is space", path.display())]
     Full {
         /// The store's folder.
         path: PathBuf,

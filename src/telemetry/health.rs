@@ -85,7 +85,7 @@ mod tests {
         let health = Health::default();
         assert_eq!(health.report(), HealthReport { is_ready: true, lines: vec![] });
         health.fail("member c1", false);
-        assert!(health.report().is_ready, "other members go on");
+        assert!(health.report().is_ready, "other members continue");
         health.fail("source", true);
         let report = health.report();
         let members = "members: 1 had an error of gitfleet's own; the log says which and why";

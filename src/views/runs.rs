@@ -138,7 +138,7 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
             );
         }
         RunPhase::Stopped => {
-            progress(False, Reason::UpdateRunStopped, said(run, "stopped, and goes on when its state says Run"));
+            progress(False, Reason::UpdateRunStopped, said(run, "stopped, and continues when its state says Run"));
         }
         RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, said(run, "every stage is done")),
         // KubeFleet has one reason for every end without success: the message says which one it was.

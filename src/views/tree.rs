@@ -303,7 +303,7 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
         RolloutState::WaitingForPerson(_) if is_told_below => {
             (Style::Progressing, "!", "waits for a person".to_owned())
         }
-        RolloutState::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot go on".to_owned()),
+        RolloutState::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot continue".to_owned()),
         RolloutState::WaitingForPerson(wait) => (Style::Progressing, "!", wait.to_string()),
         RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         RolloutState::Failed(failure) => (Style::Bad, "✗", failure.to_string()),

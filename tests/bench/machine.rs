@@ -51,7 +51,7 @@ pub fn versions() -> Result<Value> {
     }))
 }
 
-/// Returns the machine's load averages: how much else went on.
+/// Returns the machine's load averages: how much else ran.
 pub fn load() -> Value {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     json!(text.split_whitespace().take(3).collect::<Vec<_>>().join(" "))

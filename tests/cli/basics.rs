@@ -33,7 +33,7 @@ fn help() {
       drain       Move placements off a cluster: cordon it and evict what is there, as a commit
       export      Print what other tools need of the records
       source      Say that a source that moved is the same one
-      store       Back the store up, restore it, or go on after it was lost
+      store       Back the store up, restore it, or continue after it was lost
       member      Prepare a member cluster
       forge       Connect the git host: statuses, comments, webhooks
       crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads

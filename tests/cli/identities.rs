@@ -66,7 +66,7 @@ fn d13_a_placement_of_the_inventories_is_refused_and_no_other_is_held_up() {
     assert!(status.out.contains("gitfleet-system") && status.out.contains("reserved"), "{}", status.out);
     let after = fs::read_to_string(&inventory).expect("the inventory");
     assert!(after.contains("gitfleet.io/placement: dev") && !after.contains("mine now"), "{after}");
-    assert_ne!(before, after, "the other placement went on");
+    assert_ne!(before, after, "the other placement continued");
     assert!(!scratch.member("dev").iter().any(|file| file.contains("gitfleet-system")), "{:?}", scratch.member("dev"));
     assert!(scratch.member("prod").is_empty());
 }

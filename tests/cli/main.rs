@@ -1,6 +1,6 @@
 //! The command line as scripts see it: the binary itself, its output and its exit codes.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 #![allow(
     clippy::needless_pass_by_value,
     clippy::type_complexity,

@@ -77,7 +77,7 @@ fn a_lost_store_is_rebuilt_by_looking() {
     once(&scratch).text(0);
     assert_eq!(times(&scratch, "east"), before, "what is there is not written again");
     let snapshots = scratch.run(&["get", "snapshots", "-c", CONFIG, "-o", "name"]);
-    assert!(snapshots.text(0).contains("web-1-snapshot"), "the index goes on from the members': {}", snapshots.out);
+    assert!(snapshots.text(0).contains("web-1-snapshot"), "the index continues from the members': {}", snapshots.out);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `gitfleet schedule`: the List that scripts read, what it goes on from, what it refuses.
+//! `gitfleet schedule`: the List that scripts read, what it continues from, what it refuses.
 
 use serde_json::{Value, json};
 

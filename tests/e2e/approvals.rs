@@ -39,7 +39,7 @@ fn begin(stage: &Stage) -> Daemon<'_> {
     let daemon = stage.world.start();
     stage.await_held(&daemon, &["1", "", ""]);
     let run = format!("{}-0", stage.name);
-    daemon.until("the first version may go on", || {
+    daemon.until("the first version may continue", || {
         stage.world.gitfleet(&["approve", &run, "canary", "-c", "gitfleet.yaml"]).status.success()
     });
     stage.await_held(&daemon, &["1", "1", "1"]);

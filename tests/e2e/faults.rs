@@ -38,7 +38,7 @@ fn a_stopped_cluster_is_deferred_and_caught_up_when_it_returns() {
     world.commit("One");
     let daemon = world.start();
     let others = || [&fleet.members[0], &fleet.members[2]].iter().all(|m| value(m, "stopped", "settings") == "1");
-    daemon.until("the others go on", others);
+    daemon.until("the others continue", others);
     let status = daemon.await_status("waits for offline clusters");
     assert!(!status.contains("halted"), "{status}");
     stopped.restart().expect("it starts");
@@ -95,7 +95,7 @@ fn a_cluster_that_hangs_holds_nobody_back() {
     // placement, so that one waits with the other clusters.
     daemon.await_status("the cluster is offline and continues when it answers");
     assert!(well.iter().all(|m| value(m, "everywhere", "settings") == "1"), "one at a time");
-    hanging.resume().expect("it goes on");
+    hanging.resume().expect("it continues");
     daemon.await_rolled_out("everywhere", 1);
     assert_eq!(value(hanging, "everywhere", "settings"), "2");
 }

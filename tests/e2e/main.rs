@@ -2,7 +2,7 @@
 //!
 //! One fleet serves all tests; each test has names of its own. Tests that stop or pause a server have a fleet of their own.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 #[path = "../fleet/mod.rs"]
 mod fleet;

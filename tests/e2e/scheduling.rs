@@ -300,7 +300,7 @@ fn a_cluster_with_nothing_on_it_is_seen_to_stop_answering() {
     daemon.until("it answers and its facts are known", || healthy() && knows_facts());
     member.pause().expect("it hangs");
     daemon.until("it is seen to hang", || offline() == 1 && !healthy());
-    member.resume().expect("it goes on");
+    member.resume().expect("it continues");
     daemon.until("it answers", healthy);
     let before = offline();
     member.stop().expect("it stops");

@@ -78,7 +78,7 @@ fn a_wrong_token_is_told_and_the_last_good_commit_stays() {
     let daemon = remote.world.start();
     let status = daemon.await_status("the source cannot be read: access to");
     assert!(!status.contains("0123456789"), "the token is not told: {status}");
-    // Delivery goes on by the last good commit.
+    // Delivery continues by the last good commit.
     daemon.await_rolled_out("denied", 0);
     crate::daemon::patch(remote.member, "denied", "settings", "theirs");
     daemon.until("drift is put back", || remote.holds() == "1");

@@ -157,7 +157,7 @@ pub(super) fn describe(console: &Value, gitea: &str) -> String {
         format!("work tree    {work_tree}   pushes as author"),
         format!("daemon       {}   configured by {config}", text("daemon")),
         String::new(),
-        "Next (docs/tutorial.md goes on from here):".to_owned(),
+        "Next (docs/tutorial.md continues from here):".to_owned(),
         format!("  cargo run -- run -c {config}"),
         format!("  cargo run -- forge check -c {config}"),
         "  # a webhook; without it news are found by asking:".to_owned(),

@@ -110,7 +110,7 @@ impl Member {
         run(kubectl(&self.kubectl, &self.folder, &self.kubeconfig).args(args), None).with_context(|| self.name.clone())
     }
 
-    /// Returns a kubectl against this member that is not started yet, for one that goes on, such as a watch.
+    /// Returns a kubectl against this member that is not started yet, for one that continues, such as a watch.
     pub fn kubectl_command(&self, args: &[&str]) -> Command {
         let mut command = kubectl(&self.kubectl, &self.folder, &self.kubeconfig);
         command.args(args).stdin(Stdio::null());

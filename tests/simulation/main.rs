@@ -3,7 +3,7 @@
 //!
 //! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 mod check;
 mod deletions;

@@ -14,7 +14,7 @@ use super::{Run, order, person};
 const AWAY: u64 = 400;
 /// How long a source is away at most, in seconds.
 const AWAY_MAX_S: u64 = 60;
-/// Of a thousand sources that are away, people go on without so many.
+/// Of a thousand sources that are away, people continue without so many.
 const WITHOUT: u64 = 250;
 
 /// What a life may begin with.
@@ -22,7 +22,7 @@ const WITHOUT: u64 = 250;
 pub struct Start {
     /// Every push, each with whether it does not descend from the one before.
     pushed: Vec<(CommitId, bool)>,
-    /// The source was not seen in this life, and nobody said to go on without it.
+    /// The source was not seen in this life, and nobody said to continue without it.
     is_unseen: bool,
     /// The commit that was there when this life began, newer than the accepted one.
     waiting: Option<CommitId>,
@@ -46,7 +46,7 @@ impl Checker {
         }
     }
 
-    /// A person lets the accepted commit go on without its source.
+    /// A person lets the accepted commit continue without its source.
     pub fn go_on_unseen(&mut self) {
         (self.start.is_unseen, self.start.waiting) = (false, None);
     }
@@ -102,7 +102,7 @@ impl Run {
         }
     }
 
-    /// The source is back, or a person goes on without it.
+    /// The source is back, or a person continues without it.
     pub(super) fn source_returns(&mut self) -> Verdict {
         let goes_on = self.twists.starts.as_mut().is_some_and(|dice| dice.chance(WITHOUT));
         if goes_on {
@@ -149,7 +149,7 @@ fn w01_who_begins_too_early_is_caught() {
     }
 }
 
-/// A commit that waits for a person holds nobody up, and who goes on without the source may.
+/// A commit that waits for a person holds nobody up, and who continues without the source may.
 #[test]
 fn w01_what_waits_for_a_person_holds_nobody_up() {
     use super::forged::{binding, checker};

@@ -1,7 +1,7 @@
 //! Keeps the rules of the code: which folder imports which, what a decision may not touch, how long things may be, which
 //! libraries come in, and that the reference pages say what the code says. The rules are the tables at the top.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on shall fail")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 mod fields;
 mod licences;

@@ -230,7 +230,7 @@ async fn what_goes_before_the_watch_has_listed_it_is_missed_all_the_same() {
     let mut next_list = async || {
         loop {
             let next = tokio::time::timeout(PATIENCE, observations.recv()).await.expect("a list in time");
-            if let Observation::ListDone(_) = next.expect("the watch goes on") {
+            if let Observation::ListDone(_) = next.expect("the watch continues") {
                 return;
             }
         }

@@ -156,7 +156,7 @@ fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
     if waiting.name == next.name {
         format!("stage {} begins: {clusters}", next.name)
     } else {
-        format!("it goes on after stage {}, to stage {}: {clusters}", waiting.name, next.name)
+        format!("the run continues after stage {}, to stage {}: {clusters}", waiting.name, next.name)
     }
 }
 

@@ -64,7 +64,7 @@ fn what_cannot_be_written_down_stays_to_be_decided() {
     queue.wake(&key("web"), Some(at(50)));
     queue.put_back([key("web")], [Key::new("ns", "p")], at(10));
     assert!(!queue.is_empty() && queue.waits(), "a single pass does not end here");
-    assert_eq!(queue.next_wake(), Some(at(10)), "time alone goes on from here");
+    assert_eq!(queue.next_wake(), Some(at(10)), "time alone continues from here");
     queue.mark_due(at(10));
     assert!(!queue.waits());
     assert_eq!((queue.placements.len(), queue.ocm.len()), (1, 1));

@@ -74,7 +74,7 @@ fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
     life.settle();
     assert!(life.order(&p()).is_none(), "nothing new begins");
     let (batch, done) = life.core.execute(&Command::new(Verb::Resume, ""), &somebody(), life.now).expect("it may");
-    assert!(done.message.contains("goes on"), "{}", done.message);
+    assert!(done.message.contains("continues"), "{}", done.message);
     life.keep(batch);
     life.settle();
     assert!(life.order(&p()).is_some(), "a person said so");

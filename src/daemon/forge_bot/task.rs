@@ -54,7 +54,7 @@ impl ConsoleTask {
         let (done, finished) = oneshot::channel();
         drop(self.messages.send(Message::Finish(done)));
         if tokio::time::timeout(patience, finished).await.is_err() {
-            tracing::warn!("the forge was not told everything; the next start goes on");
+            tracing::warn!("not everything was sent to the forge; the next start continues");
         }
     }
 }

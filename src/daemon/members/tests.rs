@@ -81,7 +81,7 @@ async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
     let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher));
     let mut said = Vec::new();
     while said.iter().filter(|said| *said == "answers").count() < 2 {
-        let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it goes on").expect("somebody speaks");
+        let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it continues").expect("somebody speaks");
         said.push(match event {
             MemberEvent::Offline { cluster, reason } => {
                 let snapped =

@@ -181,7 +181,7 @@ fn a_pull_request_is_read_as_its_merge_leaves_the_tree() {
     assert_eq!((&found.base, &found.head, &found.tree.commit), (&fork, &head, &Some(head.clone())));
     assert_eq!(values(&found.tree), ["x=2", "yy=1", "z=1"]);
     assert!(found.conflicts.is_empty());
-    // The branch goes on: what it changed is in the merge too.
+    // The branch continues: what it changed is in the merge too.
     let tip = place.accept(&[("y.yaml", &map("yy", "9"))]);
     let found = place.candidate(1, &head, false).unwrap();
     assert_eq!((found.base, values(&found.tree)), (tip, ["x=2", "yy=9", "z=1"].map(str::to_owned).to_vec()));

@@ -80,7 +80,7 @@ fn an_older_run_brings_nothing_back_when_the_document_of_the_newest_goes() {
     assert_eq!(case.settle(), "a1 b1 c1 d1", "clusters stay as they are");
     assert_eq!(case.phases(), "r Succeeded");
     case.commit(&[("q.yaml", run("q", "")), ("x.yaml", payload("2"))]);
-    assert_eq!(case.settle(), "a2 b2 c2 d2", "another run goes on");
+    assert_eq!(case.settle(), "a2 b2 c2 d2", "another run continues");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a person's no ends, and what goes on.
+//! What a person's no ends, and what continues.
 
 use super::*;
 use crate::model::commands::RefusalReason;

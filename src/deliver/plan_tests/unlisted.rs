@@ -20,7 +20,7 @@ fn d02_nothing_is_pruned_or_recorded_while_a_kind_is_not_listed() {
     let next = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", less) };
     let plan = member.settle(&next);
     assert_eq!(member.log, ["apply Namespace n", "apply ConfigMap n/settings"], "what is seen is applied");
-    assert!(!plan.complete && plan.failure.is_none(), "it goes on when the kind is listed");
+    assert!(!plan.complete && plan.failure.is_none(), "it continues when the kind is listed");
     let leave = WorkOrder { remove: true, ..order("p", vec![]) };
     member.log.clear();
     assert!(!member.settle(&leave).complete);

@@ -330,7 +330,7 @@ proptest! {
         let mut last: BTreeMap<(bool, u8), Event> = BTreeMap::new();
         for (event, lists) in &events {
             if *lists {
-                // A watch that fell behind lists what is there, and goes on from that.
+                // A watch that fell behind lists what is there, and continues from that.
                 tally.list_nodes();
                 tally.list_pods();
                 tell_all(&mut tally, last.values());

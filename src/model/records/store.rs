@@ -93,7 +93,7 @@ impl StoreRecord {
         }
         Some(format!(
             "the store is new, but {} hold what this source delivered before: an earlier store was lost, so nothing begins. \
-             Restore a backup with `gitfleet store restore FILE`, or go on from what members hold with `gitfleet store adopt`",
+             Restore a backup with `gitfleet store restore FILE`, or continue from what members hold with `gitfleet store adopt`",
             names.join(", ")
         ))
     }

@@ -60,7 +60,7 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
                 ba5eba5.**\n\n#### ";
     let text = comment(of("2"));
     assert!(text.contains(said), "{text}");
-    assert!(!comment(of("1")).contains("Merging"), "the same goes on");
+    assert!(!comment(of("1")).contains("Merging"), "the same continues");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
         ))),
         RunPhase::Initialized => waits("is prepared and goes when its `state` says Run"),
         RunPhase::Stopped if view.record.paused.is_some() => pause()?,
-        RunPhase::Stopped => waits("is stopped and goes on when its `state` says Run"),
+        RunPhase::Stopped => waits("is stopped and continues when its `state` says Run"),
         RunPhase::Waiting => at_gates(view, run, &name),
         RunPhase::Updating => moving(view, run).unwrap_or(RolloutState::Progressing),
         _ => pause().unwrap_or(RolloutState::Progressing),

@@ -87,7 +87,7 @@ impl fmt::Display for RolloutState {
             Self::WaitingForPerson(wait) => write!(f, "waits for a person: {wait}"),
             Self::WaitingForTime(_) => f.write_str("waits for time to pass"),
             Self::Progressing => f.write_str("in progress"),
-            Self::Failed(why) => write!(f, "cannot go on: {why}"),
+            Self::Failed(why) => write!(f, "cannot continue: {why}"),
             Self::Unreachable(why) => write!(f, "waits for clusters: {why}"),
         }
     }

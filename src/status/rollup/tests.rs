@@ -70,7 +70,7 @@ fn rows() -> Vec<Row> {
         ),
         ("nothing picked", Box::new(|c| c.policy.as_mut().expect("a policy").target_clusters.clear()), vec![SCHEDULED]),
         (
-            "unfulfilled, the rest goes on",
+            "unfulfilled, the rest continues",
             Box::new(|c| c.policy.as_mut().expect("a policy").fulfilled = false),
             vec![
                 ("Scheduled", False, "SchedulingPolicyUnfulfilled"),

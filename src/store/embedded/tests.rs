@@ -109,7 +109,7 @@ fn a_file_keeps_what_was_written() {
 }
 
 /// Whatever the moment at which the disk fills up: no earlier write is lost, a batch is there if and only if the store said so,
-/// and once there is space the same handle goes on.
+/// and once there is space the same handle continues.
 #[test]
 fn a_full_disk_loses_nothing() {
     let mut through = None;
@@ -162,7 +162,7 @@ fn a_disk_that_stays_full_keeps_saying_so() {
         let error = store.batch(put("new", "1")).unwrap_err();
         assert!(matches!(error, Error::Full { .. }), "{error:?}");
     }
-    insta::assert_snapshot!(store.batch(put("new", "1")).unwrap_err(), @"the disk of store /disk is full, so a write was not accepted; nothing that was there is lost, and writes go on once there is space");
+    insta::assert_snapshot!(store.batch(put("new", "1")).unwrap_err(), @"the disk of store /disk is full, so a write was not accepted; nothing that was there is lost, and writes continue once there is space");
     disk.free();
     store.batch(put("new", "2")).unwrap();
     assert_eq!(store.list("").unwrap().len(), 2);

@@ -199,7 +199,7 @@ label_values!(
         WaitingForPerson = "waiting_for_person",
         /// The rollout waits for clusters that do not answer.
         Unreachable = "unreachable",
-        /// It cannot go on by itself.
+        /// It cannot continue by itself.
         Failed = "failed",
     }
 );
@@ -239,7 +239,7 @@ label_values!(
         Stopped = "stopped",
         /// All stages are done.
         Succeeded = "succeeded",
-        /// It cannot go on.
+        /// It cannot continue.
         Failed = "failed",
         /// A newer run took over.
         Superseded = "superseded",

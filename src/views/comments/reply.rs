@@ -76,7 +76,7 @@ pub fn help(voice: &CommandStyle) -> String {
         ("approve --all [sha=COMMIT]", "open every gate that waits"),
         ("reject STAGE [-- why]", "say no: the rollout ends, and what is done stays"),
         ("pause [-- why]", "start nothing new"),
-        ("resume", "go on"),
+        ("resume", "continue"),
         ("retry [placement=NAME]", "try again what failed"),
         ("rollback [placement=NAME] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
         ("status", "bring the comment up to date"),

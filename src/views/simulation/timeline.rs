@@ -235,7 +235,7 @@ fn outcome_words(placement: &SimulatedPlacement) -> String {
         // The reason already says that it halted.
         Outcome::Halted => placement.message.clone(),
         Outcome::RolledBack => format!("rolled back{because}"),
-        Outcome::Failed => format!("cannot go on{because}"),
+        Outcome::Failed => format!("cannot continue{because}"),
     }
 }
 

@@ -84,7 +84,7 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
         RunPhase::Stopped if view.record.paused.is_some() => {
             (Style::Progressing, "!", "stopped, because the placement is paused".to_owned())
         }
-        RunPhase::Stopped => (Style::Progressing, "!", "stopped; goes on when its `state` says Run".to_owned()),
+        RunPhase::Stopped => (Style::Progressing, "!", "stopped; continues when its `state` says Run".to_owned()),
         _ => (Style::Progressing, "↻", "in progress".to_owned()),
     }
 }

@@ -349,7 +349,7 @@ fn a_halted_run_with_a_cluster_that_is_offline() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot continue
     └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
        ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
        │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
@@ -380,7 +380,7 @@ fn after_a_run() {
     ├─ ✓ south  snapshot 3  available since 50s
     └─ ✓ west   snapshot 3  available since 50s
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot go on
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot continue
     ├─ ✗ snapshot 3 is held since 30s: it was rejected by ann; gitfleet retry web
     ├─ ✗ run web-3  ended 30s ago: rejected by ann: too slow
     ├─ ✓ east   snapshot 3  available since 50s
@@ -418,7 +418,7 @@ fn runs_that_do_not_go() {
     ├─ ✓ south  snapshot 3  available since 50s
     └─ ✓ west   snapshot 3  available since 50s
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot continue
     ├─ ✗ run web-3  to snapshot 3 by three-stages  cannot begin: strategy three-stages is missing
     ├─ ✓ east   snapshot 3  available since 50s
     ├─ ✓ north  snapshot 3  available since 50s
@@ -432,7 +432,7 @@ fn runs_that_do_not_go() {
        └─ · stage production  1 cluster
 
     ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
-    └─ ! run web-3  to snapshot 3 by three-stages  stopped; goes on when its `state` says Run
+    └─ ! run web-3  to snapshot 3 by three-stages  stopped; continues when its `state` says Run
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ↻ stage production  0 of 1 cluster done

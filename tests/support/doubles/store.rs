@@ -51,7 +51,7 @@ pub fn model(cases: u32, make: impl Fn() -> Box<dyn Store>) {
     }
 }
 
-/// Checks that a second handle sees everything that the first left, and goes on where it stopped.
+/// Checks that a second handle sees everything that the first left, and continues where it stopped.
 ///
 /// `open` gives handles on one and the same store, one after the other.
 pub fn reopen(open: impl Fn() -> Box<dyn Store>) {

@@ -84,12 +84,12 @@ fn what_placements_say_becomes_rollouts() {
             "a Done, over",
         ),
         (
-            "what failed goes on after a retry",
+            "what failed continues after a retry",
             vec![told(vec![way("a", 0, Failed)]), told(vec![way("a", 0, Moving)])],
             "a Moving",
         ),
         (
-            "what was rejected goes on after a retry",
+            "what was rejected continues after a retry",
             vec![told(vec![way("a", 0, Failed)]), told(vec![way("a", 0, Rejected)]), told(vec![way("a", 0, Moving)])],
             "a Moving",
         ),
@@ -166,7 +166,7 @@ fn a_removed_placement_is_told_with_the_commit_that_removed_it() {
     let rollout = rollouts.get(&commit("b")).expect("it is told");
     assert_eq!(rollout.from, Some(commit("a")), "what was accepted before");
     assert_eq!(rollout.gates().map(|(_, _, gate)| gate.stage.as_str()).collect::<Vec<_>>(), ["deletion"]);
-    // Another commit comes meanwhile; the removal goes on where it began.
+    // Another commit comes meanwhile; the removal continues where it began.
     rollouts.take_source(&source("c"), at(2));
     rollouts.take(&told(vec![removal(ProgressState::Moving, None)]), at(2));
     assert_eq!(states(&rollouts), "a Done, over; b Moving");
@@ -275,7 +275,7 @@ fn the_conversation_of_several_rollouts_is_the_newest_open_ones() {
         rollout.ended_at = ended.map(at);
     }
     let told_in = |number| rollouts.told_in(number).map(|rollout| rollout.commit.to_string());
-    assert_eq!(told_in(1).as_deref(), Some("a"), "what goes on, though the other is newer");
+    assert_eq!(told_in(1).as_deref(), Some("a"), "what continues, though the other is newer");
     assert_eq!(told_in(2).as_deref(), Some("c"), "the newer of two");
     assert_eq!(told_in(4), None);
 }

@@ -67,7 +67,7 @@ fn limited(seconds: u64) -> Error {
     Error::RateLimited { what: "say it".into(), wait: std::time::Duration::from_secs(seconds) }
 }
 
-/// A life that goes on from what the last one wrote down.
+/// A life that continues from what the last one wrote down.
 fn restored(outbox: &mut Outbox) -> Outbox {
     Outbox::restore(outbox.take_changed().into_values().flatten(), limits(std::time::Duration::ZERO))
 }

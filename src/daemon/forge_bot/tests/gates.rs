@@ -250,7 +250,7 @@ async fn a_rewritten_history_waits_for_a_person_while_the_rollout_goes_on() {
         let issues: Vec<ThreadNumber> = world.fake.issues().into_keys().collect();
         assert_eq!(issues.len(), 1, "nobody's pull request brought it");
         world.say("bob", pull, "/approve one").await;
-        assert_eq!(world.fleet(), "p-0 Succeeded", "what is accepted goes on");
+        assert_eq!(world.fleet(), "p-0 Succeeded", "what is accepted continues");
         world.say("eve", issues[0], "/resume").await;
         assert!(world.answers(issues[0])[0].body.contains("requires write"), "{:?}", world.answers(issues[0]));
         let id = world.say("bob", issues[0], "/resume").await;

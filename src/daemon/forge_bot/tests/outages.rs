@@ -97,7 +97,7 @@ async fn d17_a_console_that_panics_is_begun_again() {
     messages.send(Message::Finish(lost)).expect("it listens");
     let (done, finished) = oneshot::channel();
     messages.send(Message::Finish(done)).expect("it listens");
-    tokio::time::timeout(Duration::from_secs(20), finished).await.expect("it goes on").expect("it says so");
+    tokio::time::timeout(Duration::from_secs(20), finished).await.expect("it continues").expect("it says so");
     assert!(fake.count("whoami") > 0, "it talks with the forge");
     let report = supervisor.health().report();
     assert!(report.is_ready && report.lines[0].starts_with("console: was begun again"), "{report:?}");

@@ -373,7 +373,7 @@ impl World {
         runs.join(", ")
     }
 
-    /// Tells whether the newest run went on past its gate.
+    /// Tells whether the newest run continued past its gate.
     pub fn is_open(&self) -> bool {
         let daemon = self.daemon();
         let state = &daemon.core.placements()[&PlacementKey::cluster_scoped("p")];

@@ -245,7 +245,7 @@ fn concurrency_counts_what_an_earlier_run_left() {
 fn offline_clusters_are_deferred() {
     play(&[
         (
-            "the others go on",
+            "the others continue",
             "s: a b; t: c",
             &[
                 ("a offline", "Updating | s Updating a=D b=U | t Pending c=P"),

@@ -72,7 +72,7 @@ fn a_set_that_cannot_be_read_stops_those_who_pick_from_it() {
     );
     assert_eq!(explained.unwrap_err().to_string(), message);
     let (scheduled, explained) = ask(json!({"clusterSets": ["global"]}));
-    assert_eq!((scheduled.unwrap().selected.count_ones(..), explained.unwrap()), (1, 1), "others go on");
+    assert_eq!((scheduled.unwrap().selected.count_ones(..), explained.unwrap()), (1, 1), "others continue");
 }
 
 /// A set by selector: absent selects nobody, empty selects all.

@@ -79,7 +79,7 @@ fn rows() -> Vec<Row> {
             "stopped",
             phase(RunPhase::Stopped),
             nothing,
-            run("run web-3 is stopped and goes on when its `state` says Run"),
+            run("run web-3 is stopped and continues when its `state` says Run"),
         ),
         (
             "approval",
