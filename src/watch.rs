@@ -111,7 +111,7 @@ fn tell(event: &notify::Result<Event>) {
     }
 }
 
-/// Returns who hears of an event, each once; everybody without one.
+/// Returns who is notified of an event, each once; everybody without one.
 fn concerned(listeners: &BTreeMap<PathBuf, Vec<Listener>>, event: Option<&Event>) -> Vec<Listener> {
     let mut known = BTreeSet::new();
     let Some(event) = event.filter(|event| !event.paths.is_empty()) else {
@@ -177,7 +177,7 @@ mod tests {
         let _stays = watch(&place, move |_| sender.send(()).unwrap_or(())).unwrap();
         drop(watch(&place, |_| ()).unwrap());
         fs::write(dir.path().join("a"), "a").unwrap();
-        news.recv_timeout(PATIENCE).expect("it is heard of");
+        news.recv_timeout(PATIENCE).expect("a notification arrives");
     }
 
     #[test]
@@ -196,6 +196,6 @@ mod tests {
         })
         .unwrap();
         fs::write(folder.join("a"), "a").unwrap();
-        while !news.recv_timeout(PATIENCE).expect("it is heard of") {}
+        while !news.recv_timeout(PATIENCE).expect("a notification arrives") {}
     }
 }

@@ -77,7 +77,7 @@ pub struct End {
 /// How far it has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// It is written down, and nobody was told.
+    /// It is stored, and nobody was told.
     Written,
     /// Members were told, and have done nothing.
     Told,

@@ -34,7 +34,7 @@ pub struct Member {
     version: u64,
     /// What it holds, where it is to outlive the daemon.
     there: Option<There>,
-    /// It was told something and has not looked at it.
+    /// It received something and has not read it.
     told: bool,
 }
 
@@ -56,7 +56,7 @@ impl Members {
         Self::Planned(clusters.map(member).collect())
     }
 
-    /// Lets the daemon's side of members end and begin anew.
+    /// Lets the daemon's side of members end and start again.
     pub fn survive(&mut self, source: &str) {
         let Self::Planned(members) = self else { return };
         for (name, member) in members {

@@ -57,9 +57,9 @@ pub struct Object<S> {
     pub kind: String,
     /// Name, labels, annotations.
     pub metadata: Metadata,
-    /// What is wished.
+    /// The desired state.
     pub spec: S,
-    /// What was seen.
+    /// The observed state.
     #[serde(default)]
     pub status: Option<Value>,
 }

@@ -46,7 +46,7 @@ pub struct ManagedClusterSpec {
     /// How the hub reaches it; gitfleet has `members:` for that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_cluster_client_configs: Vec<ClientConfig>,
-    /// Whether the hub accepted it; scheduling does not look at it.
+    /// Whether the hub accepted it; scheduling ignores it.
     #[serde(default)]
     pub hub_accepts_client: bool,
     /// Seconds, 60 where absent.

@@ -27,7 +27,7 @@ pub struct Unused {
 }
 
 const PLACEMENTS: &[&str] = &["ClusterResourcePlacement", "ResourcePlacement"];
-/// What the original systems write down for themselves.
+/// What the original systems store for themselves.
 const RECORDS: &[&str] = &[
     "ClusterApprovalRequest",
     "ApprovalRequest",

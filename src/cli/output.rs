@@ -122,7 +122,7 @@ impl Terminal {
 /// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
 pub fn render_table(table: &Table, terminal: Terminal) -> String {
     let mut layout = Layout::new();
-    // The caller has looked at the terminal, and pipes get no width: the library is not to look again.
+    // The caller has read the width of the terminal, and pipes get none: the library is not to read it again.
     layout.load_style(presets::NOTHING).force_no_tty();
     match terminal.width {
         Some(width) if width >= WIDTH_MIN => {

@@ -36,7 +36,7 @@ pub fn heed(proxy: Proxy) -> anyhow::Result<()> {
         env::current_exe().context("finding this program, to continue without the proxies of the environment")?;
     let mut again = Command::new(program);
     again.args(env::args_os().skip(1));
-    // Without any of them the program that begins anew has nothing to remove, so this happens once.
+    // Without any of them the program that starts again has nothing to remove, so this happens once.
     for name in VARIABLES {
         again.env_remove(name);
     }

@@ -74,12 +74,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let store = Arc::new(open_store(&configuration.store)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let once = args.once.then_some(args.timeout);
-    // The engine's loop is not begun again in the same process: its state is rebuilt from the store by a new one.
+    // The engine's loop is not restarted in the same process: its state is rebuilt from the store by a new one.
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     let standing = ended.unwrap_or_else(|panic| {
         let words = panic_words(panic.as_ref());
-        anyhow::bail!("the daemon ended by an error of gitfleet's own ({words}); what it decided is in its store: start it again, and please report it")
+        anyhow::bail!("the daemon ended because of an error in gitfleet ({words}); what it decided is in its store: start it again, and please report it")
     })?;
     if !args.once {
         return Ok(Exit::Done);

@@ -17,7 +17,7 @@ use crate::status::rollout::rollout_state;
 use crate::store::saved::Records;
 use crate::views::tree::{StatusView, status_lines};
 
-/// Moves to the top left and clears what is below: the tree is drawn anew in place.
+/// Moves to the top left and clears what is below: the tree is drawn again in place.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
 /// How often the tree is drawn though nothing changed.

@@ -23,7 +23,7 @@ pub enum Error {
         /// Why, as a chain of causes.
         reason: String,
     },
-    /// The member answers, but does not let us in.
+    /// The member answers and refuses access.
     #[error("cluster {cluster} refuses the credentials: {reason}")]
     Denied {
         /// The member.

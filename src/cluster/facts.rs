@@ -259,7 +259,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes in what is heard of claims; fails where the member does not answer. Without the kind there are none, and that is no
+    /// Takes in what a watch reports of claims; fails where the member does not answer. Without the kind there are none, and that is no
     /// complaint.
     fn take_claims(&mut self, heard: ClaimEvent) -> Result<(), Error> {
         match heard {

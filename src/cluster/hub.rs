@@ -229,7 +229,7 @@ impl Hub {
 
 fn panicked(words: &str) -> Change {
     Change::Failed(unreachable(format!(
-        "a watch ended by an error of gitfleet's own ({words}) and is begun again; please report it"
+        "a watch ended because of an error in gitfleet ({words}) and gitfleet starts it again; please report it"
     )))
 }
 

@@ -51,7 +51,7 @@ pub struct Forge {
     /// Who may approve.
     #[serde(default)]
     pub approvals: Approvals,
-    /// What is said of pull requests.
+    /// What the bot writes on pull requests.
     #[serde(default)]
     pub plans: Plans,
     /// When a new comment is written, beside the one that is edited.
@@ -72,7 +72,7 @@ pub struct App {
     pub private_key_file: PathBuf,
 }
 
-/// What is said of pull requests.
+/// What the bot writes on pull requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Plans {

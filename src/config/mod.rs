@@ -138,7 +138,7 @@ impl Configuration {
     /// Reads a configuration from its text.
     ///
     /// Relative paths in it become relative to `base_dir`, the file's folder. `env` holds the `OVERRIDES` that are set, flags
-    /// before environment; other names in it are not looked at.
+    /// before environment; other names in it have no effect.
     ///
     /// # Errors
     /// Everything that is wrong, at once; `path` is `gitfleet.yaml` in each.

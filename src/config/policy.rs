@@ -33,7 +33,7 @@ pub enum GuardFloor {
     /// As the annotation `gitfleet.io/deletion-guard` says.
     #[default]
     AsAnnotated,
-    /// No: the annotation is not looked at.
+    /// No: the annotation has no effect.
     Required,
 }
 
@@ -41,7 +41,7 @@ pub enum GuardFloor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ApprovalPolicy {
-    /// Whether an approval by command line or API must name the digest of what was looked at.
+    /// Whether an approval by command line or API must name the digest of what the person saw.
     pub digest: DigestPolicy,
 }
 
@@ -57,7 +57,7 @@ pub enum DigestPolicy {
 }
 
 impl Policy {
-    /// Returns what decisions look at.
+    /// Returns what decisions read.
     pub fn floor(&self) -> Floor {
         Floor {
             deletion_guard: self.deletion_guard == GuardFloor::Required,

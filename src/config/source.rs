@@ -65,7 +65,7 @@ impl Source {
 /// What to do when the new tip does not descend from the accepted commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum HistoryRewrite {
-    /// The last good commit stays and running rollouts continue, until a person lets the new tip in.
+    /// The last good commit stays and running rollouts continue, until a person accepts the new tip.
     #[default]
     Hold,
     /// The new tip is taken.

@@ -108,7 +108,7 @@ pub enum MemberEvent {
         /// Their names, or why they cannot be listed, for people.
         namespaces: Result<BTreeSet<String>, String>,
     },
-    /// Changes by hand on the member are not heard of until it is connected to anew.
+    /// Changes by hand on the member are not noticed until the next connection to it.
     Unwatched {
         /// The member.
         cluster: ClusterName,

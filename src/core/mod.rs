@@ -404,7 +404,7 @@ impl Core {
             match persist::ocm_difference(&key, known.as_deref(), decision.record.as_ref()) {
                 Ok(more) => batch.take(more),
                 Err(error) => {
-                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    tracing::error!(placement = %key, %error, "the decision could not be stored and has no effect");
                     continue;
                 }
             }
@@ -428,7 +428,7 @@ impl Core {
             match difference {
                 Ok(more) => batch.take(more),
                 Err(error) => {
-                    tracing::error!(placement = %key, %error, "the decision cannot be written down and is not acted on");
+                    tracing::error!(placement = %key, %error, "the decision could not be stored and has no effect");
                     continue;
                 }
             }
@@ -450,7 +450,7 @@ impl Core {
                 batch.exports = Some(exports);
             }
             Err(error) => {
-                tracing::error!(%error, "the exported decisions cannot be written down and stay as they are");
+                tracing::error!(%error, "the exported decisions could not be stored and stay as they are");
             }
         }
     }
@@ -485,7 +485,7 @@ fn write_down<T: serde::Serialize>(batch: &mut Batch, key: String, record: &T) -
             true
         }
         Err(error) => {
-            tracing::error!(%error, "a record cannot be written down and stays as it is");
+            tracing::error!(%error, "a record could not be stored and stays as it is");
             false
         }
     }

@@ -67,7 +67,7 @@ impl SavedRecords {
     }
 }
 
-/// Lets a store that no daemon holds continue with what members hold, also before any daemon has looked at them.
+/// Lets a store that no daemon holds continue with what members hold, also before any daemon has read them.
 ///
 /// # Errors
 /// The store cannot be read or written. That there is nothing to adopt is no error: the answer says so.

@@ -9,7 +9,7 @@ use crate::model::records::ClusterRecord;
 use crate::store::records;
 
 impl Core {
-    /// Takes what machines push about clusters, each with the name of its token. Returns what is to be written down, and for each
+    /// Takes what machines push about clusters, each with the name of its token. Returns what is to be stored, and for each
     /// why it is not taken, if it is not: as with [`Core::decide`], the batch must come back before anything else is decided.
     pub fn push(&mut self, pushes: Vec<(Push, String)>, now: Timestamp) -> (Batch, Vec<Result<(), Refusal>>) {
         let mut batch = Batch::default();

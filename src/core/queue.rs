@@ -92,7 +92,7 @@ impl Queue {
         set(&mut self.ocm_wakes, key, at);
     }
 
-    /// Sets when a cluster is looked at though nothing happens: its silence becomes too long, or what was pushed about it ends.
+    /// Sets when a cluster is checked though nothing happens: its silence becomes too long, or what was pushed about it ends.
     pub fn wake_cluster(&mut self, cluster: &ClusterName, at: Option<Timestamp>) {
         set(&mut self.cluster_wakes, cluster, at);
     }

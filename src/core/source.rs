@@ -70,7 +70,7 @@ impl Core {
             SourceEvent::Rewritten(commit) => {
                 tracing::warn!(
                     commit = commit.short(),
-                    "history was rewritten; the last good commit stays accepted until a person lets the new one in"
+                    "history was rewritten; the last good commit stays accepted until a person accepts the new one"
                 );
                 self.see(commit.clone(), now);
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
@@ -78,7 +78,7 @@ impl Core {
             SourceEvent::Switched(commit, words) => {
                 tracing::warn!(
                     commit = commit.short(),
-                    "{words}; nothing of it begins until a person lets it in: gitfleet resume"
+                    "{words}; nothing of it begins until a person accepts it: gitfleet resume"
                 );
                 self.see(commit.clone(), now);
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
@@ -108,7 +108,7 @@ impl Core {
             SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
             SourceEvent::Seen(commit) => drop(self.note_seen(&commit, now)),
             SourceEvent::Unwatched(reason) => {
-                let words = "changes of the source cannot be watched; it is looked at every second";
+                let words = "the source cannot be watched for changes; gitfleet polls it every second";
                 tracing::warn!(reason, "{words}");
                 self.source.unwatched = Some(reason);
             }
@@ -171,7 +171,7 @@ impl Core {
             match persist::override_op(&self.world.overrides, id) {
                 Ok(op) => batch.ops.push(op),
                 Err(error) => {
-                    tracing::error!(name = id.name(), %error, "an override's snapshot cannot be written down; a restart takes it again");
+                    tracing::error!(name = id.name(), %error, "the snapshot of an override could not be stored; the next start takes it again");
                 }
             }
         }

@@ -364,7 +364,7 @@ fn a_payload_that_is_being_read_holds_up_its_own_placement_alone() {
     life.settle();
     let annotations = |name: &str| life.core.placements()[&PlacementKey::cluster_scoped(name)].record.annotations.len();
     assert_eq!(annotations("q"), 1, "the other is decided");
-    assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it is not waited for without a pause");
+    assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it waits for nothing without a pause");
     let files = [("c.yaml", cluster("a", "")), ("d.yaml", payload("2")), ("p.yaml", placement("p", "a: b", ""))];
     life.hear(SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
     life.settle();

@@ -342,7 +342,7 @@ impl Daemon {
             tracing::warn!(
                 by,
                 "the clock of the machine was set; timers continue by the time that passes, records are dated by the clock \
-                 of the start until the next one"
+                 of the start until the next start"
             );
             ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
         }
@@ -359,7 +359,7 @@ impl Daemon {
         match &written {
             Ok(_) => health.clear(STORE_PART),
             Err(error) => {
-                tracing::error!(%error, "what was decided cannot be written down and is not acted on; trying again");
+                tracing::error!(%error, "the decisions could not be stored and have no effect; trying again");
                 health.fail(STORE_PART, true);
             }
         }

@@ -133,7 +133,7 @@ impl Watcher {
         let pause = clock::jittered(self.pause);
         self.pause = self.pause.saturating_mul(2).min(RESTART_MAX);
         let reason = format!(
-            "its task ended by an error of gitfleet's own ({}) and is begun anew after {:.0} s; please report it",
+            "its task ended because of an error in gitfleet ({}) and gitfleet starts it again after {:.0} s; please report it",
             panic_words(panic),
             pause.as_secs_f64()
         );

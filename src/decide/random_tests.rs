@@ -1,4 +1,4 @@
-//! Seeded simulation: random events drive `decide` over members in memory, and the invariants are looked at after each.
+//! Seeded simulation: random events drive `decide` over members in memory, and the invariants are checked after each.
 
 use proptest::prelude::*;
 

@@ -320,7 +320,7 @@ impl Pass<'_> {
                     let facts = json!({"run": name, "snapshot": run.snapshot()});
                     self.note(JournalKind::RunStarted, None, facts);
                     (run.refused, run.message) = (false, String::new());
-                    self.number_anew(&mut run);
+                    self.renumber(&mut run);
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
                 Err(Unready::Refused(why)) => {
@@ -374,7 +374,7 @@ impl Pass<'_> {
 
     /// Gives a run that starts after later-created runs a number after theirs: the newest number determines the clusters'
     /// snapshots.
-    fn number_anew(&mut self, run: &mut RunRecord) {
+    fn renumber(&mut self, run: &mut RunRecord) {
         let newest = self.state.runs.values().filter(|other| other.frozen.is_some()).map(|other| other.sequence).max();
         if newest.is_some_and(|newest| newest > run.sequence) {
             run.sequence = self.newest_run().map_or(0, |newest| newest.sequence + 1);

@@ -21,7 +21,7 @@ mod drift;
 /// What another placement takes over.
 #[path = "plan_tests/hand_over.rs"]
 mod hand_over;
-/// What is looked at again.
+/// What is checked again.
 #[path = "plan_tests/looks.rs"]
 mod looks;
 /// What somebody else owns, and what stays behind.
@@ -85,7 +85,7 @@ struct Member {
     foreign: BTreeSet<ObjectKey>,
     /// Objects that a look finds to differ.
     differs: BTreeSet<ObjectKey>,
-    /// Why nothing can be looked at.
+    /// Why nothing can be read.
     blind: Option<String>,
     /// How long after [`now`] it is.
     later: SignedDuration,
@@ -349,11 +349,11 @@ fn what_was_removed_and_brought_back_is_applied_and_not_put_back() {
     let full = order("p", web());
     member.settle(&full);
     let less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("p", vec![web().remove(2)]) };
-    member.progress.begin_anew(&less);
+    member.progress.restart(&less);
     member.settle(&less);
     member.log.clear();
     let again = WorkOrder { snapshot: 2, digest: Digest::from("h2"), ..full };
-    member.progress.begin_anew(&again);
+    member.progress.restart(&again);
     member.settle(&again);
     assert_eq!(member.log[1..3], ["apply ConfigMap n/settings", "apply Deployment.apps n/web"]);
 }

@@ -88,7 +88,7 @@ impl Progress {
     /// Drops what a new generation of the order must try again: refusals, every comparison if the order only compares, and
     /// objects that it does not contain (if they return, they are applied and not put back). Baselines stay, or drift could not
     /// be told from a change.
-    pub fn begin_anew(&mut self, order: &WorkOrder) {
+    pub fn restart(&mut self, order: &WorkOrder) {
         let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
         let held: BTreeSet<&ObjectKey> = order.manifests.iter().map(|desired| desired.key.as_ref()).collect();
         self.attempts.retain(|key, attempt| {

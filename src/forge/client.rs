@@ -314,7 +314,7 @@ fn or_status(words: &str, status: StatusCode) -> String {
 
 fn moved(what: &str) -> Error {
     let why = "the host redirects elsewhere, where no token is sent: has the repository been renamed? Write its name and \
-               address in the configuration anew";
+               address in the configuration again";
     Error::Refused { what: what.to_owned(), why: why.to_owned() }
 }
 

@@ -101,7 +101,7 @@ pub enum Error {
         /// What was found instead.
         reason: String,
     },
-    /// The server does not let us in.
+    /// The server refuses access.
     #[error("access to {location} denied: {reason}")]
     AccessDenied {
         /// The repository.

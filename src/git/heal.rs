@@ -49,7 +49,7 @@ pub(super) fn open(
         Ok(reader) => reader,
         // HEAD and config of a mirror say nothing of its content, so writing them again loses nothing.
         Err(error @ Error::Repository { .. }) => {
-            tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged and is written anew: {error}");
+            tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged; gitfleet writes it again: {error}");
             restore_frame(dir).map_err(failed)?;
             match opened() {
                 // It is not the frame: an empty repository takes its place, and the next poll fetches everything.
@@ -141,7 +141,7 @@ fn repair_refs(git_dir: &Path) -> io::Result<()> {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(id) = name.strip_prefix(PIN_OF_COMMIT).filter(|id| is_id(id)) {
-            tracing::warn!(path = %path.display(), "a pin held no commit; it is written anew from its name");
+            tracing::warn!(path = %path.display(), "a pin held no commit; gitfleet writes it again from its name");
             fs::write(&path, format!("{id}\n"))?;
         } else {
             tracing::warn!(path = %path.display(), "a ref of ours held no commit and is removed");

@@ -61,7 +61,7 @@ pub const PATH_SIZE_MAX_BYTES: usize = 1024;
 pub const FILES_MAX: usize = 20_000;
 /// The most names in a path, file included.
 pub const PATH_DEPTH_MAX: usize = 32;
-/// The most tree entries looked at, read or not: small objects can describe billions of paths by repeating trees.
+/// The most tree entries visited, read or not: small objects can describe billions of paths by repeating trees.
 pub const ENTRIES_MAX: usize = 1_000_000;
 /// The most problems of one commit that are named: a person fixes a few, and the rest follows.
 pub const ERRORS_MAX: usize = 1_000;

@@ -256,7 +256,7 @@ impl Local {
         let dir = self.reader.git_dir();
         // Reading continues: a repository may be read-only for us, and writing a pin says so then.
         if let Err(error) = heal::repair_own_refs(&dir) {
-            tracing::warn!(repository = %dir.display(), %error, "our refs in it cannot be looked at");
+            tracing::warn!(repository = %dir.display(), %error, "gitfleet's own refs in it cannot be read");
         }
     }
 

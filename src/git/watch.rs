@@ -59,7 +59,7 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
         let ended = catch_unwind(AssertUnwindSafe(|| debounce(&receiver, at_once, &on_change)));
         if ended.is_err() {
             tracing::error!(
-                "watching the source for local changes ended by an error of gitfleet's own; it is polled instead. Please report it"
+                "watching the source for local changes ended because of an error in gitfleet; it is polled instead. Please report it"
             );
         }
     };

@@ -48,7 +48,7 @@ pub(super) async fn preview(State(shared): State<Shared>, request: Request) -> R
     pass_on(&shared, &shared.previews, request).await
 }
 
-/// Returns who sends something, and what. The token is looked at before a byte of the body is read.
+/// Returns who sends something, and what. The token is checked before a byte of the body is read.
 ///
 /// # Errors
 /// The answer to somebody unknown, or to what cannot be read whole.

@@ -100,7 +100,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Body(bytes) => write!(f, "a body of {} KiB", bytes / 1024),
-            Self::Entries(count) => write!(f, "{count} entries are looked at for one answer"),
+            Self::Entries(count) => write!(f, "one answer searches {count} entries"),
             Self::Wait(time) => write!(f, "waits for {} s", time.as_secs()),
         }
     }

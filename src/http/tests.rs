@@ -237,5 +237,5 @@ async fn d17_probes_name_the_part_that_is_missing() {
     assert_eq!(probe("/healthz").await, (200, format!("ok\n{line}")), "a restart would not help sooner");
     assert_eq!(probe("/readyz").await, (503, line.to_owned()));
     shared.health.begin_again("source");
-    assert_eq!(probe("/readyz").await, (200, "ok\nsource: was begun again; the log says why".to_owned()));
+    assert_eq!(probe("/readyz").await, (200, "ok\nsource: was restarted; the log says why".to_owned()));
 }

@@ -62,7 +62,7 @@ pub enum Verb {
     Reject,
     /// Start nothing new for a placement.
     Pause,
-    /// Continue; for the source: let a rewritten history in.
+    /// Continue; for the source: accept a rewritten history.
     Resume,
     /// Try failed clusters again, and a snapshot that was rolled back or rejected.
     Retry,

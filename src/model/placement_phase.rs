@@ -48,7 +48,7 @@ pub enum PhaseAct {
 pub enum Permit {
     /// Not at all.
     No,
-    /// Only this, and who does it looks at each cluster or run.
+    /// Only this, and who does it checks each cluster or run.
     Only(&'static str),
     /// As if nothing were the matter.
     Yes,

@@ -53,7 +53,7 @@ impl Baseline {
         Self { world: world.clone(), placements: placements.clone(), observed: true }
     }
 
-    /// Takes the records that a daemon left, and the tree of the commit that they say is accepted. Nothing is decided anew.
+    /// Takes the records that a daemon left, and the tree of the commit that they say is accepted. Nothing is decided again.
     pub fn from_records(configuration: &Configuration, saved: SavedRecords, tree: Arc<Tree>, now: Timestamp) -> Self {
         let mut ocm = Ocm::restore(saved.ocm);
         observe(&mut ocm, &tree, &saved.clusters, now);

@@ -24,7 +24,7 @@ pub struct Drain {
 }
 
 /// Finds out what empties a cluster: `held` is every placement with its binding there. Names follow from placement, cluster and
-/// `commit`, so that a drain that is made again at the same state is the same, and a later one is evaluated anew.
+/// `commit`, so that a drain that is made again at the same state is the same, and a later one is evaluated again.
 pub fn drain<'a>(
     held: impl IntoIterator<Item = (&'a PlacementRecord, &'a Binding)>,
     cluster: &ClusterName,

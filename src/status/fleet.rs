@@ -23,7 +23,7 @@ pub fn fleet_states<'a>(
     placements.chain(unreached).chain(source_failure(source)).collect()
 }
 
-/// Says why the source does not lead to the commit that people wish for: it cannot be read or followed, or is refused.
+/// Says why the source does not lead to the commit that people want: it cannot be read or followed, or is refused.
 pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
     let unrestored = source.unrestored.as_ref();
     let why = unrestored.map(|reason| format!("the accepted commit cannot be read: {reason}"));

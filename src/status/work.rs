@@ -97,7 +97,7 @@ pub fn is_available(manifest: &ManifestStatus) -> bool {
 /// Returns the conditions of one object: Applied and Available, or DiffReported.
 ///
 /// Available is absent until the object is applied; under `ReportDiff` every earlier failure is `FailedToReportDiff`, and an
-/// an object not looked at yet has no condition. `since` is when it came to be so. The observed generation is that of the
+/// an object that was not checked yet has no condition. `since` is when it came to be so. The observed generation is that of the
 /// object on the member, 0 where it is not known.
 ///
 /// Source: KubeFleet, manifest conditions of a Work.

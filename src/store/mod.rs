@@ -229,7 +229,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A write ended because of an error in gitfleet: whether it was kept is not known.
-    #[error("a write to the store ended by an error of gitfleet's own ({message}); please report it")]
+    #[error("a write to the store ended because of an error in gitfleet ({message}); please report it")]
     Broken {
         /// What the panic said.
         message: String,

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a part that was begun again is still reported: long enough for somebody who looks at the probe after an alert.
+/// How long a part that was restarted is still reported: long enough for somebody who looks at the probe after an alert.
 const REPORTED_FOR: Duration = Duration::from_mins(10);
 /// Parts that are reported at most; members are parts, and a fleet has thousands.
 const PARTS_MAX: usize = 50;
 
-/// What is known of a part that had an error of gitfleet's own.
+/// What is known of a part that had an error in gitfleet.
 #[derive(Debug)]
 struct Trouble {
     /// It does not work right now, and everybody needs it.
     is_fatal: bool,
-    /// When it was begun again; `None` while it does not work.
-    begun_again: Option<Instant>,
+    /// When it was restarted; `None` while it does not work.
+    restarted_at: Option<Instant>,
 }
 
 /// The parts of the daemon that do not work, or did not a while ago.
@@ -39,14 +39,14 @@ impl Health {
     pub fn fail(&self, part: &str, is_fatal: bool) {
         let mut parts = self.parts();
         if parts.len() < PARTS_MAX || parts.contains_key(part) {
-            parts.insert(part.to_owned(), Trouble { is_fatal, begun_again: None });
+            parts.insert(part.to_owned(), Trouble { is_fatal, restarted_at: None });
         }
     }
 
     /// Notes that a part works again. What happened to it is still reported for a while.
     pub fn begin_again(&self, part: &str) {
         if let Some(trouble) = self.parts().get_mut(part) {
-            trouble.begun_again = Some(Instant::now());
+            trouble.restarted_at = Some(Instant::now());
         }
     }
 
@@ -58,16 +58,16 @@ impl Health {
     /// Returns what the probes answer.
     pub fn report(&self) -> HealthReport {
         let mut parts = self.parts();
-        parts.retain(|_, trouble| trouble.begun_again.is_none_or(|at| at.elapsed() < REPORTED_FOR));
-        let state = |trouble: &Trouble| if trouble.begun_again.is_some() { "was begun again" } else { "does not work" };
+        parts.retain(|_, trouble| trouble.restarted_at.is_none_or(|at| at.elapsed() < REPORTED_FOR));
+        let state = |trouble: &Trouble| if trouble.restarted_at.is_some() { "was restarted" } else { "does not work" };
         let of_all = parts.iter().filter(|(_, trouble)| trouble.is_fatal);
         let mut lines: Vec<String> =
             of_all.map(|(part, trouble)| format!("{part}: {}; the log says why", state(trouble))).collect();
         let others = parts.len() - lines.len();
         if others > 0 {
-            lines.push(format!("members: {others} had an error of gitfleet's own; the log says which and why"));
+            lines.push(format!("members: {others} had an error in gitfleet; the log says which and why"));
         }
-        let is_missing = |trouble: &Trouble| trouble.is_fatal && trouble.begun_again.is_none();
+        let is_missing = |trouble: &Trouble| trouble.is_fatal && trouble.restarted_at.is_none();
         HealthReport { is_ready: !parts.values().any(is_missing), lines }
     }
 
@@ -88,12 +88,12 @@ mod tests {
         assert!(health.report().is_ready, "other members continue");
         health.fail("source", true);
         let report = health.report();
-        let members = "members: 1 had an error of gitfleet's own; the log says which and why";
+        let members = "members: 1 had an error in gitfleet; the log says which and why";
         assert_eq!(report.lines, ["source: does not work; the log says why", members]);
         assert!(!report.is_ready);
         health.begin_again("source");
         let report = health.report();
-        assert!(report.is_ready && report.lines[0] == "source: was begun again; the log says why", "{report:?}");
+        assert!(report.is_ready && report.lines[0] == "source: was restarted; the log says why", "{report:?}");
         health.clear("source");
         assert_eq!(health.report().lines, [members]);
     }

@@ -151,7 +151,7 @@ metrics! {
     forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,
         "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
     task_restarts: Family<ByPart, Counter> = Family::default(), Counter,
-        "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended by an error of gitfleet's own and were begun again";
+        "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended because of an error in gitfleet that gitfleet started again";
     build: Family<Build, Gauge> = build(), Gauge,
         "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
     started: Gauge = Gauge::default(), Gauge,

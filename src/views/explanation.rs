@@ -77,7 +77,7 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
     if let Some(Refusal { filter, subject, observed, wanted }) = &cluster.rejected {
         let observed = observed.as_deref().unwrap_or("absent");
         lines.push(fact("filter", filter));
-        lines.push(fact("looked at", subject));
+        lines.push(fact("checked", subject));
         lines.push(fact("observed", observed));
         lines.push(fact("wanted", wanted));
     }

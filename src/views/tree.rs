@@ -169,7 +169,7 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
         lines.push(Line::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
     }
     if let Some(why) = &source.unwatched {
-        let words = "! changes of the source cannot be watched, it is looked at every second: ";
+        let words = "! the source cannot be watched for changes, gitfleet polls it every second: ";
         lines.push(Line::default().with(Style::Progressing, format!("{words}{why}")));
     }
     if let Some(held) = &source.held_rewrite {

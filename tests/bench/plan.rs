@@ -26,7 +26,7 @@ use crate::machine::{load, ratio, summary};
 
 /// How often each part is repeated, every time in a new process.
 const ROUNDS: usize = 7;
-/// How often a running command's peak memory is looked at.
+/// How often a running command's peak memory is read.
 const LOOK: Duration = Duration::from_millis(2);
 /// The first argument of this program when it is the process that is measured.
 pub const CHILD: &str = "plan-child";

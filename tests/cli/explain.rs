@@ -176,7 +176,7 @@ fn one_cluster_with_what_was_compared() {
 
     · edge-07  available-cpu 3 is below 4
         filter     ClusterAffinity
-        looked at  property resources.kubernetes-fleet.io/available-cpu
+        checked    property resources.kubernetes-fleet.io/available-cpu
         observed   3
         wanted     >= 4
     "#);
@@ -203,7 +203,7 @@ fn one_cluster_with_what_was_compared() {
 
     · m5  taint k=v:NoSelect since 2026-01-01T00:00:00Z is not tolerated
         filter     TaintToleration
-        looked at  taint k
+        checked    taint k
         observed   k=v:NoSelect since 2026-01-01T00:00:00Z
         wanted     a toleration that holds
     "#);

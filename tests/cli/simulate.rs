@@ -1,4 +1,4 @@
-//! `gitfleet simulate`: who moves when, what is waited for, and what a failure touches.
+//! `gitfleet simulate`: who moves when, what each waits for, and what a failure touches.
 
 use serde_json::{Value, json};
 
@@ -166,7 +166,7 @@ fn an_approval_of_what_does_not_wait_is_told() {
 }
 
 #[test]
-fn a_failure_rolls_back_where_that_is_wished() {
+fn a_failure_rolls_back_where_that_is_declared() {
     let scratch = changed(", gitfleet.io/on-failure: Rollback");
     let found = simulate(&scratch, &with(&["--approve-after", "0s", "--fail", "stage-1", "-o", "json"])).json(1);
     let placement = &found["placements"][0];

@@ -71,7 +71,7 @@ fn a_pass_ends_at_the_approval_and_the_next_goes_on() {
     assert_eq!(early.code, 1, "{}", early.err);
     assert!(early.err.contains("production does not wait"), "{}", early.err);
     let wrong = told(&scratch, &["approve", "web-0", "staging", "--digest", "0123456789ab"]);
-    assert_eq!((wrong.code, wrong.err.contains("look at what it would do now")), (1, true), "{}", wrong.err);
+    assert_eq!((wrong.code, wrong.err.contains("check what it would do now")), (1, true), "{}", wrong.err);
 
     let said = told(&scratch, &["approve", "web-0", "staging", "--reason", "tried it", "-o", "json"]).json(0);
     assert!(said["message"].as_str().is_some_and(|text| text.starts_with("approved")), "{said}");
@@ -139,7 +139,7 @@ fn a_daemon_takes_commands_by_its_api() {
     assert_eq!(value(&scratch, "p2"), "1");
     let journal = ask(&["export", "journal", "web"]);
     let approved: Vec<Value> = journal.text(0).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let approved = approved.iter().find(|entry| entry["event"] == "Approved").expect("it is written down");
+    let approved = approved.iter().find(|entry| entry["event"] == "Approved").expect("it is stored");
     assert_eq!((&approved["facts"]["stage"], &approved["facts"]["opened"]), (&json!("staging"), &json!(true)));
     assert!(approved["facts"]["person"].as_str().is_some_and(|person| !person.is_empty()), "{approved}");
 }

@@ -1,4 +1,4 @@
-//! How a running daemon hears of changes of files.
+//! How a running daemon notices changes of files.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -61,7 +61,7 @@ fn point_12_a_source_that_cannot_be_watched_is_polled_every_second() {
     let daemon = Daemon::start(limited);
     until("the first commit arrives", || file(&scratch, "c0").is_some());
     let status = scratch.run(&["status", "--server", &daemon.address]);
-    let said = "! changes of the source cannot be watched, it is looked at every second: ";
+    let said = "! the source cannot be watched for changes, gitfleet polls it every second: ";
     assert!(status.out.starts_with(said), "{}{}", status.out, status.err);
     let members = ["! the folders of c0, ", " cannot be watched, changes by hand are seen at the next start: "];
     until("the folders of members are named", || {

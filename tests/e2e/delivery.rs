@@ -228,7 +228,7 @@ fn drift_is_left_and_told_where_the_placement_says_so() {
     let drift = &found["driftDetails"]["observedDrifts"][0];
     assert_eq!((&drift["path"], &drift["valueInMember"]), (&"/data/value".into(), &"theirs".into()), "{found}");
     assert_eq!(value(member, "leave", "settings"), "theirs");
-    // What git says anew is applied over the drift.
+    // A new value in git is applied over the drift.
     world.write("a.yaml", &of("ours again"));
     world.commit("Two");
     daemon.await_rolled_out("leave", 1);

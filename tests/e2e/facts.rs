@@ -9,7 +9,7 @@ use crate::daemon::{Daemon, World, access, config_map, member_clusters, namespac
 use crate::fleet::Member;
 use crate::shared;
 
-/// The properties that are looked at, in the order of the rows below.
+/// The properties that are checked, in the order of the rows below.
 const PROPERTIES: [&str; 5] = [
     "/status/properties/kubernetes-fleet.io~1node-count/value",
     "/status/resourceUsage/capacity/cpu",

@@ -151,7 +151,7 @@ fn placements_pick_by_live_memory_and_followers_deliver_there() {
     calm(&daemon);
     assert_eq!(picked(&daemon, "follower"), ["a", "c"]);
 
-    // Back, it picks anew, and its follower continues.
+    // Back, it picks again, and its follower continues.
     world.write("picker.yaml", &picker(IN_NORTH, BY_MEMORY));
     world.commit("The Placement is back");
     daemon.await_rolled_out("follower", 2);

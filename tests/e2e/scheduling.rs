@@ -234,7 +234,7 @@ fn snapshots(world: &World) {
 
     · small  available-cpu 2 is below 4
         filter     ClusterAffinity
-        looked at  property resources.kubernetes-fleet.io/available-cpu
+        checked    property resources.kubernetes-fleet.io/available-cpu
         observed   2
         wanted     >= 4
     ");
@@ -246,7 +246,7 @@ fn snapshots(world: &World) {
 
     · small  label region is "west", wanted "east"
         filter     ClusterAffinity
-        looked at  label region
+        checked    label region
         observed   west
         wanted     "east"
     "#);

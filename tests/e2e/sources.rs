@@ -202,7 +202,7 @@ fn on_a_full_disk_nothing_happens_that_was_not_written_down() {
     daemon.until("it is told that nothing can be written", || {
         world.log().iter().any(|line| line["message"].as_str().is_some_and(|m| m.contains("cannot be written")))
     });
-    assert_eq!(value(member, "full", "settings"), "1", "what is not written down is not done");
+    assert_eq!(value(member, "full", "settings"), "1", "what is not stored is not done");
     limit_files(&daemon, None);
     daemon.await_rolled_out("full", 1);
     assert_eq!(value(member, "full", "settings"), "2");

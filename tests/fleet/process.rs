@@ -1,4 +1,4 @@
-//! Server processes: started with a log file, written down in the fleet's ledger, ended by their handle.
+//! Server processes: started with a log file, recorded in the fleet's ledger, ended by their handle.
 
 use std::{
     fs::{self, File, OpenOptions},

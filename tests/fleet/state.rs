@@ -1,4 +1,4 @@
-//! A fleet that outlives the command that started it: what is written down, and how it is found and ended again.
+//! A fleet that outlives the command that started it: what it records, and how it is found and ended again.
 
 use std::{
     fs,

@@ -57,7 +57,7 @@ pub fn free_port() -> Result<u16> {
     bail!("no free port of 127.0.0.1 between {} and {}", PORTS.start, PORTS.end)
 }
 
-/// Returns a random number; the standard library seeds each `RandomState` anew.
+/// Returns a random number; the standard library seeds each `RandomState` differently.
 pub fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

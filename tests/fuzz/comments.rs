@@ -81,7 +81,7 @@ fn comment_with_edits(steps: &[u8]) {
     for step in steps {
         let text = texts[usize::from(step >> 3) % texts.len()];
         match step % 6 {
-            // Written anew, as another comment.
+            // Written again, as another comment.
             0 => {
                 text.clone_into(&mut written);
                 text.clone_into(&mut comment.body);

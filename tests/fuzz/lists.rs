@@ -256,7 +256,7 @@ impl Case {
         }
     }
 
-    /// Decides anew what a placement shall have here: what may be pruned is what its inventory shows, as far as it is known.
+    /// Decides again what a placement shall have here: what may be pruned is what its inventory shows, as far as it is known.
     fn order(&mut self, about: u8) {
         let placement = placement(about);
         self.generation += 1;

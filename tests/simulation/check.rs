@@ -122,7 +122,7 @@ pub struct Checker {
     /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
     pub is_lenient: bool,
     accepted: Option<CommitId>,
-    /// As it was written down last: what the next life begins with.
+    /// As it was stored last: what the next life begins with.
     stored: Option<CommitId>,
     pub(super) bindings: BTreeMap<String, Binding>,
     pub(super) snapshots: BTreeMap<String, ResourceSnapshot>,
@@ -542,7 +542,7 @@ impl Checker {
         match number(commit) {
             None | Some((_, false)) => return Err(format!("commit {commit} has errors and is accepted")),
             Some((number, true)) if number < before => {
-                return Err(format!("7: {commit} is accepted again after a newer one was written down"));
+                return Err(format!("7: {commit} is accepted again after a newer one was stored"));
             }
             Some(_) => {}
         }
@@ -550,7 +550,7 @@ impl Checker {
         Ok(())
     }
 
-    /// What a member is told is written down before.
+    /// What a member receives is stored before.
     fn ordered(&self, order: &WorkOrder) -> Verdict {
         let of_spot = |b: &&Binding| b.placement == order.placement && b.cluster == order.cluster;
         let is_meant = |b: &Binding| {
@@ -640,7 +640,7 @@ impl Checker {
         self.bindings.values().filter(here).min_by_key(|binding| binding.deleting)
     }
 
-    /// Tells whether a placement is to be on a cluster, as far as is written down.
+    /// Tells whether a placement is to be on a cluster, as far as is stored.
     pub(super) fn is_bound(&self, spot: &Spot) -> bool {
         self.binding(spot).is_some_and(|binding| !binding.deleting)
     }
@@ -672,7 +672,7 @@ impl Checker {
         let limits = self.limits.get(placement).map(Vec::as_slice).unwrap_or_default();
         let before = limits.iter().rev().find(|(at, _)| *at <= since).into_iter();
         let rolling = before.chain(limits.iter().filter(|(at, _)| *at > since)).map(|(_, limit)| *limit).max();
-        // Clusters that an older run had begun with are not waited for by a newer one.
+        // Clusters that an older run had begun with do not hold up a newer one.
         let began = |stage: &StageRecord| {
             let is_down = |c: &RunCluster| c.started_at.is_some() && down.iter().any(|(_, name)| *name == c.name);
             stage.clusters.iter().any(is_down)
@@ -777,7 +777,7 @@ impl Checker {
                 let objects = want.overridden.get(cluster).unwrap_or(&want.objects);
                 if found != *objects {
                     let unlike = unlike(&found, objects);
-                    return Err(format!("6: {placement} on {cluster} is not as wished: {unlike}"));
+                    return Err(format!("6: {placement} on {cluster} is not as declared: {unlike}"));
                 }
                 if let Some(live) =
                     held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref())

@@ -51,7 +51,7 @@ impl Run {
     }
 
     /// Somebody changes or removes an object that we hold on a member. Each object once: who does it again and again is reported
-    /// as contesting it. And only where it is seen: what happens while a cluster is suspended is told from what was wished only
+    /// as contesting it. And only where it is seen: what happens while a cluster is suspended differs from what was declared only
     /// as long as its order stays the same.
     fn meddle(&mut self, cluster: &ClusterName) {
         let Some(held) = self.held(cluster) else { return };

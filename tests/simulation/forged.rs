@@ -427,7 +427,7 @@ fn every_broken_promise_is_caught() {
             None,
         ),
         ("two orders at once", vec![sent(1), sent(2)], Some("5:")),
-        ("an order that is written down", vec![binding("a", 1, false), Fact::Ordered(order("a", 1))], None),
+        ("an order that is stored", vec![binding("a", 1, false), Fact::Ordered(order("a", 1))], None),
         ("an order before its record", vec![binding("a", 1, false), Fact::Ordered(order("a", 2))], Some("7:")),
     ];
     for (name, facts, wanted) in rows.into_iter().chain(of_runs()).chain(super::owners::rows()).chain(of_records()) {

@@ -19,7 +19,7 @@ const UNDER_WAY: SignedDuration = SignedDuration::from_secs(30);
 pub type WantedSince = BTreeMap<Spot, Timestamp>;
 
 impl Checker {
-    /// Returns the other placement that is to hold an object on a cluster, as far as is written down.
+    /// Returns the other placement that is to hold an object on a cluster, as far as is stored.
     fn claims(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> Option<&PlacementKey> {
         let is_other = |of: &&PlacementKey| *of != placement;
         self.placements.iter().filter(|(_, record)| record.takes_over()).map(|(of, _)| of).filter(is_other).find(|of| {
@@ -86,7 +86,7 @@ impl Checker {
         }
     }
 
-    /// 4: what the accepted commit wants on a cluster is not deleted there, whatever placement has held it. Where nobody heard of
+    /// 4: what the accepted commit wants on a cluster is not deleted there, whatever placement has held it. Where nobody knew of
     /// the cluster since, nothing could be placed there.
     fn deletes_nothing_wanted(&self, order: &WorkOrder, object: &ObjectKey) -> Verdict {
         let Some(wish) = self.accepted().and_then(|commit| self.wishes.get(commit)) else { return Ok(()) };

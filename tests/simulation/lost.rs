@@ -162,7 +162,7 @@ fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
     let answer = if waits { simulation.execute(&order(Verb::Adopt, ""), &person(0)) } else { None };
     match (answer, simulation.core()) {
         (Some(Ok(_)), Some(core)) => lost.adopt(core),
-        // It was written down, and the daemon ended at the next effect.
+        // It was stored, and the daemon ended at the next effect.
         (Some(Ok(_)), None) => lost.adopted = true,
         _ => simulation.at(Duration::from_secs(10), ADOPT),
     }

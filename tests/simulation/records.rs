@@ -194,7 +194,7 @@ impl Checker {
         self.bindings.values().filter(is_here).map(|b| (b.state, b.snapshot))
     }
 
-    /// Writes down which bindings go while their placement leaves its objects behind.
+    /// Records which bindings go while their placement leaves its objects behind.
     fn note_abandoned(&mut self) {
         self.abandoned.retain(|key, _| self.bindings.get(key).is_some_and(|binding| binding.deleting));
         for (key, binding) in self.bindings.iter().filter(|(_, binding)| binding.deleting) {

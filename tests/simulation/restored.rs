@@ -192,12 +192,12 @@ fn d07_a_restored_member_that_stays_as_it_was_is_caught() {
     let (new, old) = (holding("d", 0), holding("before", 0));
     let rows = [
         ("everything is there", &new, &new, None),
-        ("one keeps the old content", &new, &old, Some("6: p on b is not as wished")),
+        ("one keeps the old content", &new, &old, Some("6: p on b is not as declared")),
         (
             "one is restored and holds nothing",
             &new,
             &(BTreeMap::new(), new.1.clone()),
-            Some("6: p on b is not as wished"),
+            Some("6: p on b is not as declared"),
         ),
         ("the inventory claims an earlier snapshot", &new, &holding("d", 7), Some("6: the inventory of p on b")),
     ];

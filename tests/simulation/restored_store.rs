@@ -90,7 +90,7 @@ impl Restored {
         self.floors.retain(|(key, _), _| !is_said(key));
     }
 
-    /// Returns the placements whose pause was heard of: some member that knows it has said so.
+    /// Returns the placements whose pause is known: some member that knows it has said so.
     fn heard(&self) -> impl Iterator<Item = &PlacementKey> {
         let is_heard = |members: &BTreeSet<ClusterName>| {
             self.unseen.as_ref().is_some_and(|unseen| members.iter().any(|member| !unseen.contains(member)))

@@ -250,7 +250,7 @@ impl Checker {
         self.see_whole()
     }
 
-    /// 7: a word that was taken is written down. A deletion gate may be gone as soon as it is open.
+    /// 7: a command that was accepted is stored. A deletion gate may be gone as soon as it is open.
     pub fn has_word(&self, placement: &PlacementKey, word: &Word) -> Verdict {
         let is_it = |a: &Approval| (&a.by.name, &a.digest, a.at) == (&word.person, &word.digest, word.at);
         let runs = self.runs.values().filter(|run| run.placement == *placement);

@@ -63,7 +63,7 @@ enum Does {
     Effect,
     Warning,
     Error,
-    /// A server writes it; nobody wishes anything by it.
+    /// A server writes it; nobody declares anything with it.
     Written,
 }
 

@@ -1,4 +1,4 @@
-//! The reference pages that are made from the code: `UPDATE=1 cargo test --test tidy` writes them anew.
+//! The reference pages that are made from the code: `UPDATE=1 cargo test --test tidy` writes them again.
 //!
 //! `deploy/crds` is kept fresh by a test of its own, beside the types.
 

@@ -66,7 +66,7 @@ fn schemas_are_structural() {
     }
 }
 
-/// `UPDATE=1 cargo test crd` writes the files anew.
+/// `UPDATE=1 cargo test crd` writes the files again.
 #[test]
 fn files_are_fresh() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");

@@ -179,7 +179,7 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
     objects(named.into_iter(), &cluster, rules)
 }
 
-/// Returns the rules for what is only looked at: what a member has, and what it claims of itself.
+/// Returns the rules for what is only read: what a member has, and what it claims of itself.
 fn facts_rules() -> [Value; 2] {
     [rule(&[""], &["namespaces", "nodes", "pods"], &WATCH), rule(&[OCM_GROUP], &["clusterclaims"], &WATCH)]
 }

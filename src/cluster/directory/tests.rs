@@ -175,7 +175,7 @@ async fn files_of_the_first_version_get_their_new_names() {
     assert_eq!(
         place.read("dev/role.rbac.authorization.k8s.io.app.team%3Aread.yaml"),
         before,
-        "nothing was written anew"
+        "nothing was written again"
     );
     let old = object("v1", "ConfigMap", "oops a space");
     place.member.delete(&id(&old), &uid(&old)).await.expect("it goes");

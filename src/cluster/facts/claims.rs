@@ -78,7 +78,7 @@ impl Resource for Claim {
     }
 }
 
-/// What is heard of a member's claims.
+/// What a watch reports of a member's claims.
 pub(super) enum ClaimEvent {
     /// The member has no such kind, and so claims nothing.
     Absent,
@@ -94,7 +94,7 @@ enum Stage {
     Watching(BoxStream<'static, Result<Event<Claim>, watcher::Error>>),
 }
 
-/// Returns what is heard of a member's claims. A kind that comes later is found after a while.
+/// Returns what a watch reports of a member's claims. A kind that comes later is found after a while.
 pub(super) fn events(wire: Wire) -> impl Stream<Item = ClaimEvent> {
     stream::unfold((wire, Stage::Asking, Duration::ZERO), |(wire, mut stage, mut pause)| async move {
         loop {

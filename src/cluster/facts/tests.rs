@@ -138,7 +138,7 @@ fn a_member_without_claims_is_no_complaint_and_one_that_hides_them_is() {
     list_no_nodes(&mut view);
     list_no_pods(&mut view);
     let facts = view.facts().expect("both are listed");
-    assert_eq!((facts.claims.as_ref(), facts.complaint()), (None, None), "claims are not waited for");
+    assert_eq!((facts.claims.as_ref(), facts.complaint()), (None, None), "facts do not wait for claims");
     view.take_claims(ClaimEvent::Absent).expect("no failure");
     let facts = view.facts().expect("both are listed");
     assert_eq!((facts.claims.as_ref(), facts.complaint()), (Some(&BTreeMap::new()), None));

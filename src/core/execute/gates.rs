@@ -100,7 +100,7 @@ pub(super) fn check_specific(
     let what = if target.stage.is_none() {
         "approve needs the stage"
     } else {
-        "the configuration (policy.approvals.digest) wants the digest of what was looked at"
+        "the configuration (policy.approvals.digest) requires the digest that the gate shows"
     };
     let lines: Vec<String> =
         gates.iter().map(|gate| format!("\n  {}  ({})", gate.line(Verb::Approve), gate.opens)).collect();

@@ -183,7 +183,7 @@ impl Reconciler {
             inherited: reported,
         });
         if delivery.order.generation != order.generation {
-            delivery.progress.begin_anew(&order);
+            delivery.progress.restart(&order);
         }
         delivery.order = order;
         delivery.touch();

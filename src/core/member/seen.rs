@@ -76,7 +76,7 @@ impl Reconciler {
     pub fn note_served(&mut self, id: &ObjectId) {
         let kind = group_kind(&id.group, &id.kind);
         if self.lists.is_absent(&kind) {
-            self.watch_anew(kind);
+            self.watch_again(kind);
         }
     }
 
@@ -92,11 +92,11 @@ impl Reconciler {
         let of_group = |kind: &&str| kind.split_once('.').is_some_and(|(_, of)| of == group);
         let kinds: Vec<String> = self.lists.absent_kinds().filter(of_group).map(str::to_owned).collect();
         for kind in kinds {
-            self.watch_anew(kind);
+            self.watch_again(kind);
         }
     }
 
-    fn watch_anew(&mut self, kind: String) {
+    fn watch_again(&mut self, kind: String) {
         let versions = self.orders().flat_map(|order| kinds_of(order));
         let version = versions.filter(|(of, _)| *of == kind).find_map(|(_, version)| version).map(str::to_owned);
         self.unwatched.insert(kind, version);

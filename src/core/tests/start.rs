@@ -49,7 +49,7 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
         );
         life.hear(SourceEvent::Unchanged);
         life.settle();
-        let order = life.order(&p()).expect("it begins as soon as the source was looked at");
+        let order = life.order(&p()).expect("it begins as soon as the source was read");
         life.done(&order);
         life.settle();
         // What was begun before is kept right while the source is away.

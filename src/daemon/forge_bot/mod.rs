@@ -348,7 +348,7 @@ impl Console {
             match op {
                 Ok(op) => known.push(op),
                 // It never will be stored: waiting for it would block everything else.
-                Err(error) => tracing::error!(%error, "a record of the forge cannot be written down"),
+                Err(error) => tracing::error!(%error, "a record of the forge could not be stored"),
             }
         }
         if known.is_empty() {
@@ -360,7 +360,7 @@ impl Console {
             match write_batch(store, ops).await {
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::error!(%error, "what is said on the forge cannot be written down; trying again");
+                    tracing::error!(%error, "the messages to the forge could not be stored; trying again");
                     tokio::time::sleep(delays.next().unwrap_or(Duration::from_secs(30))).await;
                 }
             }

@@ -24,7 +24,7 @@ mod restarts;
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A member in memory. Requests are written down; watches are kept so that a test can play what they see.
+/// A member in memory. Requests are recorded; watches are kept so that a test can play what they see.
 #[derive(Default)]
 struct Memory {
     objects: Mutex<BTreeMap<ObjectKey, Value>>,
@@ -170,7 +170,7 @@ impl Stage {
         self.commands.send(command).expect("the member listens");
     }
 
-    /// Waits for a report of a generation that is as wished.
+    /// Waits for a report of a generation that fits.
     async fn report(&mut self, generation: i64, wished: impl Fn(&WorkStatus) -> bool) -> Arc<WorkStatus> {
         let found = async {
             loop {

@@ -66,7 +66,7 @@ impl Target for Trap {
 }
 
 #[tokio::test]
-async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
+async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     let left = Arc::new(AtomicUsize::new(2));
     let (commands, inbox) = mpsc::unbounded_channel();
     let (sender, mut events) = mpsc::unbounded_channel();
@@ -86,17 +86,17 @@ async fn d17_a_task_or_watch_that_panics_is_said_and_begun_anew() {
             MemberEvent::Offline { cluster, reason } => {
                 let snapped =
                     if said.iter().any(|said| said == "answers") { "the watch snapped" } else { "the trap snapped" };
-                let words = format!("an error of gitfleet's own ({snapped})");
+                let words = format!("an error in gitfleet ({snapped})");
                 assert!(cluster == "m".into() && reason.contains(&words), "{reason}");
                 "ended".to_owned()
             }
-            MemberEvent::Restarted { .. } => "begun anew".to_owned(),
+            MemberEvent::Restarted { .. } => "started again".to_owned(),
             MemberEvent::Online { .. } => "answers".to_owned(),
             MemberEvent::Namespaces { namespaces: Ok(_), .. } => continue,
             other => format!("{other:?}"),
         });
     }
-    assert_eq!(said, ["ended", "begun anew", "ended", "begun anew", "answers", "ended", "begun anew", "answers"]);
+    assert_eq!(said, ["ended", "started again", "ended", "started again", "answers", "ended", "started again", "answers"]);
     commands.send(MemberCommand::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
     tokio::time::timeout(LIMIT, task).await.expect("it ends with the daemon").expect("without an error");

@@ -9,7 +9,7 @@ use crate::model::commands::{Refusal, RefusalReason};
 const MORE_MAX: usize = 255;
 
 impl Daemon {
-    /// Takes what machines push: the answers go out when it is written down. What arrived together is written together, so that
+    /// Takes what machines push: the answers go out when it is stored. What arrived together is written together, so that
     /// a push of every cluster costs some batches and not one each.
     pub(super) async fn take_pushed(&mut self, first: PushRequest) {
         let mut deliveries = vec![first];

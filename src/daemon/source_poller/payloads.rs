@@ -40,7 +40,7 @@ pub(super) fn payload_answers(
     let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
     move || {
         if let Some(snapshot) = unanswered.take() {
-            let why = "reading it ended by an error of gitfleet's own; please report it".to_owned();
+            let why = "reading it ended because of an error in gitfleet; please report it".to_owned();
             drop(news.send(SourceEvent::Payload(snapshot, Err(why))));
         }
         for snapshot in &inbox {

@@ -386,5 +386,5 @@ fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
         answers.push((snapshot.index, payload.is_ok()));
     }
     assert_eq!(answers, [(0, false), (1, true)]);
-    assert!(supervisor.health().report().lines[0].starts_with("payloads: was begun again"));
+    assert!(supervisor.health().report().lines[0].starts_with("payloads: was restarted"));
 }

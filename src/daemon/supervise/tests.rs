@@ -18,7 +18,7 @@ async fn d17_a_task_that_panics_is_said_counted_and_begun_again() {
     assert_eq!((lives.into_inner(), restarts(&supervisor, Part::Hub)), (3, 2));
     let report = supervisor.health().report();
     assert!(report.is_ready && report.lines.len() == 1, "{report:?}");
-    assert_eq!(report.lines, ["hub: was begun again; the log says why"]);
+    assert_eq!(report.lines, ["hub: was restarted; the log says why"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::yaml;
 pub(super) type ScoreKey = (String, ClusterName);
 
 impl Ocm {
-    /// Takes the scores of a commit. Returns the Placements that decide anew.
+    /// Takes the scores of a commit. Returns the Placements that decide again.
     pub(super) fn follow_scores(&mut self, tree: &Tree) -> BTreeSet<Key> {
         let mut written = BTreeMap::new();
         for manifest in of_kind(tree, "AddOnPlacementScore") {
@@ -32,7 +32,7 @@ impl Ocm {
         self.put_scores(keys)
     }
 
-    /// Takes what was pushed about a cluster after its facts changed. Returns the Placements that decide anew.
+    /// Takes what was pushed about a cluster after its facts changed. Returns the Placements that decide again.
     pub(super) fn follow_pushed_scores(&mut self, cluster: &ClusterName, before: &Facts) -> BTreeSet<Key> {
         let now = self.facts.get(cluster).map(|facts| &facts.scores);
         let names: BTreeSet<String> =

@@ -31,7 +31,7 @@ const BY_CPU: &str = "{numberOfClusters: 1, prioritizerPolicy: {mode: Exact, con
     [{scoreCoordinate: {builtIn: ResourceAllocatableCPU}}]}}";
 
 #[test]
-fn only_who_reads_what_changed_decides_anew() {
+fn only_who_reads_what_changed_decides_again() {
     let placements = [ocm_placement("by-cpu", BY_CPU), ocm_placement("east", EAST)].concat();
     let west = managed("west", "{zone: west}", "[]");
     let first = |east: &str, more: &str| {

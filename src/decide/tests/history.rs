@@ -326,7 +326,7 @@ fn nothing_goes_back_to_the_content_that_it_leaves() {
         assert_eq!(case.later(600), "a0 b0 c0 d0");
         case.manner("a", Manner::Slow);
         case.content("1");
-        assert!(case.settle().starts_with("a1"), "{annotations}: a is waited for");
+        assert!(case.settle().starts_with("a1"), "{annotations}: the rollout waits for a");
         for cluster in ["a", "b", "c", "d"] {
             case.manner(cluster, Manner::Refuses);
         }

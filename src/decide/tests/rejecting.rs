@@ -64,7 +64,7 @@ fn rejected_by_hand() -> Case {
 }
 
 #[test]
-fn retry_begins_a_rejected_written_run_anew() {
+fn retry_begins_a_rejected_written_run_again() {
     let mut case = rejected_by_hand();
     assert_eq!(case.say(Verb::Retry, "q").expect("it is held"), "snapshot 1 is rolled out again by the run q");
     case.settle();
@@ -97,7 +97,7 @@ fn retry_without_a_run_says_what_to_do() {
 }
 
 #[test]
-fn retry_begins_a_written_run_anew_that_was_rolled_back() {
+fn retry_begins_a_written_run_again_that_was_rolled_back() {
     let mut case = Case::of(&[("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))]);
     assert_eq!(case.settle(), "a0 b0 c0 d0");
     case.manner("a", Manner::Refuses);

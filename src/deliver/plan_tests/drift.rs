@@ -46,7 +46,7 @@ fn w3_what_no_report_names_is_applied_once_more() {
         ("a report without the object", true, true, WhenToApply::Always, &applied),
         ("no report, and the inventory does not name the snapshot", false, false, WhenToApply::Always, &applied),
         ("a new store: the inventory names the snapshot", false, true, WhenToApply::Always, &[]),
-        ("what may drift is looked at first", true, true, WhenToApply::IfNotDrifted, &["look at ConfigMap n/settings"]),
+        ("what may drift is read first", true, true, WhenToApply::IfNotDrifted, &["look at ConfigMap n/settings"]),
         ("a new store, and what may drift", false, true, WhenToApply::IfNotDrifted, &[]),
     ];
     for (name, is_reported, is_held, when_to_apply, expected) in rows {

@@ -13,7 +13,7 @@ fn drift_that_was_taken_back_is_applied_again() {
     member.change(&key, true);
     member.settle(&order);
     member.log.clear();
-    // The fields are not ours any more, so their digest stays what it is: the object is looked at because it changed.
+    // The fields are not ours any more, so their digest stays what it is: the object is read because it changed.
     member.change(&key, false);
     let plan = member.settle(&order);
     assert_eq!((member.take_log(), plan.wake_at), (vec![], Some(now() + CHECK_PAUSE)), "not at once");

@@ -63,7 +63,7 @@ fn only_what_is_signed_with_a_secret_of_ours_is_read() {
         ("odd length", &[SECRET], odd, PUSH, false),
         ("not hexadecimal", &[SECRET], &not_hex, PUSH, false),
         ("not ASCII", &[SECRET], &wide, PUSH, false),
-        ("the body written anew", &[SECRET], &good, &compact, false),
+        ("the body written again", &[SECRET], &good, &compact, false),
         ("an empty secret", &[""], &empty_secret, PUSH, false),
         ("no secret", &[], &empty_secret, PUSH, false),
     ] {

@@ -18,7 +18,7 @@ fn a_local_repository_is_read_in_place() {
     assert_eq!(source.file(&first, ".gitfleetignore").unwrap(), None);
 
     fs::write(place.repo().join("a.yaml"), "dirty").unwrap();
-    assert_eq!(poll(&mut source).unwrap(), None, "the work tree is not looked at");
+    assert_eq!(poll(&mut source).unwrap(), None, "the work tree is not read");
     let second = place.commit(&[("c.yaml", "c: 3\n")]);
     assert_eq!(commit_of(&mut source), second);
     assert_eq!(paths(&source.files(&second, &manifests).unwrap()), ["a.yaml", "c.yaml", "sub/b.yaml"]);

@@ -94,7 +94,7 @@ pub struct ClusterRecord {
     /// Why they cannot be seen, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_unknown: Option<String>,
-    /// Why changes by hand are not heard of in this life, for people: the folder of a member cannot be watched.
+    /// Why changes by hand are not noticed in this process, for people: the folder of a member cannot be watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
 }

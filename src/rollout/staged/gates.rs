@@ -233,7 +233,7 @@ fn check_digest(stage: &StageRecord, shown: Option<&str>) -> Result<(), Refusal>
         format!("the digest {shown:?} is too short: give at least {DIGEST_PREFIX_MIN} characters of it")
     } else {
         format!(
-            "stage {} is at digest {digest}, not {shown}: look at what it would do now, and decide again",
+            "stage {} is at digest {digest}, not {shown}: check what it would do now, and decide again",
             stage.name
         )
     };

@@ -32,8 +32,8 @@ pub(super) fn succeeded(run: &RunRecord) -> String {
         all.filter(|cluster| cluster.phase == phase).map(|cluster| cluster.name.as_str()).collect()
     };
     let kinds = [
-        (ClusterPhase::Failed, "failed, as many as may"),
-        (ClusterPhase::Deferred, "offline or suspended, brought here on return"),
+        (ClusterPhase::Failed, "failed, within the allowed failures"),
+        (ClusterPhase::Deferred, "offline or suspended, updated when it returns"),
         (ClusterPhase::Pending, "to be tried again"),
         (ClusterPhase::Updating, "on the way"),
     ];
@@ -99,7 +99,7 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
         ),
         StageTaskType::TimedWait => match after(stage.since, task.wait.unwrap_or_default()) {
             Some(end) => format!("{end}"),
-            None => "the end of time".to_owned(),
+            None => "a time that never comes".to_owned(),
         },
     });
     let checks = if gate == Gate::After { checks::awaited(stage, situation, now) } else { Vec::new() };

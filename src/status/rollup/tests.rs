@@ -330,21 +330,21 @@ fn messages_name_clusters_and_reasons() {
     case.work("north").complete = false;
     case.offline("south");
     case.gate(&["west"]);
-    case.record.halted = Some("1 cluster failed, 0 may".into());
+    case.record.halted = Some("1 cluster failed, allowed: 0".into());
     case.settle();
     let status = placement_status(&case.view());
     let lines: Vec<_> = status.conditions.iter().map(|c| format!("{}: {}", c.type_, c.message)).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
     ClusterResourcePlacementScheduled: 4 clusters picked
-    ClusterResourcePlacementRolloutStarted: 3 of 4 clusters not known to have started: east, north, south; the rollout is halted: 1 cluster failed, 0 may
-    Halted: 1 cluster failed, 0 may
+    ClusterResourcePlacementRolloutStarted: 3 of 4 clusters not known to have started: east, north, south; the rollout is halted: 1 cluster failed, allowed: 0
+    Halted: 1 cluster failed, allowed: 0
     DeletionGuarded: 1 deletion on 1 cluster waiting for approval of digest 9f8e7d6c5b4a: more than half of the objects would go
     ClustersDeferred: 1 offline cluster brought up to date on return: south (connection refused)
     "#);
     let of_clusters: Vec<_> = status.placement_statuses.iter().map(|c| c.conditions[1].message.as_str()).collect();
     insta::assert_snapshot!(of_clusters.join("\n"), @r#"
-    holds snapshot 2; waits for its turn for snapshot 3; the rollout is halted: 1 cluster failed, 0 may
-    snapshot 2 was superseded by snapshot 3 before it was done here; waits for its turn; the rollout is halted: 1 cluster failed, 0 may
+    holds snapshot 2; waits for its turn for snapshot 3; the rollout is halted: 1 cluster failed, allowed: 0
+    snapshot 2 was superseded by snapshot 3 before it was done here; waits for its turn; the rollout is halted: 1 cluster failed, allowed: 0
     deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
     snapshot 3 is on its way
     "#);

@@ -113,7 +113,7 @@ label_values!(
     Drift {
         /// Put back.
         PutBack = "put_back",
-        /// Reported and left: as the placement wishes, or because it was put back too often.
+        /// Reported and left: as the placement says, or because it was put back too often.
         Reported = "reported",
     }
 );

@@ -62,7 +62,7 @@ pub fn held_rewrite(branch: &str, accepted: &CommitId, tip: &CommitId, voice: &C
     let line = line.map(|line| format!("\n```text\n{line}\n```\n")).unwrap_or_default();
     format!(
         "✋ **History was rewritten**: {} is at {}, which does not come after {}. Nothing of it is rolled out until somebody \
-         lets it in.\n{line}",
+         accepts it.\n{line}",
         code(branch),
         code(tip.short()),
         code(accepted.short())

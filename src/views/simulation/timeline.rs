@@ -51,7 +51,7 @@ fn total(simulated: &Simulated) -> String {
         (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
         (count(is_quiet), "unchanged"),
         (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
-        (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not as wished"),
+        (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not converged"),
     ] {
         if number > 0 {
             text.extend([format!(", {number} {words}")]);

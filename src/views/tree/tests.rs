@@ -113,7 +113,7 @@ fn everything_that_can_be_wrong() {
     case.work("south").manifests[1] = broken;
     case.work("south").manifests[0].differences = vec![crate::model::diff::missing_object()];
     case.gate(&["east"]);
-    case.record.halted = Some("1 of 4 clusters failed, 0 may".into());
+    case.record.halted = Some("1 of 4 clusters failed, allowed: 0".into());
     insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
     ✗ commit 9f8e7d6 is refused; 1a2b3c4 stays accepted
         web/all.yaml:12: Deployment.apps web/web: spec.replicas: expected a number, found "three"
@@ -121,7 +121,7 @@ fn everything_that_can_be_wrong() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4, seen 9f8e7d6
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, 0 may
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, allowed: 0
     ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
     │      by anybody who may command the daemon
     │      gitfleet approve web deletion
@@ -334,7 +334,7 @@ fn a_wait_that_is_over_is_no_instant_that_has_passed() {
 #[test]
 fn a_halted_run_with_a_cluster_that_is_offline() {
     let mut run = run_in_production();
-    (run.phase, run.message) = (RunPhase::Halted, "1 cluster of stage production failed, 0 may".into());
+    (run.phase, run.message) = (RunPhase::Halted, "1 cluster of stage production failed, allowed: 0".into());
     let mut deferred = run.stages[0].clusters[0].clone();
     (deferred.name, deferred.phase) = ("east-2".into(), ClusterPhase::Deferred);
     run.stages[0].clusters.push(deferred);
@@ -350,7 +350,7 @@ fn a_halted_run_with_a_cluster_that_is_offline() {
       accepted 1a2b3c4
 
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot continue
-    └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, 0 may; gitfleet retry web-3
+    └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, allowed: 0; gitfleet retry web-3
        ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
        │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
        ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago

@@ -67,7 +67,7 @@ fn limited(seconds: u64) -> Error {
     Error::RateLimited { what: "say it".into(), wait: std::time::Duration::from_secs(seconds) }
 }
 
-/// A life that continues from what the last one wrote down.
+/// A life that continues from what the last one stored.
 fn restored(outbox: &mut Outbox) -> Outbox {
     Outbox::restore(outbox.take_changed().into_values().flatten(), limits(std::time::Duration::ZERO))
 }
@@ -84,7 +84,7 @@ fn what_stands_is_not_said_again_also_after_a_restart() {
         outbox.say(status_slot("a"), status("a", "1/3"), at(9));
         outbox.say(comment_slot("m"), comment("hello"), at(9));
         assert_eq!(outbox.next(at(9)), Next::Nothing);
-        assert_eq!(outbox.take_changed(), BTreeMap::new(), "nothing is written down either");
+        assert_eq!(outbox.take_changed(), BTreeMap::new(), "nothing is stored either");
         outbox.say(comment_slot("m"), comment("bye"), at(9));
         let edit = write(outbox, at(9));
         assert_eq!((edit.comment, edit.sequence, edit.unsure), (Some(7), 2, false), "the comment is edited");

@@ -100,6 +100,6 @@ async fn d17_a_console_that_panics_is_begun_again() {
     tokio::time::timeout(Duration::from_secs(20), finished).await.expect("it continues").expect("it says so");
     assert!(fake.count("whoami") > 0, "it talks with the forge");
     let report = supervisor.health().report();
-    assert!(report.is_ready && report.lines[0].starts_with("console: was begun again"), "{report:?}");
+    assert!(report.is_ready && report.lines[0].starts_with("console: was restarted"), "{report:?}");
     task.abort();
 }

@@ -194,7 +194,7 @@ async fn what_is_done_is_signed() {
     world.later(30).await;
     let started = now();
     let id = world.say("bob", pull, "/approve one").await;
-    assert_eq!(now(), started, "a webhook is acted on at once");
+    assert_eq!(now(), started, "a webhook takes effect at once");
     assert_eq!(world.fake.reactions_to(id), [Reaction::Eyes, Reaction::Rocket].into());
     assert!(matches!(world.fake.react(99, Reaction::Eyes).await, Err(Error::NotFound { .. })));
 }

@@ -106,7 +106,7 @@ async fn a_reaction_in_the_second_of_the_comments_writing_proves_nothing() {
 }
 
 #[tokio::test]
-async fn a_reaction_that_was_refused_counts_when_it_is_given_anew() {
+async fn a_reaction_that_was_refused_counts_when_it_is_given_again() {
     let (mut world, pull) = waiting(POLLED).await;
     let asked = asking(&world, pull);
     world.fake.react_as("eve", asked.id, Reaction::Rocket);

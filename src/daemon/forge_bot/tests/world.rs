@@ -239,7 +239,7 @@ impl World {
         daemon.told.extend(known);
     }
 
-    /// Opens and merges a pull request of `ann`'s that `carl` lets in, and brings it into force with content of its own.
+    /// Opens and merges a pull request of `ann`'s that `carl` approves, and gets it accepted with content of its own.
     pub fn merge(&self, digit: char) -> ThreadNumber {
         let number = self.fake.open_pull("ann", "a change", "main", "change", &commit('e'));
         self.fake.merge(number, &commit(digit), "carl");

@@ -1,4 +1,4 @@
-//! What is looked at again, on a clock of the test's own.
+//! What is checked again, on a clock of the test's own.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -63,7 +63,7 @@ fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
     reconciler.mark_due(second);
     let tasks = reconciler.tasks(second);
     assert_eq!(tasks.len(), 1);
-    assert_eq!(report(&mut reconciler, &order, second), None, "what was told holds while it is looked at again");
+    assert_eq!(report(&mut reconciler, &order, second), None, "what was reported holds while it is checked again");
     let answer = Answer { differences: differs.to_vec(), ..Answer::refused(ApplyOutcome::FoundDiff, String::new()) };
     let same = tried(&order.manifests[0], answer, false, None, second);
     reconciler.settle(&order.placement, same, second);
@@ -185,7 +185,7 @@ async fn a_full_comparison_tells_what_others_added_to_an_applied_object() {
     assert_eq!((first.complete, first.manifests[0].differences.len()), (true, 0), "the answer is as the manifest says");
     let key = ObjectId::of(&map("a", "")).expect("an object").key();
     member.objects.lock().unwrap().get_mut(&key).expect("it is there")["data"]["more"] = "x".into();
-    let later = reconciler.wake_at().expect("it is looked at again");
+    let later = reconciler.wake_at().expect("it is checked again");
     assert!(later >= now + RECHECK_INTERVAL);
     assert_eq!(settle(&mut reconciler, &member, later).await, [""; 0], "it is only read");
     let second = report(&mut reconciler, &order, later).expect("it differs now");

@@ -133,7 +133,7 @@ fn w13_what_was_reported_stands_until_it_was_looked_at() {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
     reconciler.connect();
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
-    assert_eq!(reconciler.unreported().count(), 0, "nothing was looked at");
+    assert_eq!(reconciler.unreported().count(), 0, "nothing was checked");
     list(&mut reconciler, &maps(), [live(&order, "ours", 1)]);
     assert_eq!(reconciler.unreported().count(), 0, "nothing was compared");
     steps(&mut reconciler, &order);

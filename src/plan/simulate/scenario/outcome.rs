@@ -153,7 +153,7 @@ fn ended(view: &PlacementView<'_>, seen: &Seen) -> (Outcome, String) {
         RolloutState::AllAtTarget => (Outcome::Done, String::new()),
         RolloutState::WaitingForPerson(wait) => (Outcome::WaitsForPerson, wait.to_string()),
         RolloutState::Unreachable(why) => (Outcome::Offline, why),
-        RolloutState::WaitingForTime(_) => (Outcome::NotFinished, "only time is waited for".to_owned()),
+        RolloutState::WaitingForTime(_) => (Outcome::NotFinished, "it waits only for a timer".to_owned()),
         RolloutState::Progressing => (Outcome::NotFinished, String::new()),
         RolloutState::Failed(why @ (Failure::Halted(_) | Failure::RunHalted(_))) => (Outcome::Halted, why.to_string()),
         RolloutState::Failed(why) if seen.rolled_back => (Outcome::RolledBack, why.to_string()),

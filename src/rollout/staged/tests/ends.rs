@@ -280,7 +280,7 @@ fn runs_say_what_they_wait_for() {
         (
             "s/9: a b c d e f g",
             &["failures 9, g offline", "a ready, b failed, c failed, d failed, e failed, f failed"],
-            "all stages are done; 5 clusters failed, as many as may (b, c, d, e, f); 1 cluster offline or suspended",
+            "all stages are done; 5 clusters failed, within the allowed failures (b, c, d, e, f); 1 cluster offline or suspended",
         ),
     ];
     for (stages, steps, expected) in rows {

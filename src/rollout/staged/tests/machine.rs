@@ -17,7 +17,7 @@ fn example_29_the_next_cluster_starts_when_one_is_done() {
 
 #[test]
 fn example_30_a_wait_goes_on_through_a_stop() {
-    // Minutes after 11:00. KubeFleet starts the wait anew at 12:30 and passes at 13:30.
+    // Minutes after 11:00. KubeFleet starts the wait again at 12:30 and passes at 13:30.
     play(&[
         (
             "as KubeFleet without a stop",
@@ -199,7 +199,7 @@ fn leavers_are_skipped() {
             ],
         ),
         (
-            "a binding that was evicted and made anew starts again",
+            "a binding that was evicted and created again starts again",
             "s: a",
             &[("", "Updating | s Updating a=U"), ("a lost", "Updating | s Updating a=U")],
         ),

@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// What one hears of the hub.
+/// What a client receives from the hub.
 #[derive(Clone, Debug)]
 enum News {
     Cluster(&'static str, Option<Value>),
@@ -247,8 +247,8 @@ fn whole(hub: &Hub, key: &Key, policy: &OcmPolicy) -> (Decided, Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// A placement that a change does not concern decides what it decided; and a hub that has heard of changes one by one is
-    /// the hub that is read anew.
+    /// A placement that a change does not concern decides what it decided; and a hub that received changes one by one is
+    /// the hub that is read again.
     #[test]
     fn whom_a_change_does_not_concern_decides_the_same(
         world in worlds::world(),
@@ -270,10 +270,10 @@ proptest! {
             let before: Vec<_> = placements.iter().map(|(key, policy)| whole(&hub, key, policy)).collect();
             let change = apply(&mut documents, &mut hub, &news);
             let affected = readers.affected(&hub, &change);
-            let anew = Hub::read(&documents).unwrap();
+            let again = Hub::read(&documents).unwrap();
             for ((key, policy), before) in placements.iter().zip(before) {
                 let after = whole(&hub, key, policy);
-                prop_assert_eq!(&after, &whole(&anew, key, policy), "{} after {:?}", key, news);
+                prop_assert_eq!(&after, &whole(&again, key, policy), "{} after {:?}", key, news);
                 if !affected.contains(key) {
                     prop_assert_eq!(&after, &before, "{} is not concerned by {:?}: {:?}", key, news, change);
                 }

@@ -32,7 +32,7 @@ impl Fake {
         given.retain(|(_, given)| given.by != by);
     }
 
-    /// Approves a pull request in a review, as somebody who looked at this commit.
+    /// Approves a pull request in a review, as somebody who read this commit.
     pub fn review(&self, login: &str, pull: ThreadNumber, commit: &CommitId) -> u64 {
         let by = self.add_user(login);
         let mut state = self.state();
