@@ -26,5 +26,5 @@ pub trait Classify {
 /// Returns what a panic says.
 pub fn panic_words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it says no more")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it has no message")
 }

@@ -180,7 +180,7 @@ pub fn unique<'a>(errors: &mut Vec<FieldError>, path: &str, items: impl IntoIter
     let mut seen = std::collections::BTreeSet::new();
     for (index, item) in items.into_iter().enumerate() {
         if !seen.insert(item) {
-            errors.push(FieldError::new(format!("{path}[{index}]"), format!("{item:?} is there twice")));
+            errors.push(FieldError::new(format!("{path}[{index}]"), format!("{item:?} is listed twice")));
         }
     }
 }

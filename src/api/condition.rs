@@ -13,7 +13,7 @@ pub enum ConditionStatus {
     True,
     /// The condition does not hold.
     False,
-    /// It cannot be told yet.
+    /// It is not known yet.
     Unknown,
 }
 

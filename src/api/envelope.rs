@@ -92,7 +92,7 @@ impl Room {
                 complaints.push(format!("is in namespace {own:?}; a {kind} holds objects without a namespace"));
             }
             (Self::Both, Some(Scope::Cluster)) if !own.is_empty() => {
-                complaints.push(format!("a {object_kind} lives in no namespace, and this one names {own:?}"));
+                complaints.push(format!("a {object_kind} is cluster-scoped, and this one names {own:?}"));
             }
             (Self::Namespace, _) | (Self::Both, Some(Scope::Namespaced)) if own.is_empty() => {
                 complaints.push(format!("metadata.namespace is missing; write {namespace:?}, where the envelope is"));

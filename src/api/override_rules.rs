@@ -23,7 +23,7 @@ impl Validate for ClusterResourceOverrideSpec {
                 errors.push(FieldError::new(format!("{path}.labelSelector"), "an override selects by name only"));
             }
             if self.cluster_resource_selectors[..index].contains(selector) {
-                errors.push(FieldError::new(path, "the same object is there twice"));
+                errors.push(FieldError::new(path, "the object is listed twice"));
             }
         }
         if self.placement.as_ref().is_some_and(|p| p.scope == PlacementScope::Namespaced) {
@@ -46,7 +46,7 @@ impl Validate for ResourceOverrideSpec {
                 errors.push(FieldError::new(format!("{path}[{index}].name"), "an override selects by name"));
             }
             if self.resource_selectors[..index].contains(selector) {
-                errors.push(FieldError::new(format!("{path}[{index}]"), "the same object is there twice"));
+                errors.push(FieldError::new(format!("{path}[{index}]"), "the object is listed twice"));
             }
         }
         placement_ref(&mut errors, self.placement.as_ref());

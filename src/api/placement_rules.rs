@@ -301,7 +301,7 @@ fn tolerations(errors: &mut Vec<FieldError>, tolerations: &[Toleration]) {
                 .push(FieldError::new(format!("{path}.value"), format!("{:?} is not a label value", toleration.value)));
         }
         if tolerations[..index].contains(toleration) {
-            errors.push(FieldError::new(path, "the same toleration is there twice"));
+            errors.push(FieldError::new(path, "the toleration is listed twice"));
         }
     }
 }

@@ -97,17 +97,17 @@ pub struct StagedUpdateRunSpec {
     pub resource_snapshot_index: Option<String>,
     /// The strategy it moves by.
     pub staged_rollout_strategy_name: String,
-    /// Whether it goes; absent runs, a written `Initialize` waits.
+    /// Whether it runs; absent: it runs, a written `Initialize` waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,
 }
 
-/// Whether a run goes.
+/// Whether a run proceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RunState {
     /// Prepared, and waits.
     Initialize,
-    /// Goes.
+    /// It runs.
     Run,
     /// Stopped; `Run` continues it.
     Stop,

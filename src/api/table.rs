@@ -54,7 +54,7 @@ pub struct Kind {
     ///
     /// Source: KubeFleet's CustomResourceDefinitions.
     pub short: Option<&'static str>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub scope: Scope,
     /// The versions we read.
     pub versions: &'static [&'static str],

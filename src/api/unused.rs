@@ -42,7 +42,7 @@ const RECORDS: &[&str] = &[
     "Work",
     "AppliedWork",
 ];
-const RECORD_WHY: &str = "changes nothing: it is what a hub wrote down, and gitfleet has records of its own";
+const RECORD_WHY: &str = "changes nothing: a hub stored it, and gitfleet keeps its own records";
 const RECORD_HINT: &str = "remove the object; approvals are given with `gitfleet approve`";
 
 const fn of(

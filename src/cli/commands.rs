@@ -17,7 +17,7 @@ use crate::model::runs::Channel;
 use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
 
-/// What ends the help of every command that tells something.
+/// The end of the help of every command that changes something.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 error, 64 wrong usage.";
 
 /// Clusters that are listed before a person is asked.
@@ -74,7 +74,7 @@ pub struct Rollback {
     /// The snapshot to return to; absent is the last that succeeded everywhere, and where that is the current one, the one before.
     #[arg(long, value_name = "INDEX")]
     to: Option<u64>,
-    /// Only say where it would return to.
+    /// Only show where it would return to.
     #[arg(long)]
     dry_run: bool,
     /// On a terminal: do not ask.
@@ -129,7 +129,7 @@ impl AtGate {
     /// Runs `approve` or `reject`.
     ///
     /// # Errors
-    /// Neither the daemon nor its store can be told.
+    /// Neither the daemon nor its store accepts the command.
     pub fn run(&self, verb: Verb) -> anyhow::Result<Exit> {
         let command =
             Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, &self.run) };
@@ -156,7 +156,7 @@ impl AtPlacement {
     /// Runs `pause`.
     ///
     /// # Errors
-    /// Neither the daemon nor its store can be told.
+    /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
         self.tell.tell(Command::new(Verb::Pause, &self.placement))
     }
@@ -166,7 +166,7 @@ impl Resume {
     /// Runs `resume`.
     ///
     /// # Errors
-    /// Neither the daemon nor its store can be told.
+    /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
         self.tell.tell(Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
     }
@@ -176,7 +176,7 @@ impl Rollback {
     /// Runs `rollback`.
     ///
     /// # Errors
-    /// Neither the daemon nor its store can be told.
+    /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
         let command = Command { to: self.to, ..Command::new(Verb::Rollback, &self.name) };
         let asks = !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
@@ -210,7 +210,7 @@ impl Retry {
     /// Runs `retry`.
     ///
     /// # Errors
-    /// Neither the daemon nor its store can be told.
+    /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
         self.tell.tell(Command::new(Verb::Retry, &self.name))
     }

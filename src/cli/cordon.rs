@@ -1,5 +1,5 @@
 //! `gitfleet cordon`, `uncordon` and `drain`: changes to the tree that keep placements away from a cluster, or move them off it. The
-//! daemon is told nothing: what the commit says is what happens.
+//! daemon receives no command: the commit alone has an effect.
 
 use std::path::{Path, PathBuf};
 

@@ -40,7 +40,7 @@ Examples:
 pub struct Args {
     /// A ClusterResourcePlacement, or NAMESPACE/NAME of a ResourcePlacement or an OCM Placement.
     placement: String,
-    /// Only this cluster: the filter that said no and what it compared, or every term of the score, the rank and the tie-break.
+    /// Only this cluster: the filter that rejected it and the values it compared, or every term of the score, the rank and the tie-break.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// ClusterResourcePlacement, ResourcePlacement or Placement, where two have the same name.

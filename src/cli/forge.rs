@@ -27,7 +27,7 @@ const SECRET_MODE: u32 = 0o600;
 #[derive(Debug, clap::Subcommand)]
 pub enum ForgeArgs {
     /// Say whether the token may do what the daemon does, and whether the webhook is right. Changes nothing.
-    #[command(after_help = "Exit codes: 0 nothing is missing, 1 something is, 2 the host cannot be asked.")]
+    #[command(after_help = "Exit codes: 0 nothing is missing, 1 something is, 2 the host cannot be queried.")]
     Check(Check),
     /// Create or repair the webhook, and make its secret where there is none.
     Setup(Setup),
@@ -172,7 +172,7 @@ fn answered(need: &'static str, result: ForgeResult<String>, advice: &str) -> an
         Err(error @ Error::Unauthenticated { .. }) => {
             Ok(Row { need, state: State::Unknown, detail: error.to_string() })
         }
-        Err(error) => Err(error).context("the forge cannot be asked"),
+        Err(error) => Err(error).context("the forge cannot be queried"),
     }
 }
 
@@ -187,7 +187,7 @@ async fn ability(admin: &Admin, need: &'static str, ability: Ability, settings: 
         Ok(Known::Yes) => Row::ok(need, "may be written"),
         Ok(Known::No(why)) => Row::missing(need, format!("{why}; the token needs {wanted}")),
         Ok(Known::Unclear) => {
-            let detail = format!("only writing one would tell; the token needs {wanted}");
+            let detail = format!("only a write would show it; the token needs {wanted}");
             Row { need, state: State::Unknown, detail }
         }
         Err(error) => answered(need, Err(error), "")?,
@@ -203,7 +203,7 @@ async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, o
     }
     // Not left to the question below: Gitea answers everybody about themselves.
     if kind == Kind::Gitea && own < Permission::Admin {
-        let detail = "Gitea tells them to administrators of the repository alone: make the account one, or name the \
+        let detail = "Gitea shows them only to administrators of the repository: make the account one, or name the \
                       approvers as user:NAME";
         return Ok(Row::missing(NEED, detail));
     }
@@ -220,7 +220,7 @@ fn secret(configuration: &Configuration) -> Row {
         None => Row {
             need: NEED,
             state: State::Unknown,
-            detail: "no forge.webhookSecretFile: webhooks are refused, and news are polled for".into(),
+            detail: "no forge.webhookSecretFile: webhooks are refused, and gitfleet polls for changes".into(),
         },
         Some(path) => match read_webhook_secrets(path) {
             Ok(_) => Row::ok(NEED, path.display().to_string()),

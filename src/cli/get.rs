@@ -92,7 +92,7 @@ pub fn named(saved: &Records, kind: GetKind, name: &str) -> anyhow::Result<Vec<V
     Ok(objects)
 }
 
-/// Accepts `name` and, for what lives in namespaces, `namespace/name`.
+/// Accepts `name` and, for what is namespaced, `namespace/name`.
 fn is_named(object: &Value, name: &str) -> bool {
     let metadata = &object["metadata"];
     match name.split_once('/') {

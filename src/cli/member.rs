@@ -173,11 +173,11 @@ fn needs(folder: &Path) -> anyhow::Result<Needs> {
         Ok(tree) => tree,
         Err(error) => {
             let lines: Vec<String> = error.refused()?.iter().map(|error| format!("  {error}")).collect();
-            bail!("{} has errors, so nobody knows what is delivered:\n{}", folder.display(), lines.join("\n"))
+            bail!("{} has errors, so what it delivers is unknown:\n{}", folder.display(), lines.join("\n"))
         }
     };
     Needs::of(&tree).map_err(|errors| {
-        anyhow::anyhow!("nobody knows what all placements of {} deliver:\n  {}", folder.display(), errors.join("\n  "))
+        anyhow::anyhow!("what all placements of {} deliver is unknown:\n  {}", folder.display(), errors.join("\n  "))
     })
 }
 

@@ -70,7 +70,7 @@ enum Command {
     Get(get::Args),
     /// Show one object with its conditions and what happened to it.
     Describe(describe::Args),
-    /// Show how the rollout stands, as a tree.
+    /// Show the state of the rollout, as a tree.
     Status(status::Args),
     /// Approve a gate that waits for approval.
     Approve(commands::AtGate),

@@ -68,7 +68,7 @@ pub fn revoke_token(store: &Path) -> anyhow::Result<()> {
     let path = token_path(store);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing the token {} of an earlier life", path.display()))
+            Err(error).with_context(|| format!("removing the token {} of an earlier process", path.display()))
         }
         _ => Ok(()),
     }

@@ -24,7 +24,7 @@ use crate::views::simulation::{Offset, Outcome, Simulated};
 /// Options of `simulate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The real decisions are made, over clusters that are made up: nothing is contacted, and the same call gives the same answer. Times \
+gitfleet makes the real decisions over simulated clusters: it contacts nothing, and the same call gives the same answer. Times \
 count from the push of the commit. With --base that commit is rolled out everywhere first; without it the clusters hold nothing.
 
 A TIME or DURATION is a number with a unit, such as 90s, 5m or 1h30m. A RANGE is one of them, or two as in 5s..2m: then each object \

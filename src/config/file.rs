@@ -59,7 +59,7 @@ pub(super) struct Document {
     /// What no commit lowers.
     #[serde(default)]
     pub policy: Policy,
-    /// How objects tell whether they are available, beside KubeFleet's rules.
+    /// How gitfleet decides whether objects are available, beside KubeFleet's rules.
     #[serde(default)]
     pub health: HealthSection,
     /// The Prometheus servers that checks of stages ask: `gitfleet.io/stage-checks`. No other server is ever asked.

@@ -57,7 +57,7 @@ pub struct Forge {
     /// When a new comment is written, beside the one that is edited.
     #[serde(default = "notify_default")]
     pub notify: Vec<Notify>,
-    /// Whether `/approve` is a command; `/gitfleet approve` always is. For repositories where another bot has that word.
+    /// Whether `/approve` is a command; `/gitfleet approve` always is. For repositories where another bot uses that word.
     #[serde(default = "yes")]
     pub short_commands: bool,
 }

@@ -1,4 +1,4 @@
-//! How objects tell whether they are available, as the file says it.
+//! How gitfleet decides whether objects are available, as the file says it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,17 +8,17 @@ use crate::cel::ObjectExpression;
 use crate::model::manifest::InputError;
 use crate::yaml::line_of;
 
-/// How objects tell whether they are available, beside KubeFleet's rules.
+/// How gitfleet decides whether objects are available, beside KubeFleet's rules.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct HealthSection {
-    /// What objects tell whose kind has no rule, neither here nor of KubeFleet.
+    /// What holds for objects whose kind has no rule, neither here nor of KubeFleet.
     pub others: OtherKinds,
     /// Rules for kinds, before all others.
     pub kinds: Vec<KindSection>,
 }
 
-/// What objects tell whose kind has no rule.
+/// What holds for objects whose kind has no rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum OtherKinds {
     /// Their status does: a Job's conditions; observedGeneration, Ready, Reconciling and Stalled of any other.
@@ -46,10 +46,10 @@ pub(super) struct KindSection {
     pub failed: Option<String>,
 }
 
-/// How objects tell whether they are available, beside KubeFleet's rules.
+/// How gitfleet decides whether objects are available, beside KubeFleet's rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HealthSettings {
-    /// What objects tell whose kind has no rule.
+    /// What holds for objects whose kind has no rule.
     pub others: OtherKinds,
     /// Rules for kinds, before all others.
     pub kinds: Vec<KindHealth>,

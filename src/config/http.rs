@@ -30,7 +30,7 @@ pub struct Http {
     /// else `token`.
     pub read: Option<ReadAccess>,
     /// Names, without ports, that requests may call the daemon by. A daemon that only this machine reaches answers to
-    /// `localhost` and its addresses without being told; one that is reached from elsewhere to every name, unless some are given.
+    /// `localhost` and its addresses by itself; one that is reached from elsewhere to every name, unless some are given.
     pub hosts: Vec<String>,
     /// Who may command over the API; without any, a token for the OS user is written into the store's folder. They may read, too.
     pub tokens: Vec<ApiToken>,

@@ -73,7 +73,7 @@ pub struct Configuration {
     pub http: Http,
     /// What no commit lowers.
     pub policy: Policy,
-    /// How objects tell whether they are available.
+    /// How gitfleet decides whether objects are available.
     pub health: HealthSettings,
     /// The Prometheus servers that checks of stages ask.
     pub prometheus: Vec<PrometheusServer>,

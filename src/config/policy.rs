@@ -16,10 +16,10 @@ pub struct Policy {
     /// How many people must approve at every gate, at least: the larger of this and `forge.approvals.required` counts.
     #[schemars(range(min = 1))]
     pub min_approvals: Option<u32>,
-    /// Names of stages, with `*` for any text, before which a person is asked, whether the strategy says so or not. A commit can
+    /// Names of stages, with `*` for any text, before which a person must approve, whether the strategy says so or not. A commit can
     /// rename a stage: `clusters` cannot be evaded so.
     pub stages: Vec<String>,
-    /// Names of clusters, with `*` for any text: a person is asked before every stage that holds one of them, and a placement
+    /// Names of clusters, with `*` for any text: a person must approve every stage that holds one of them, and a placement
     /// that is not rolled out by stages is not moved there.
     pub clusters: Vec<String>,
     /// How approvals are given.

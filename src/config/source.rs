@@ -12,7 +12,7 @@ use crate::model::manifest::InputError;
 
 /// Longest name of a source in bytes.
 pub const IDENTITY_BYTES_MAX: usize = 253;
-/// How often the source is asked, where no webhook tells.
+/// How often the source is polled, where no webhook reports changes.
 pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// The shortest poll interval: below it a forge starts to refuse.
 pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub struct Source {
     /// Only this subtree is read.
     #[serde(default = "source_path_default")]
     pub path: String,
-    /// How often the source is asked for news, at least 1s.
+    /// How often the source is polled, at least 1s.
     #[serde(default = "poll_interval_default", deserialize_with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub poll_interval: Duration,

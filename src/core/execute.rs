@@ -256,14 +256,14 @@ impl Execution<'_> {
             }
         }
         for (rejected, by) in pass.ask_for_rejected() {
-            what.push(format!("what {rejected} was to do is asked for again by {by}"));
+            what.push(format!("{by} asks again for what {rejected} was to do"));
         }
         // The run was rejected but its snapshot is not held, because it had succeeded everywhere before: only a retry restarts
         // it.
         let rejected = pass.last_run().filter(|run| run.phase == RunPhase::Rejected && run.cause == RunCause::Snapshot);
         if let Some(rejected) = rejected.map(|run| run.name.clone()).filter(|_| what.is_empty()) {
             pass.state.record.last_automatic = None;
-            what.push(format!("what {rejected} was to do is asked for again"));
+            what.push(format!("gitfleet asks again for what {rejected} was to do"));
         }
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {

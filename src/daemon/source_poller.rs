@@ -335,7 +335,7 @@ impl Follower {
     fn forget(&mut self, number: u64) {
         self.refused.remove(&number);
         if let Err(error) = self.source.reader().forget_pull(number) {
-            tracing::warn!(%error, number, "what was fetched for a pull request stays");
+            tracing::warn!(%error, number, "what was fetched for a pull request could not be removed");
         }
     }
 
@@ -448,7 +448,7 @@ impl Follower {
             Ok(())
         });
         if let Err(error) = result {
-            tracing::warn!(%error, "pins of old commits stay");
+            tracing::warn!(%error, "pins of old commits could not be removed");
         }
     }
 }

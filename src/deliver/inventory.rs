@@ -159,7 +159,7 @@ impl Parent {
 /// Reads a pause. An unreadable one still counts as a pause: somebody wanted that nothing starts.
 fn read_pause(text: &str) -> Pause {
     serde_json::from_str(text).unwrap_or_else(|_| Pause {
-        by: "an inventory whose words cannot be read".to_owned(),
+        by: "an inventory whose annotation cannot be read".to_owned(),
         at: jiff::Timestamp::UNIX_EPOCH,
         reason: None,
     })

@@ -404,7 +404,7 @@ fn report_diff_only_compares() {
     assert_eq!((plan.complete, plan.wake_at), (true, Some(now() + RECHECK_INTERVAL)));
     member.later = RECHECK_INTERVAL;
     let plan = member.plan(&order, &Wanted::default());
-    assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and told so only if it changed");
+    assert!(plan.steps.len() == 3 && plan.complete && plan.rechecks, "compared again, and reported only if it changed");
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Client {
         let answer = self.follow(what, path, known).await?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if answer.status == StatusCode::NOT_MODIFIED {
-            let why = "the host answers 304 to what it was not asked".to_owned();
+            let why = "the host answers 304 to a request without a condition".to_owned();
             return kept.page(path).ok_or_else(|| Error::Unreachable { what: what.to_owned(), why });
         }
         kept.keep(path, &answer);

@@ -33,7 +33,7 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
     let mut listed = rest.client.list::<CommitOfPull>(&what, &path).await?;
     if rest.kind == Kind::GitHub && listed.len() >= GITHUB_COMMITS_MAX {
         let why = format!(
-            "the host tells of {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more"
+            "the host lists {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more"
         );
         return Err(Error::Refused { what, why });
     }
@@ -114,7 +114,7 @@ async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>
     }
     Err(Error::Refused {
         what: format!("read who pushed to #{}", pull.number),
-        why: format!("the host has not noted yet who pushed commit {}", pull.head.short()),
+        why: format!("the host has not recorded yet who pushed commit {}", pull.head.short()),
     })
 }
 

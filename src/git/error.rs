@@ -149,7 +149,7 @@ pub enum Error {
         /// How long we waited.
         limit: Duration,
     },
-    /// We were told to stop.
+    /// The daemon ends.
     #[error("stopped reading {location} because the daemon is shutting down")]
     Interrupted {
         /// The repository.

@@ -57,7 +57,7 @@ pub(super) async fn names_us(State(shared): State<Shared>, request: Request, nex
     if shared.access.answers_to(request.headers()) {
         return next.run(request).await;
     }
-    let words = "the daemon is not called so; ask for localhost, or add the name to http.hosts of gitfleet.yaml";
+    let words = "the daemon does not serve this name; use localhost, or add the name to http.hosts of gitfleet.yaml";
     (StatusCode::MISDIRECTED_REQUEST, words).into_response()
 }
 

@@ -7,10 +7,10 @@ use super::texts::text_enum;
 text_enum! {
     /// What a condition is about.
     pub enum ConditionType {
-        "Clusters of a placement; bindings, Works and objects have those they can tell" {
+        "Clusters of a placement; bindings, Works and objects have those that apply to them" {
             /// The policy picked the cluster. On a policy snapshot: as many clusters were picked as the policy asks for.
             Scheduled,
-            /// The cluster was told to hold the snapshot.
+            /// The cluster was assigned the snapshot.
             RolloutStarted,
             /// The overrides that concern the cluster were applied to its objects.
             Overridden,
@@ -26,7 +26,7 @@ text_enum! {
         "Placements: the same, added up over all picked clusters" {
             /// As many clusters were picked as the policy asks for.
             ClusterResourcePlacementScheduled,
-            /// Every picked cluster was told to hold the newest snapshot.
+            /// Every picked cluster was assigned the newest snapshot.
             ClusterResourcePlacementRolloutStarted,
             /// The overrides were applied for every picked cluster.
             ClusterResourcePlacementOverridden,
@@ -40,7 +40,7 @@ text_enum! {
             ClusterResourcePlacementDiffReported,
             /// As many clusters were picked as the policy asks for.
             ResourcePlacementScheduled,
-            /// Every picked cluster was told to hold the newest snapshot.
+            /// Every picked cluster was assigned the newest snapshot.
             ResourcePlacementRolloutStarted,
             /// The overrides were applied for every picked cluster.
             ResourcePlacementOverridden,
@@ -72,7 +72,7 @@ text_enum! {
             Progressing,
             /// The run, stage or cluster is done; False: it failed.
             Succeeded,
-            /// The cluster was told to hold the run's snapshot.
+            /// The cluster was assigned the run's snapshot.
             Started,
         }
         "Stage tasks and approval requests" {
@@ -149,7 +149,7 @@ text_enum! {
             Scheduled,
             /// Scheduled: the policy wanted the cluster, or one like it, and could not pick it.
             ScheduleFailed,
-            /// RolloutStarted: the cluster, or on a placement every cluster, was told to hold the newest snapshot.
+            /// RolloutStarted: the cluster, or on a placement every cluster, was assigned the newest snapshot.
             RolloutStarted,
             /// RolloutStarted: the cluster's turn has not come.
             RolloutNotStartedYet,
@@ -179,7 +179,7 @@ text_enum! {
             ApplyPending,
             /// Available: every object is available.
             AllWorkAreAvailable,
-            /// Available: every object counts as available; of some, the kind does not tell.
+            /// Available: every object counts as available; some kinds do not report it.
             NotAllWorkAreAvailabilityTrackable,
             /// Available: some objects are not available yet.
             NotAllWorkAreAvailable,
@@ -229,7 +229,7 @@ text_enum! {
             FailuresExceedMax,
             /// DeletionGuarded: an authorised person must approve.
             ApprovalRequired,
-            /// ClustersDeferred: clusters do not answer. They are brought up to date when they return.
+            /// ClustersDeferred: clusters do not answer. gitfleet updates them when they return.
             ClustersOffline,
             /// Removing: no commit has the placement any more.
             RemovedFromGit,
@@ -241,7 +241,7 @@ text_enum! {
             SomeManifestsAreNotApplied,
             /// Available: every object is available.
             AllManifestsAvailable,
-            /// Available: every object counts as available; of some, the kind does not tell.
+            /// Available: every object counts as available; some kinds do not report it.
             WorkNotTrackable,
             /// Available: some objects are not available.
             SomeManifestsAreNotAvailable,
@@ -267,7 +267,7 @@ text_enum! {
             FoundDrifts,
             /// Applied: somebody changed the object, and it could not be compared.
             FailedToRunDriftDetection,
-            /// Applied: the member could not be asked for the object.
+            /// Applied: the member did not return the object.
             FailedToFindObjInMemberCluster,
             /// DiffReported: nothing differs.
             NoDiffFound,
@@ -277,7 +277,7 @@ text_enum! {
             FailedToReportDiff,
             /// Available: the object is available.
             Available,
-            /// Available: the object does not tell whether it is available.
+            /// Available: the object does not report whether it is available.
             NotTrackable,
             /// Available: the object is not available yet.
             ManifestNotAvailableYet,
@@ -323,9 +323,9 @@ text_enum! {
             StageUpdatingFailed,
         }
         "Clusters of a stage" {
-            /// Started: the cluster was told to move.
+            /// Started: the update of the cluster began.
             ClusterUpdatingStarted,
-            /// Started: the cluster's turn came while it did not answer. It is moved when it returns.
+            /// Started: the cluster's turn came while it did not answer. gitfleet updates it when it returns.
             ClusterUpdatingDeferred,
             /// Started: the cluster left, and the run skips it.
             ClusterUpdatingSkipped,

@@ -27,7 +27,7 @@ text_enum! {
             ClusterPicked ["binding"],
             /// The policy does not pick the cluster any more.
             ClusterDropped ["binding"],
-            /// The cluster was told to hold a snapshot.
+            /// The cluster was assigned a snapshot.
             RolloutStarted ["binding", "from", "to"],
             /// The rollout returned to an earlier snapshot.
             RolledBack ["to", "why"],
@@ -41,7 +41,7 @@ text_enum! {
             EvictionJudged ["eviction", "executed"],
         }
         "Progress of a placement; KubeFleet's events, each once for a rollout" {
-            /// Every picked cluster was told to hold the snapshot.
+            /// Every picked cluster was assigned the snapshot.
             PlacementRolloutStarted ["snapshot"],
             /// The overrides were applied for every picked cluster.
             PlacementOverriddenSucceeded ["snapshot"],
@@ -81,7 +81,7 @@ text_enum! {
             ChecksRepeated ["run", "stage", "message"],
             /// A change of strategy or stages would have dropped an approval: it is still asked for, or the placement is paused.
             ApprovalKept ["run", "stage", "wantedBy", "paused"],
-            /// The cluster was told to hold the run's snapshot, or to remove what it holds.
+            /// The cluster was assigned the run's snapshot, or began to remove what it holds.
             ClusterStarted ["run", "stage", "message"],
             /// The cluster is available at the run's snapshot, or what it held is gone.
             ClusterSucceeded ["run", "stage", "message"],

@@ -95,14 +95,14 @@ pub const PHASES: [PhaseRule; 7] = {
             Halted,
             "too many clusters failed, a check did, or stages are missing that the configuration demands",
             [
-                Only("clusters that failed before, or that an earlier run owes something"),
+                Only("clusters that failed before, or that an earlier run left unfinished"),
                 Only("not by a halted run"),
                 Yes,
                 Yes,
             ],
         ),
         rule(HeldBack, "a snapshot was rolled back or rejected", [Yes, Yes, Yes, Only("not to what is held")]),
-        rule(Following, "nothing of the above", [Yes, Yes, Yes, Yes]),
+        rule(Following, "none of the above", [Yes, Yes, Yes, Yes]),
     ]
 };
 

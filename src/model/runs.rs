@@ -28,7 +28,7 @@ pub const DELETION_STAGE: &str = "kubernetes-fleet.io/deleteStage";
 
 /// The name of a placement's deletion gate in commands and tables, in place of a stage.
 pub const DELETION_GATE: &str = "deletion";
-/// After this time a cluster that was told to move and is not available is called stuck.
+/// After this time a cluster whose update began and that is not available is called stuck.
 ///
 /// Source: KubeFleet's update run controller.
 pub const STUCK_AFTER: Duration = Duration::from_mins(5);
@@ -233,7 +233,7 @@ pub struct StageRecord {
     pub phase: StagePhase,
     /// Since when it is in this phase. In `WaitingAfter` a `TimedWait` counts from this instant.
     pub since: Timestamp,
-    /// When its first cluster was told to move or was already right, or the stage was skipped.
+    /// When the update of its first cluster began or it was already right, or the stage was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it succeeded, or the run ended in it.
@@ -393,7 +393,7 @@ pub struct RunCluster {
     pub phase: ClusterPhase,
     /// Since when it is in this phase.
     pub since: Timestamp,
-    /// When it was told to move.
+    /// When its update began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// The overrides of its objects, picked when the run started.

@@ -48,7 +48,7 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
             }
             if placement.namespace.is_some() && id.namespace.is_empty() {
                 let why =
-                    format!("{id} lives in no namespace; a ResourcePlacement places objects of its namespace only");
+                    format!("{id} is cluster-scoped; a ResourcePlacement places objects of its namespace only");
                 return Err(fail(&entry, why));
             }
             let place = format!("by entry {entry} of {}", envelope.id);

@@ -66,7 +66,7 @@ pub enum SelectionError {
     },
     /// A ClusterResourcePlacement selects a namespaced kind directly.
     #[error(
-        "{field} selects {kind}, which lives in namespaces; select its Namespace, with selectionScope NamespaceWithResourceSelectors to take only some kinds, or use a ResourcePlacement"
+        "{field} selects {kind}, which is namespaced; select its Namespace, with selectionScope NamespaceWithResourceSelectors to take only some kinds, or use a ResourcePlacement"
     )]
     NamespacedKind {
         /// The selector.
@@ -76,7 +76,7 @@ pub enum SelectionError {
     },
     /// A ResourcePlacement selects a cluster-scoped kind.
     #[error(
-        "{field} selects {kind}, which lives in no namespace; a ResourcePlacement places objects of its namespace only, use a ClusterResourcePlacement"
+        "{field} selects {kind}, which is cluster-scoped; a ResourcePlacement places objects of its namespace only, use a ClusterResourcePlacement"
     )]
     ClusterScopedKind {
         /// The selector.

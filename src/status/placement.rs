@@ -257,7 +257,7 @@ const AVAILABLE: Link = Link {
     unknown: Reason::ResourceAvailableUnknown,
     failed: Reason::ResourceNotAvailableYet,
     holds: Reason::ResourceAvailable,
-    words: ["yet to tell availability", "where not every object is available", "with every object available"],
+    words: ["yet to report availability", "where not every object is available", "with every object available"],
 };
 const DIFF_REPORTED: Link = Link {
     type_: ConditionType::DiffReported,
@@ -400,7 +400,7 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     let condition = |(link, own): (&Link, Option<&Condition>)| {
         let mut condition = match own {
             Some(own) => Condition { observed_generation: view.record.generation, ..own.clone() },
-            None => unknown(link, format!("cluster {cluster} has not said yet")),
+            None => unknown(link, format!("cluster {cluster} has not reported yet")),
         };
         if view.is_outdated(binding) {
             condition.message = waiting_words(view, binding);

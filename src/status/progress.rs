@@ -296,7 +296,7 @@ impl Teller<'_> {
         match run.phase {
             RunPhase::Pending if run.refused => (S::Error, message()),
             RunPhase::Pending => (S::Queued, message()),
-            RunPhase::Initialized => (S::Paused, "prepared; goes when its `state` says Run".to_owned()),
+            RunPhase::Initialized => (S::Paused, "prepared; starts when its `state` says Run".to_owned()),
             RunPhase::Updating => self.updating(run),
             RunPhase::Waiting if closed_gates(run).iter().any(super::staged_run::ClosedGate::is_approval) => {
                 (S::WaitingForPerson, message())
@@ -357,7 +357,7 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
     let more = gate.deletions.len().saturating_sub(DELETION_LINES_MAX);
     what.extend((more > 0).then(|| format!("and {}", counted(more, "more cluster"))));
     let leaving = (!gate.leaving.is_empty()).then(|| listing(gate.leaving.iter().map(ToString::to_string)));
-    what.extend(leaving.map(|names| format!("{names}: what they hold stays there, and is no longer looked after")));
+    what.extend(leaving.map(|names| format!("{names}: what they hold stays there, and gitfleet no longer manages it")));
     let given = gate
         .approvals
         .iter()

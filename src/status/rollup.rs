@@ -222,7 +222,7 @@ impl RollUp<'_> {
         };
         let names: Vec<String> = self.picked.iter().copied().filter_map(late).collect();
         let count = counted(names.len(), "offline cluster");
-        (!names.is_empty()).then(|| format!("{count} brought up to date on return: {}", listing(names.into_iter())))
+        (!names.is_empty()).then(|| format!("{count} to update on return: {}", listing(names.into_iter())))
     }
 
     fn in_order(mut self) -> Vec<Condition> {

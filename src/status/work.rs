@@ -136,7 +136,7 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
         let (holds, reason, words) = match availability {
             Availability::Available => (true, Reason::Available, "the object is available"),
             Availability::NotTrackable => {
-                (true, Reason::NotTrackable, "the object does not tell whether it is available")
+                (true, Reason::NotTrackable, "the object does not report whether it is available")
             }
             Availability::ManifestNotAvailableYet => {
                 (false, Reason::ManifestNotAvailableYet, "the object is not available yet")
@@ -159,7 +159,7 @@ fn plain_words(outcome: ApplyOutcome) -> &'static str {
         ApplyOutcome::NotTakenOver => "the object was there before and may not be taken over",
         ApplyOutcome::FoundDrifts => "the object drifted and is left as it is",
         ApplyOutcome::FailedToRunDriftDetection => "the object was changed and could not be compared",
-        ApplyOutcome::FailedToFindObjInMemberCluster => "the member could not be asked for the object",
+        ApplyOutcome::FailedToFindObjInMemberCluster => "the member did not return the object",
         ApplyOutcome::NoDiffFound => "the object is as the manifest says",
         ApplyOutcome::FoundDiff => "the object differs from the manifest",
         ApplyOutcome::FailedToReportDiff => "the object could not be compared",

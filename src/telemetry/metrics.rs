@@ -113,13 +113,13 @@ metrics! {
     pass_seconds: Family<ByOutcome, Histogram, fn() -> Histogram> = Family::new_with_constructor(seconds), Histogram,
         "gitfleet_engine_pass_seconds", ByOutcome::NAMES, "Duration of one reconcile pass, including the store commit";
     decisions: Family<ByDecision, Counter> = Family::default(), Counter,
-        "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by what they led to";
+        "gitfleet_engine_decisions", ByDecision::NAMES, "Decisions about a placement by result";
     queue_depth: Gauge = Gauge::default(), Gauge,
         "gitfleet_engine_queue_depth", &[], "Placements that wait for a pass";
     placements: Family<ByPlacementState, Gauge> = Family::default(), Gauge,
-        "gitfleet_rollout_placements", ByPlacementState::NAMES, "Placements by how they stood when they were decided last";
+        "gitfleet_rollout_placements", ByPlacementState::NAMES, "Placements by their state at their last decision";
     gates: Family<ByGate, Gauge> = Family::default(), Gauge,
-        "gitfleet_rollout_gates_waiting", ByGate::NAMES, "Closed gates of rollouts by what they stand before";
+        "gitfleet_rollout_gates_waiting", ByGate::NAMES, "Closed gates of rollouts by what they hold back";
     oldest_gate: Family<ByGate, Gauge> = Family::default(), Gauge,
         "gitfleet_rollout_oldest_gate_timestamp_seconds", ByGate::NAMES, "Since when the oldest closed gate waits, in seconds since 1970; absent while none waits";
     runs: Family<ByPhase, Gauge> = Family::default(), Gauge,
@@ -137,15 +137,15 @@ metrics! {
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
         "gitfleet_cluster_members", ByMemberState::NAMES, "Members by state";
     drift: Family<ByDrift, Counter> = Family::default(), Counter,
-        "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what was done about it";
+        "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what gitfleet did about it";
     source_polls: Family<ByPoll, Counter> = Family::default(), Counter,
-        "gitfleet_source_polls", ByPoll::NAMES, "Times the source was asked by what came of it";
+        "gitfleet_source_polls", ByPoll::NAMES, "Polls of the source by result";
     connections: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_connections", &[], "Connections to the daemon that are open";
     connections_closed: Counter = Counter::default(), Counter,
-        "gitfleet_http_connections_closed", &[], "Connections that were closed to make room for a new one: the daemon is asked by too many at a time";
+        "gitfleet_http_connections_closed", &[], "Connections that were closed to make room for a new one: too many clients are connected at a time";
     webhooks: Family<ByDelivery, Counter> = Family::default(), Counter,
-        "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by what came of them";
+        "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by result";
     webhook_last_verified: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
     forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,

@@ -317,18 +317,18 @@ fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
             message,
         )
     };
-    let told = || "the cluster was told to move".to_owned();
+    let told = || "the update of the cluster began".to_owned();
     match cluster.phase {
         ClusterPhase::Pending => vec![],
         ClusterPhase::Deferred => {
-            let message = words("the cluster does not answer; it is moved when it returns");
+            let message = words("the cluster does not answer; it is updated when it returns");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingDeferred, cluster.since, message)]
         }
         ClusterPhase::Skipped => {
             let message = words("the cluster left; it is skipped");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingSkipped, cluster.since, message)]
         }
-        ClusterPhase::Updating => vec![started(words("the cluster was told to move"))],
+        ClusterPhase::Updating => vec![started(words("the update of the cluster began"))],
         ClusterPhase::Succeeded => {
             let done = words("the cluster is done");
             vec![

@@ -92,7 +92,7 @@ pub struct SimulatedPlacement {
     pub outcome: Outcome,
     /// The reason, or what it waits for; empty if it is done.
     pub message: String,
-    /// When its first cluster was told to move; `null` if none was.
+    /// When the update of its first cluster began; `null` if none was.
     pub started_at: Option<Offset>,
     /// When something last happened to it; `null` if nothing did.
     pub ended_at: Option<Offset>,
@@ -108,9 +108,9 @@ pub struct SimulatedPlacement {
     pub longest_wait: Option<Wait>,
     /// When a cluster failed, the rollout halted or a rollback started, for the first time.
     pub failed_at: Option<Offset>,
-    /// The clusters that had been told to move by then, by name.
+    /// The clusters whose update had begun by then, by name.
     pub touched_at_failure: Vec<ClusterName>,
-    /// The greatest number of clusters at one instant that were told to move and not available yet.
+    /// The greatest number of clusters at one instant whose update had begun and that were not available yet.
     pub max_unavailable: usize,
 }
 
@@ -175,7 +175,7 @@ pub struct SimulatedStage {
     pub phase: String,
     /// Clusters that may move at the same time.
     pub max_concurrency: usize,
-    /// When its first cluster was told to move; `null` where none was.
+    /// When the update of its first cluster began; `null` where none was.
     pub started_at: Option<Offset>,
     /// When it was done; `null` where it was not.
     pub ended_at: Option<Offset>,
@@ -194,7 +194,7 @@ pub struct SimulatedCluster {
     /// When its turn came while it did not answer; absent where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deferred_at: Option<Offset>,
-    /// When it was told to move; `null` where it was not.
+    /// When its update began; `null` where it was not.
     pub started_at: Option<Offset>,
     /// When it was available, or failed, or got another snapshot; `null` if that did not happen.
     pub ended_at: Option<Offset>,
@@ -295,7 +295,7 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WaitFor {
-    /// A cluster that was told to move, until it is available.
+    /// A cluster whose update began, until it is available.
     Cluster,
     /// A cluster that does not answer.
     OfflineCluster,
@@ -343,7 +343,7 @@ pub enum EventKind {
     RunBegan,
     /// A run cannot begin.
     RunRefused,
-    /// A cluster was told to move.
+    /// The update of a cluster began.
     ClusterBegan,
     /// A cluster is available at the snapshot.
     ClusterSucceeded,

@@ -420,7 +420,7 @@ fn picked_state(
     cluster_state(view, &decision.cluster_name, binding)
 }
 
-/// Returns the state of a cluster that was told to move, in one phrase.
+/// Returns the state of a cluster whose update began, in one phrase.
 fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding) -> (Style, &'static str, String) {
     let offline = view.offline(cluster);
     let since = |condition: &Condition| age(condition.last_transition_time, view.now);
@@ -429,7 +429,7 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
         Some(c) if c.status == ConditionStatus::True => {
             let word = match (&c.type_, &c.reason) {
                 (ConditionType::DiffReported, _) => "compared",
-                (_, Reason::NotAllWorkAreAvailabilityTrackable) => "applied, not all of it tells availability,",
+                (_, Reason::NotAllWorkAreAvailabilityTrackable) => "applied, not every object reports availability,",
                 _ => "available",
             };
             (Style::Ok, "✓", format!("{word} since {}", since(c)))

@@ -21,7 +21,7 @@ fn help() {
       explain     Show why a placement has the clusters it has, and not others
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
-      status      Show how the rollout stands, as a tree
+      status      Show the state of the rollout, as a tree
       approve     Approve a gate that waits for approval
       reject      Say no at a gate: the run ends, and its snapshot is not rolled out again
       pause       Start nothing new for a placement

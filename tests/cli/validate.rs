@@ -29,7 +29,7 @@ fn every_error_in_order_with_file_and_line() {
     scratch.write("values.yaml", "replicas: 3\n");
     let found = scratch.run(&["validate", FLEET]);
     insta::assert_snapshot!(found.text(1), @r#"
-    a.yaml:1: ConfigMap x: metadata.namespace: a ConfigMap lives in a namespace, and this one names none (add metadata.namespace)
+    a.yaml:1: ConfigMap x: metadata.namespace: a ConfigMap is namespaced, and this one names no namespace (add metadata.namespace)
     a.yaml:5: apiVersion: required and missing
     b.yaml:15: ClusterResourcePlacement.placement.kubernetes-fleet.io p: spec.polcy: unknown field (did you mean `policy`?)
     "#);

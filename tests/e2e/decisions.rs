@@ -195,7 +195,7 @@ fn argo_cd_reads_exactly_the_decided_clusters_at_every_moment() {
         let seen = seen.as_ref().expect("a page is always there");
         let set: BTreeSet<String> = seen.iter().cloned().collect();
         assert!(set.is_superset(&staying), "vanished: {:?}", &staying - &set);
-        assert_eq!(set.len(), seen.len(), "no cluster is there twice");
+        assert_eq!(set.len(), seen.len(), "no cluster is listed twice");
     }
 
     // What others change is put back.

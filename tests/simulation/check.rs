@@ -567,7 +567,7 @@ impl Checker {
         ))
     }
 
-    /// 3: no member is told to delete what waits behind a closed gate.
+    /// 3: no member has the order to delete what waits behind a closed gate.
     fn may_delete(&self, order: &WorkOrder) -> Verdict {
         let gate = self.placements.get(&order.placement).and_then(|record| record.deletion_gate.as_ref());
         let waiting = gate.filter(|gate| gate.opened_at.is_none()).and_then(|gate| gate.deletions.get(&order.cluster));
@@ -576,7 +576,7 @@ impl Checker {
         match waiting.into_iter().flatten().find(|key| goes(key)) {
             None => Ok(()),
             Some(key) => Err(format!(
-                "3: {} is told to delete {key} of {}, and the gate is closed",
+                "3: {} has the order to delete {key} of {}, and the gate is closed",
                 order.cluster, order.placement
             )),
         }

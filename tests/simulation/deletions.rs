@@ -43,7 +43,7 @@ impl Checker {
         }
     }
 
-    /// 3: what a member is told to delete and a person must agree to stood behind a gate that was opened.
+    /// 3: what a member has the order to delete and a person must agree to stood behind a gate that was opened.
     pub(super) fn may_prune(&mut self, order: &WorkOrder) -> Verdict {
         // What is abandoned stays.
         let deletes = order.strategy.type_ != ApplyStrategyType::ReportDiff && !order.abandon;
@@ -62,7 +62,7 @@ impl Checker {
         let needs_gate = |key: &&ObjectKey| is_removed || is_precious(key);
         let may_go = |key: &&ObjectKey| going.contains(*key) || opened.is_some_and(|opened| opened.contains(*key));
         if let Some(key) = order.prune.iter().find(|key| needs_gate(key) && !may_go(key)) {
-            return Err(format!("3: {} is told to delete {key} of {}, and no gate was opened", spot.1, spot.0));
+            return Err(format!("3: {} has the order to delete {key} of {}, and no gate was opened", spot.1, spot.0));
         }
         if order.remove {
             going.extend(order.prune.iter().cloned());

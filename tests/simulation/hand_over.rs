@@ -31,12 +31,12 @@ impl Checker {
         })
     }
 
-    /// 4: no member is told to delete what another placement is to hold there.
+    /// 4: no member has the order to delete what another placement is to hold there.
     fn prunes_nothing_claimed(&self, order: &WorkOrder) -> Verdict {
         let claimed = |key: &&ObjectKey| self.claims(&order.placement, &order.cluster, key).is_some();
         match order.prune.iter().find(claimed) {
             Some(key) if !order.abandon => Err(format!(
-                "4: {} is told to delete {key} of {}, and another placement is to hold it there",
+                "4: {} has the order to delete {key} of {}, and another placement is to hold it there",
                 order.cluster, order.placement
             )),
             _ => Ok(()),
@@ -147,7 +147,7 @@ fn w16_who_deletes_what_changes_hands_is_caught() {
         ("a gate asks about something else", vec![gone(&asks(&other())), Fact::Mark(0)], None),
         ("a gate asks about what changes hands", vec![gone(&asks(&object())), Fact::Mark(0)], Some("3: a gate of q")),
         ("something else is to go", vec![Fact::Ordered(leaving(other()))], None),
-        ("what changes hands is to go", vec![Fact::Ordered(leaving(object()))], Some("4: a is told to delete")),
+        ("what changes hands is to go", vec![Fact::Ordered(leaving(object()))], Some("4: a has the order to delete")),
         ("something else is deleted", vec![deleted(other())], None),
         ("what changes hands is deleted", vec![deleted(object())], Some("4:")),
     ];

@@ -255,9 +255,9 @@ pub(super) fn rows() -> Vec<Row> {
             None,
         ),
         (
-            "a removed placement that abandons is told to delete",
+            "a removed placement that abandons has the order to delete",
             vec![removed(true), binding("a", 1, true), Fact::Ordered(leaving(false))],
-            Some("4: a is told to delete"),
+            Some("4: a has the order to delete"),
         ),
         (
             "a removed placement that deletes leaves something behind",

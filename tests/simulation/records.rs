@@ -215,7 +215,7 @@ impl Checker {
         if going.peek().is_none() || going.any(|abandons| abandons == order.abandon) {
             return Ok(());
         }
-        let what = if order.abandon { "leaves behind" } else { "is told to delete" };
+        let what = if order.abandon { "leaves behind" } else { "has the order to delete" };
         Err(format!("4: {} {what} what {} has there, and its document says otherwise", order.cluster, order.placement))
     }
 }

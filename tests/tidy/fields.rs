@@ -87,7 +87,7 @@ fn page() -> BTreeMap<String, BTreeMap<String, Does>> {
         };
         assert!(sentence.len() > " |".len() + 5, "{PAGE}: {section}: {path} says nothing");
         let is_new = sections.entry(section.clone()).or_default().insert(path.to_owned(), does).is_none();
-        assert!(is_new, "{PAGE}: {section}: {path} is there twice");
+        assert!(is_new, "{PAGE}: {section}: {path} is listed twice");
     }
     sections
 }

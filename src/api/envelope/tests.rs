@@ -47,7 +47,7 @@ fn what_fits_into_which_envelope() {
         ("ResourceEnvelope", object("ConfigMap", "other"), "the envelope is not"),
         ("ResourceEnvelope", object("ClusterRole", ""), "does not fit"),
         ("ConfigMap", object("ClusterRole", ""), ""),
-        ("ConfigMap", object("ClusterRole", "app"), "lives in no namespace"),
+        ("ConfigMap", object("ClusterRole", "app"), "is cluster-scoped"),
         ("ConfigMap", object("ConfigMap", "app"), ""),
         ("ConfigMap", object("ConfigMap", ""), "metadata.namespace is missing"),
         ("ConfigMap", object("Unknown", "other"), "the envelope is not"),

@@ -12,7 +12,7 @@ fn exporting() -> Life {
     life.hear(SourceEvent::Accepted(tree(&[("m.yaml", &member), ("a.yaml", &payload), ("p.yaml", &placement)])));
     life.online(BTreeSet::new());
     life.settle();
-    let order = life.order(&p()).expect("it is told to hold it");
+    let order = life.order(&p()).expect("the cluster is assigned it");
     life.done(&order);
     life.settle();
     life

@@ -69,7 +69,7 @@ fn a_rollout_is_counted_at_each_change() {
     assert_eq!(life.core.measures().gates(GateKind::BeforeStage), (0, None));
     assert_eq!(life.core.measures().placements(StateKind::Progressing), 1);
     life.now += SECOND * 2;
-    life.done(&order.expect("the cluster is told to move"));
+    life.done(&order.expect("the update of the cluster begins"));
     life.settle();
     assert_eq!(life.core.measures().gates(GateKind::Timer), (1, Some(life.now)));
     life.wait(SECOND * 60);
@@ -84,7 +84,7 @@ fn a_rollout_is_counted_at_each_change() {
     approve(&mut life, "p", "deletion");
     assert_eq!(measured(&mut life), [Measured::Approved(GateKind::Deletion, SECOND * 7)]);
     life.settle();
-    let removal = life.order(&p()).expect("it is told to remove it");
+    let removal = life.order(&p()).expect("it gets the order to remove it");
     life.done(&removal);
     life.settle();
     assert!(life.core.placements().is_empty());

@@ -255,7 +255,7 @@ pub fn line(rollout: &CommitRollout, key: &PlacementKey, gate: &GateProgress, ve
 fn over(rollout: &CommitRollout) -> Option<String> {
     let by = rollout.placements.values().find_map(superseded);
     if let Some(by) = by {
-        return Some(format!("this rollout was superseded by commit {by}; what waits is told there"));
+        return Some(format!("this rollout was superseded by commit {by}; its gates are listed there"));
     }
     rollout.ended_at.map(|_| "this rollout is over".to_owned())
 }

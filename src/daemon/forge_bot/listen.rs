@@ -62,16 +62,16 @@ enum Vouched {
 fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
     match (is_hooked, asks_approval) {
         (true, _) => {
-            "nobody vouches that this text is its author's: the webhook did not tell of the comment when it was written; write \
-             the command again, in a new comment"
+            "gitfleet cannot verify that its author wrote this text: the webhook did not report the comment when it was \
+             written; write the command again, in a new comment"
         }
         (false, true) => {
-            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
-             webhook told of it; react with 🚀 to the comment that asks for the approval instead"
+            "gitfleet cannot verify that its author wrote this text: this host does not report whether a comment was \
+             changed, and no webhook reported the comment; react with 🚀 to the comment that asks for the approval instead"
         }
         (false, false) => {
-            "nobody vouches that this text is its author's: this host does not tell us whether a comment was changed, and no \
-             webhook told of it; use the command line, or have a webhook connected (gitfleet forge setup)"
+            "gitfleet cannot verify that its author wrote this text: this host does not report whether a comment was \
+             changed, and no webhook reported the comment; use the command line, or have a webhook connected (gitfleet forge setup)"
         }
     }
 }
@@ -161,7 +161,7 @@ impl Console {
         let (outcome, answer) = (dealt.outcome, dealt.answer);
         let heard = Heard { id, thread, author, at: now, body, outcome, ignored, answer };
         if !ignored {
-            tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment dealt with");
+            tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment handled");
         }
         self.write(vec![records::heard_op(&heard)]).await;
         self.heard.insert(heard.id, heard);
@@ -185,7 +185,7 @@ impl Console {
             Ok(history) => history,
             Err(error) => {
                 let person = &comment.author.login;
-                tracing::warn!(person, reason = %error, "a command is refused: who wrote it cannot be looked up");
+                tracing::warn!(person, reason = %error, "a command is refused: its author cannot be looked up");
                 return Vouched::Refused(Answer::of(
                     "whether somebody changed this comment could not be looked up, so nothing was done; write the command \
                      again in a moment",
@@ -228,7 +228,7 @@ impl Console {
                 return self.answer(thread, comment, &Answer::of(why), now);
             }
             // A conversation about something else: other bots may use the same words.
-            return Dealt { outcome: "no rollout is told here".to_owned(), answer: None };
+            return Dealt { outcome: "no rollout is followed here".to_owned(), answer: None };
         };
         let mut meant = Vec::new();
         for chat in chats {
@@ -268,7 +268,7 @@ impl Console {
         if meant.iter().any(|meaning| !matches!(meaning, Meaning::Do(_))) {
             let help = meant.contains(&Meaning::Help);
             self.refresh(&rollout, help, now);
-            done.push("the comment is brought up to date".to_owned());
+            done.push("the comment is updated".to_owned());
         }
         self.react(comment, Reaction::Rocket, now);
         Dealt { outcome: done.join("; "), answer: None }

@@ -217,7 +217,7 @@ impl Outbox {
         let digest = saying.digest();
         let Some(entry) = self.entries.get_mut(&slot) else {
             if self.waiting() >= WAITING_MAX {
-                tracing::error!(?slot, "too much waits to be said on the forge; this is not said");
+                tracing::error!(?slot, "too many messages to the forge are waiting; this one is dropped");
                 return;
             }
             let entry = Entry {

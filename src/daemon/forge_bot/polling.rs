@@ -12,7 +12,7 @@ impl Console {
             && let Some(me) = self.read(self.handles.forge.whoami().await)
         {
             self.handles.repository.send_replace(Some(id));
-            tracing::info!(account = me.login, "talking with the forge");
+            tracing::info!(account = me.login, "reaching the forge");
             self.me = Some(me);
         }
         true
@@ -66,7 +66,7 @@ impl Console {
         let words = error.to_string();
         self.said.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
         if let std::collections::btree_map::Entry::Vacant(entry) = self.said.entry(words) {
-            tracing::warn!(reason = entry.key(), "the forge cannot be talked with; trying again");
+            tracing::warn!(reason = entry.key(), "the forge cannot be reached; trying again");
             entry.insert(now);
         }
     }

@@ -51,7 +51,7 @@ impl Console {
         }
         match &outcome {
             SendOutcome::Failed(error) => self.warn(error, now),
-            SendOutcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "said on the forge"),
+            SendOutcome::Stands { .. } => tracing::debug!(slot = write.slot.key(), "sent to the forge"),
             SendOutcome::Gone => {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }

@@ -169,7 +169,7 @@ impl Console {
             }
         };
         let outcome = self.instruct(command, person).await;
-        tracing::info!(person = vote.by.login, how = vote.how, opened = outcome.is_ok(), "approval dealt with");
+        tracing::info!(person = vote.by.login, how = vote.how, opened = outcome.is_ok(), "approval handled");
         Some(outcome.map(drop).map_err(|refusal| Answer::of(refusal.message)))
     }
 

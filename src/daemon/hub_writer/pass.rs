@@ -254,7 +254,7 @@ impl<'a> HubPass<'a> {
             Ok(sets) => Ok(Some(sets)),
             Err(error) if error.is_offline() => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "ApplicationSets cannot be seen; they find changes when they look next");
+                tracing::debug!(%error, "ApplicationSets cannot be listed; they find changes at their next refresh");
                 Ok(None)
             }
         }
@@ -278,7 +278,7 @@ impl<'a> HubPass<'a> {
             Ok(Some(object)) if !self.is_ours(object) => {
                 self.known.note(kind, object);
                 self.problems.push(format!(
-                    "ConfigMap {name} on the hub is not ours and says something else than Argo CD needs; it is left; delete \
+                    "ConfigMap {name} on the hub is not ours and has other data than Argo CD needs; it is left; delete \
                      it, set its data to {wanted}, or name another as decisions.configMap"
                 ));
                 return Ok(());
@@ -312,7 +312,7 @@ impl<'a> HubPass<'a> {
                 Ok(_) => {}
                 Err(error) if error.is_offline() => return Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "an ApplicationSet cannot be refreshed; it looks by itself later");
+                    tracing::debug!(%error, "an ApplicationSet cannot be refreshed; it refreshes by itself later");
                 }
             }
         }

@@ -147,7 +147,7 @@ fn words(desired: &Desired, error: &Error) -> String {
     match error {
         Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
             format!(
-                "{object}: the API server refused it ({code} {reason}); its words are withheld, because they may repeat \
+                "{object}: the API server refused it ({code} {reason}); its message is withheld, because it may repeat \
                  the Secret's data"
             )
         }

@@ -35,7 +35,7 @@ impl Drop for Ending {
         drop(self.requests.send(SourceRequest::End));
         if self.ended.recv_timeout(END_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(
-                "the source is still being read while the process ends; the next start puts right what is left"
+                "the source is still being read while the process ends; the next start repairs what is left"
             );
         }
     }

@@ -49,7 +49,7 @@ fn a_person_lets_them_go_and_they_keep_what_they_hold() {
     assert_eq!(case.settle(), "d0");
     assert_eq!(case.state.record.deletion_gate, None);
     let removals = case.orders.values().filter(|order| order.remove || order.manifests.is_empty()).count();
-    assert_eq!((removals, told.len()), (0, 4), "nobody was told to remove anything");
+    assert_eq!((removals, told.len()), (0, 4), "no cluster got an order to remove anything");
     case.content("1");
     case.settle();
     assert_eq!(case.places(), "d1");

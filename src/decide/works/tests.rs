@@ -128,7 +128,7 @@ impl Fleet {
         self.state.bindings().find(|b| b.cluster.as_str() == cluster).expect("it is picked")
     }
 
-    /// The zones that clusters are told to hold; `-` without one, `?` without an order.
+    /// The zones that clusters are assigned; `-` without one, `?` without an order.
     fn zones(&self) -> String {
         let zone = |cluster: &&str| {
             let Some(order) = self.orders.get(*cluster) else { return "?".to_owned() };

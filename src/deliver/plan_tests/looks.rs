@@ -91,7 +91,7 @@ fn what_was_not_taken_over_is_tried_again_without_a_word() {
     assert!(member.settle(&order).complete && member.log.is_empty(), "not yet");
     member.later = RECHECK_INTERVAL;
     let plan = member.plan(&order, &wanted(&[&order]));
-    assert!(plan.rechecks && plan.complete, "what was told holds meanwhile: {plan:?}");
+    assert!(plan.rechecks && plan.complete, "what was reported holds meanwhile: {plan:?}");
     assert_eq!(plan.steps, [Step::Apply { position: 0, put_back: false, probe: true }]);
     let plan = member.settle(&order);
     assert_eq!((member.take_log().len(), plan.wake_at), (1, Some(member.now() + RECHECK_INTERVAL)));

@@ -102,7 +102,7 @@ fn add(command: &mut ChatCommand, word: &str) -> Result<(), &'static str> {
     let value =
         if matches!(argument, Argument::Sha | Argument::To) { value.to_ascii_lowercase() } else { value.to_owned() };
     if place.replace(value).is_some() {
-        return Err(if argument == Argument::Stage { "is one word too many" } else { "is said twice" });
+        return Err(if argument == Argument::Stage { "is one word too many" } else { "is given twice" });
     }
     Ok(())
 }

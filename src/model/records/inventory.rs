@@ -79,7 +79,7 @@ impl Inventory {
             said.push(format!("{more} more kinds"));
         }
         if said.is_empty() {
-            said.push("nobody has looked yet".to_owned());
+            said.push("nobody has checked yet".to_owned());
         }
         Some(format!("what it holds is not known, so nothing is deleted there ({})", said.join("; ")))
     }

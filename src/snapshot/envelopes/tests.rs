@@ -75,7 +75,7 @@ fn what_an_envelope_may_not_hold() {
             "outside the placement's namespace",
             vec![envelope("ClusterResourceEnvelope", "two", &json!({"e": role}))],
             &namespaced,
-            "ClusterRole.rbac.authorization.k8s.io r lives in no namespace",
+            "ClusterRole.rbac.authorization.k8s.io r is cluster-scoped",
         ),
     ];
     for (name, selected, placement, wanted) in rows {

@@ -86,11 +86,11 @@ pub(super) fn namespaces(
         let has_namespace = !item.document.id.namespace.is_empty();
         match (scope, has_namespace) {
             (Some(Scope::Namespaced), false) => {
-                let message = format!("a {} lives in a namespace, and this one names none", item.document.id.kind);
+                let message = format!("a {} is namespaced, and this one names no namespace", item.document.id.kind);
                 errors.push(item.complain("metadata.namespace", message, "add metadata.namespace"));
             }
             (Some(Scope::Cluster), true) => {
-                let message = format!("a {} lives in no namespace", item.document.id.kind);
+                let message = format!("a {} is cluster-scoped", item.document.id.kind);
                 errors.push(item.complain("metadata.namespace", message, "remove metadata.namespace"));
             }
             _ => {}

@@ -66,12 +66,12 @@ fn bad_input_is_named() {
         (
             "no namespace",
             &[("a.yaml", b"\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")],
-            &["a.yaml:2: ConfigMap a: metadata.namespace: a ConfigMap lives in a namespace"],
+            &["a.yaml:2: ConfigMap a: metadata.namespace: a ConfigMap is namespaced"],
         ),
         (
             "namespace too many",
             &[("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n")],
-            &["a.yaml:1: Namespace b/a: metadata.namespace: a Namespace lives in no namespace (remove"],
+            &["a.yaml:1: Namespace b/a: metadata.namespace: a Namespace is cluster-scoped (remove"],
         ),
         (
             "a definition decides the scope",
@@ -79,7 +79,7 @@ fn bad_input_is_named() {
                 ("a.yaml", b"apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a}\n"),
                 ("b.yaml", b"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.e.io}\nspec: {group: e.io, scope: Namespaced, names: {kind: Thing}}\n"),
             ],
-            &["a.yaml:1: Thing.e.io a: metadata.namespace: a Thing lives in a namespace"],
+            &["a.yaml:1: Thing.e.io a: metadata.namespace: a Thing is namespaced"],
         ),
         ("alias bomb", &[("a.yaml", bomb.as_bytes())], &["a.yaml:5: the document's aliases expand"]),
         ("large file", &[("a.yaml", &big)], &["a.yaml: has 5242881 bytes, the limit is 5242880"]),

@@ -157,7 +157,7 @@ fn staged_runs() {
             none,
             one(S::Error, "0/4 twice"),
         ),
-        ("prepared", staged(run()), none, one(S::Paused, "0/4 prepared; goes when its `state` says Run")),
+        ("prepared", staged(run()), none, one(S::Paused, "0/4 prepared; starts when its `state` says Run")),
         ("moves", staged(run_in_production()), none, one(S::Moving, "3/4 ")),
         ("a gate", staged(run_at_approval()), none, one(S::WaitingForPerson, "3/4 ")),
         ("halted", staged(phase(RunPhase::Halted)), none, one(S::Failed, "3/4 as it says")),

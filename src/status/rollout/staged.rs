@@ -25,7 +25,7 @@ pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
             "run {name} is halted: {}; gitfleet retry {name}",
             says("too many clusters failed")
         ))),
-        RunPhase::Initialized => waits("is prepared and goes when its `state` says Run"),
+        RunPhase::Initialized => waits("is prepared and starts when its `state` says Run"),
         RunPhase::Stopped if view.record.paused.is_some() => pause()?,
         RunPhase::Stopped => waits("is stopped and continues when its `state` says Run"),
         RunPhase::Waiting => at_gates(view, run, &name),

@@ -339,7 +339,7 @@ fn messages_name_clusters_and_reasons() {
     ClusterResourcePlacementRolloutStarted: 3 of 4 clusters not known to have started: east, north, south; the rollout is halted: 1 cluster failed, allowed: 0
     Halted: 1 cluster failed, allowed: 0
     DeletionGuarded: 1 deletion on 1 cluster waiting for approval of digest 9f8e7d6c5b4a: more than half of the objects would go
-    ClustersDeferred: 1 offline cluster brought up to date on return: south (connection refused)
+    ClustersDeferred: 1 offline cluster to update on return: south (connection refused)
     "#);
     let of_clusters: Vec<_> = status.placement_statuses.iter().map(|c| c.conditions[1].message.as_str()).collect();
     insta::assert_snapshot!(of_clusters.join("\n"), @r#"

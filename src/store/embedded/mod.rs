@@ -142,7 +142,7 @@ impl EmbeddedStore {
             let mut database = builder().create(&file)?;
             // Finds a damaged page now, while a backup can be restored, and not in the first batch that reads it.
             if !database.check_integrity()? {
-                tracing::warn!(file = %file.display(), "the store's database was damaged and was brought in order from its last good state");
+                tracing::warn!(file = %file.display(), "the store's database was damaged and was repaired from its last good state");
             }
             Ok(Handle::Writable(database))
         });
@@ -432,7 +432,7 @@ impl RawError {
                 | redb::Error::TableDoesNotExist(_)),
             ) => Error::Corrupt { path, message: error.to_string() },
             Self::Nonsense => {
-                let message = format!("{action} met a page that makes no sense");
+                let message = format!("{action} met an invalid page");
                 Error::Corrupt { path, message }
             }
             Self::Database(redb::Error::DatabaseAlreadyOpen) => Error::Locked { path, pid: None },

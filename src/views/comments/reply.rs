@@ -74,12 +74,12 @@ pub fn help(voice: &CommandStyle) -> String {
     let rows = [
         ("approve STAGE [sha=COMMIT] [placement=NAME]", "open the gate that waits"),
         ("approve --all [sha=COMMIT]", "open every gate that waits"),
-        ("reject STAGE [-- why]", "say no: the rollout ends, and what is done stays"),
+        ("reject STAGE [-- why]", "end the rollout; what is done stays"),
         ("pause [-- why]", "start nothing new"),
         ("resume", "continue"),
         ("retry [placement=NAME]", "try again what failed"),
         ("rollback [placement=NAME] [to=COMMIT]", "return to the last commit that succeeded, or to this one"),
-        ("status", "bring the comment up to date"),
+        ("status", "update the comment"),
         ("help", "show this list"),
     ];
     let rows = rows.iter().map(|(line, what)| format!("| `{}{line}` | {what} |\n", voice.prefix()));

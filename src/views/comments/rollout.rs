@@ -199,7 +199,7 @@ fn details(title: &str, clusters: &[ClusterProgress]) -> Option<String> {
         format!("| {name} | {sign} {} | {} |\n", state_words(&cluster.state), prose(&cluster.message))
     };
     let rows = clusters.iter().map(row).collect::<Vec<_>>().concat();
-    let head = "| cluster | state | says |\n|---|---|---|\n";
+    let head = "| cluster | state | message |\n|---|---|---|\n";
     Some(format!("\n<details><summary>{title}</summary>\n\n{head}{rows}\n</details>\n"))
 }
 

@@ -173,8 +173,8 @@ impl TimelineGroup<'_> {
             E::ClusterFailed => verb("fails", "fail"),
             E::ClusterDeferred => verb("is deferred", "are deferred"),
             E::ClusterSkipped => verb("is skipped", "are skipped"),
-            E::RemovalBegan => verb("is to be freed of it", "are to be freed of it"),
-            E::ClusterRemoved => verb("is free of it", "are free of it"),
+            E::RemovalBegan => verb("starts to remove it", "start to remove it"),
+            E::ClusterRemoved => verb("has removed it", "have removed it"),
         };
         let names = || first_of(self.clusters.iter().copied(), NAMES_MAX);
         let mut words = match self.clusters.len() {

@@ -74,7 +74,7 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
     match run.phase {
         RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", says("refused"))),
         RunPhase::Pending => (Style::Muted, "·", says("has not begun")),
-        RunPhase::Initialized => (Style::Progressing, "!", "prepared; goes when its `state` says Run".to_owned()),
+        RunPhase::Initialized => (Style::Progressing, "!", "prepared; starts when its `state` says Run".to_owned()),
         RunPhase::Waiting => (Style::Progressing, "!", "waits".to_owned()),
         RunPhase::Halted => {
             (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
@@ -220,7 +220,7 @@ fn state(
         ClusterPhase::Pending => (Style::Muted, "·", "waits for its turn".to_owned()),
         ClusterPhase::Deferred => {
             let offline = view.offline(&cluster.name).map(why).unwrap_or_default();
-            (Style::Muted, "?", format!("deferred, offline{offline}; moved when it returns"))
+            (Style::Muted, "?", format!("deferred, offline{offline}; updated when it returns"))
         }
         ClusterPhase::Updating => match binding.filter(|binding| binding.snapshot == run.snapshot()) {
             Some(binding) if !binding.deleting => cluster_state(view, &cluster.name, binding),

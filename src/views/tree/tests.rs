@@ -352,7 +352,7 @@ fn a_halted_run_with_a_cluster_that_is_offline() {
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot continue
     └─ ✗ run web-3  to snapshot 3 by three-stages  halted: 1 cluster of stage production failed, allowed: 0; gitfleet retry web-3
        ├─ ✓ stage staging  1 of 2 clusters done, 1 deferred while offline, ended 41s ago
-       │  └─ ? east-2  snapshot -  deferred, offline (connection refused); moved when it returns
+       │  └─ ? east-2  snapshot -  deferred, offline (connection refused); updated when it returns
        ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ✗ stage production  0 of 1 cluster done, 1 failed
           └─ ✗ west  snapshot 3  1 of 2 objects failed
@@ -426,7 +426,7 @@ fn runs_that_do_not_go() {
     └─ ✓ west   snapshot 3  available since 50s
 
     ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
-    └─ ! run web-3  to snapshot 3 by three-stages  prepared; goes when its `state` says Run
+    └─ ! run web-3  to snapshot 3 by three-stages  prepared; starts when its `state` says Run
        ├─ · stage staging  1 cluster, next
        ├─ · stage canary  2 clusters
        └─ · stage production  1 cluster

@@ -226,7 +226,7 @@ fn what_lines_mean() {
             superseded(),
             7,
             "/approve canary",
-            "no: this rollout was superseded by commit fedcba9; what waits is told there",
+            "no: this rollout was superseded by commit fedcba9; its gates are listed there",
         ),
         (superseded(), 7, "/rollback", "no: this rollout was superseded by commit fedcba9"),
         (superseded(), 7, "/retry", "no: this rollout was superseded by commit fedcba9"),

@@ -125,7 +125,7 @@ async fn what_is_edited_or_deleted_before_it_is_read_is_nobodys_word() {
         world.fake.delete_comment(id);
         world.heard(pull, id).await;
         assert!(!world.is_open());
-        // What was done is not done again by deleting or editing what was dealt with.
+        // What was done is not done again by deleting or editing what was handled.
         let id = world.say("bob", pull, "/approve one").await;
         assert!(world.is_open());
         world.fake.edit_comment(id, "/reject one");

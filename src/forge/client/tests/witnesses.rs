@@ -185,7 +185,7 @@ async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
     let known = forge.commits(&pull).await.unwrap();
     assert_eq!(known.pushers.iter().map(|user| user.id).collect::<Vec<_>>(), [12]);
     let unknown = forge.commits(&pull).await.unwrap_err();
-    assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("has not noted yet")), "{unknown}");
+    assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("has not recorded yet")), "{unknown}");
     assert!(forge.commits(&PullRequest { is_fork: true, ..pull }).await.unwrap().pushers.is_empty());
 }
 

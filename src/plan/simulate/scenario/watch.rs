@@ -250,7 +250,7 @@ impl Look<'_> {
         });
     }
 
-    /// Records which clusters had been told to move at the first failure.
+    /// Records the clusters whose update had begun at the first failure.
     fn fail(&mut self, state: &PlacementState) {
         if self.seen.failed_at.is_some() {
             return;

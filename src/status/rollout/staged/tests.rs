@@ -70,7 +70,7 @@ fn rows() -> Vec<Row> {
             "prepared",
             phase(RunPhase::Initialized),
             nothing,
-            run("run web-3 is prepared and goes when its `state` says Run"),
+            run("run web-3 is prepared and starts when its `state` says Run"),
         ),
         ("moves", run_in_production(), nothing, C::Progressing),
         ("halted", phase(RunPhase::Halted), nothing, C::Failed(Failure::RunHalted(halted.into()))),

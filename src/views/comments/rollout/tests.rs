@@ -73,7 +73,7 @@ fn a_stage_failed_and_another_placement_is_superseded() {
 
     <details><summary>canary: clusters</summary>
 
-    | cluster | state | says |
+    | cluster | state | message |
     |---|---|---|
     | `north` | ❌ failed | ConfigMap web/a: &lt;field&gt; is immutable |
 
