@@ -24,7 +24,7 @@ pub trait Classify {
 }
 
 /// Returns what a panic says.
-pub fn panic_words(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it has no message")
 }

@@ -70,7 +70,7 @@ pub fn watch(
 impl Shared {
     fn watcher(&mut self) -> notify::Result<&mut RecommendedWatcher> {
         if self.watcher.is_none() {
-            self.watcher = Some(notify::recommended_watcher(|event| tell(&event))?);
+            self.watcher = Some(notify::recommended_watcher(|event| notify(&event))?);
         }
         Ok(self.watcher.as_mut().expect("it was made above"))
     }
@@ -104,7 +104,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(event: &notify::Result<Event>) {
+fn notify(event: &notify::Result<Event>) {
     let concerned = concerned(&lock(&LISTENERS), event.as_ref().ok().filter(|event| !event.need_rescan()));
     for listener in concerned {
         (listener.handler)(event);

@@ -50,7 +50,7 @@ fn row(clusters: usize, strategy: Strategy) -> Row {
     let mut driver = Driver::begin(Arc::new(Nowhere), instant, Arrival::Scattered(10));
     driver.accept(&plan.commit(0));
     let one_report = (0..ROUNDS).map(|round| one_report(&mut driver, round)).collect();
-    driver.hear(Event::Source(SourceEvent::Accepted(plan.commit(1))));
+    driver.handle(Event::Source(SourceEvent::Accepted(plan.commit(1))));
     let newest = |core: &gitfleet::core::Core| {
         let state = &core.placements()[&key(0)];
         state.bindings.values().filter(|binding| binding.snapshot == Some(1)).count()
@@ -79,7 +79,7 @@ fn one_report(driver: &mut Driver, round: usize) -> f64 {
     status.manifests[0].message = format!("seen {round} times");
     let before = driver.spent.core;
     let (cluster, placement) = (cluster.clone(), placement.clone());
-    driver.hear(Event::Member(MemberEvent::Work { cluster, placement, status: Arc::new(status) }));
+    driver.handle(Event::Member(MemberEvent::Work { cluster, placement, status: Arc::new(status) }));
     driver.settle(|_| false);
     driver.spent.core.saturating_sub(before).as_secs_f64() * 1000.0
 }

@@ -111,12 +111,12 @@ impl Driver {
 
     /// Brings a commit into force and lets everything happen until nothing is left to happen.
     pub fn accept(&mut self, tree: &Arc<Tree>) {
-        self.hear(Event::Source(SourceEvent::Accepted(Arc::clone(tree))));
+        self.handle(Event::Source(SourceEvent::Accepted(Arc::clone(tree))));
         self.settle(|_| false);
     }
 
     /// Lets one thing be heard next.
-    pub fn hear(&mut self, event: Event) {
+    pub fn handle(&mut self, event: Event) {
         self.heard.push_back(event);
     }
 
@@ -200,9 +200,9 @@ impl Driver {
                     let events = self.members.connect(&cluster, &self.core.world().source.name);
                     self.heard.extend(events.into_iter().map(Event::Member));
                 }
-                Effect::Tell(cluster, command) => {
+                Effect::Command(cluster, command) => {
                     told = true;
-                    let report = self.members.tell(&cluster, command, self.now);
+                    let report = self.members.receive(&cluster, command, self.now);
                     self.heard.extend(report.map(Event::Member));
                 }
                 Effect::ReadPayload(snapshot) => {
@@ -213,7 +213,7 @@ impl Driver {
                 | Effect::AcceptRewrite(_)
                 | Effect::Retain { .. }
                 | Effect::Publish(_)
-                | Effect::Console(_)
+                | Effect::UpdateForge(_)
                 | Effect::Ask(..)
                 | Effect::Measured(_) => {}
             }

@@ -115,7 +115,7 @@ impl Members {
     }
 
     /// Tells a member.
-    pub fn tell(&mut self, cluster: &ClusterName, command: MemberCommand, now: Timestamp) -> Option<MemberEvent> {
+    pub fn receive(&mut self, cluster: &ClusterName, command: MemberCommand, now: Timestamp) -> Option<MemberEvent> {
         match self {
             Self::Instant(orders) => {
                 let MemberCommand::Order { order, .. } = command else { return None };

@@ -49,7 +49,7 @@ fn ends() -> Value {
             members.survive(&source);
             let mut next = Driver::begin(store, members, Arrival::Scattered(7));
             let restored = if next.core.accepted() == second.commit.as_ref() { &second } else { &first };
-            next.hear(Event::Source(SourceEvent::Restored(Ok(Arc::clone(restored)))));
+            next.handle(Event::Source(SourceEvent::Restored(Ok(Arc::clone(restored)))));
             next.accept(&second);
             members = next.members;
         }
@@ -83,7 +83,7 @@ fn row(name: &str, strategy: Strategy) -> Value {
     let store = open();
     let opened = started.elapsed();
     let mut second = Driver::begin(store, members, Arrival::Together);
-    second.hear(Event::Source(SourceEvent::Restored(Ok(Arc::clone(&tree)))));
+    second.handle(Event::Source(SourceEvent::Restored(Ok(Arc::clone(&tree)))));
     second.settle(|_: &Core| false);
     let all = started.elapsed();
     let spent = second.spent;

@@ -97,7 +97,7 @@ pub struct StagedUpdateRunSpec {
     pub resource_snapshot_index: Option<String>,
     /// The strategy it moves by.
     pub staged_rollout_strategy_name: String,
-    /// Whether it runs; absent: it runs, a written `Initialize` waits.
+    /// Whether it runs; absent means `Run`, a written `Initialize` waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<RunState>,
 }

@@ -41,7 +41,7 @@ pub struct AtGate {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    tell: Tell,
+    options: CommandOptions,
 }
 
 /// Options of `pause`.
@@ -51,7 +51,7 @@ pub struct AtPlacement {
     /// The placement, NAME or NAMESPACE/NAME.
     placement: String,
     #[command(flatten)]
-    tell: Tell,
+    options: CommandOptions,
 }
 
 /// Options of `resume`.
@@ -62,7 +62,7 @@ pub struct Resume {
     /// gitfleet has not read the source since it started, it continues with the accepted commit.
     placement: Option<String>,
     #[command(flatten)]
-    tell: Tell,
+    options: CommandOptions,
 }
 
 /// Options of `rollback`.
@@ -81,7 +81,7 @@ pub struct Rollback {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    tell: Tell,
+    options: CommandOptions,
 }
 
 /// Options of `retry`.
@@ -91,12 +91,12 @@ pub struct Retry {
     /// The placement or the run, NAME or NAMESPACE/NAME.
     name: String,
     #[command(flatten)]
-    tell: Tell,
+    options: CommandOptions,
 }
 
-/// What every command takes that people tell.
+/// The options of every command that changes something.
 #[derive(Debug, clap::Args)]
-pub struct Tell {
+pub struct CommandOptions {
     /// Reason code stored with the decision.
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
@@ -136,9 +136,9 @@ impl AtGate {
         let is_seen = self.yes || self.digest.is_some();
         // A rejection opens nothing, and who names a digest has seen the gate. A script is not asked.
         if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return self.tell.tell(command);
+            return self.options.send(command);
         }
-        let gate = match self.tell.preview(&command)? {
+        let gate = match self.options.preview(&command)? {
             Ok(gate) => gate,
             Err(refusal) => return Ok(refused(&refusal)),
         };
@@ -148,7 +148,7 @@ impl AtGate {
         }
         // What was shown is what is approved: where the gate has changed since, it is refused.
         let digest = Some(gate.digest.to_string());
-        self.tell.tell(Command { target: gate.name, stage: Some(gate.stage), digest, ..command })
+        self.options.send(Command { target: gate.name, stage: Some(gate.stage), digest, ..command })
     }
 }
 
@@ -158,7 +158,7 @@ impl AtPlacement {
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(Command::new(Verb::Pause, &self.placement))
+        self.options.send(Command::new(Verb::Pause, &self.placement))
     }
 }
 
@@ -168,7 +168,7 @@ impl Resume {
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
+        self.options.send(Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
     }
 }
 
@@ -181,9 +181,9 @@ impl Rollback {
         let command = Command { to: self.to, ..Command::new(Verb::Rollback, &self.name) };
         let asks = !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
         if !self.dry_run && !asks {
-            return self.tell.tell(command);
+            return self.options.send(command);
         }
-        let way = match self.tell.preview(&command)? {
+        let way = match self.options.preview(&command)? {
             Ok(way) => way,
             Err(refusal) => return Ok(refused(&refusal)),
         };
@@ -202,7 +202,7 @@ impl Rollback {
             return Ok(Exit::NotAsWished);
         }
         // What was shown is what is done, whatever came meanwhile.
-        self.tell.tell(Command { to: way.snapshot, ..command })
+        self.options.send(Command { to: way.snapshot, ..command })
     }
 }
 
@@ -212,7 +212,7 @@ impl Retry {
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        self.tell.tell(Command::new(Verb::Retry, &self.name))
+        self.options.send(Command::new(Verb::Retry, &self.name))
     }
 }
 
@@ -247,13 +247,13 @@ fn answers_yes(question: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-impl Tell {
+impl CommandOptions {
     /// Sends the command to the daemon, or executes it in the store, and prints the answer. A refusal goes to standard error.
-    pub(super) fn tell(&self, command: Command) -> anyhow::Result<Exit> {
+    pub(super) fn send(&self, command: Command) -> anyhow::Result<Exit> {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {
-            RecordsSource::Daemon(server) => server.tell(&command)?,
-            RecordsSource::Store(path) => self.tell_store(&path, &command)?,
+            RecordsSource::Daemon(server) => server.execute(&command)?,
+            RecordsSource::Store(path) => self.execute_in_store(&path, &command)?,
         };
         match answer {
             Ok(done) => self.show(&done),
@@ -285,7 +285,7 @@ impl Tell {
         }
     }
 
-    fn tell_store(&self, path: &std::path::Path, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
+    fn execute_in_store(&self, path: &std::path::Path, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
         let file = self.daemon.config.as_deref().context("a store is found by its configuration; name it with -c")?;
         let configuration = load_configuration(file)?;
         let authority = Authority::of(&configuration);

@@ -111,12 +111,12 @@ impl Row {
 }
 
 fn table(rows: Vec<Row>) -> Table {
-    let words = |state| match state {
+    let text = |state| match state {
         State::Ok => "ok",
         State::Missing => "missing",
         State::Unknown => "unknown",
     };
-    let rows = rows.into_iter().map(|row| vec![row.need.to_owned(), words(row.state).to_owned(), row.detail]);
+    let rows = rows.into_iter().map(|row| vec![row.need.to_owned(), text(row.state).to_owned(), row.detail]);
     Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
@@ -256,12 +256,12 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
         file.context("forge.webhookSecretFile is missing in the configuration: name a file for the secret there")?;
     // Asked before anything is made: a token that may not see webhooks changes nothing.
     let repair = admin.hook(Some(url)).await.context("the token must be an administrator's to see webhooks")?;
-    let mut said = String::new();
+    let mut report = String::new();
     let secret = if file.exists() {
         // The first of two is the newest, which deliveries are to be signed with.
         read_webhook_secrets(&file)?.swap_remove(0)
     } else {
-        said.extend([format!(
+        report.extend([format!(
             "webhook secret in {}: {}\n",
             file.display(),
             if dry_run { "would be made" } else { "made" }
@@ -275,12 +275,12 @@ async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyho
         (Some(_), wrong) => format!("repaired: {}", wrong.join(", ")),
     };
     if dry_run {
-        said.extend([format!("webhook to {url} would be {what}\n")]);
+        report.extend([format!("webhook to {url} would be {what}\n")]);
     } else {
         let id = admin.write_hook(repair.id, url, &secret).await?;
-        said.extend([format!("webhook {id} to {url} is {what}\n")]);
+        report.extend([format!("webhook {id} to {url} is {what}\n")]);
     }
-    output::print(&said)
+    output::print(&report)
 }
 
 /// Makes a secret of random bytes in a file that only we can read; one that is there already is not touched.

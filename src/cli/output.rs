@@ -171,10 +171,10 @@ pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
         let mut shown = String::new();
         for span in &line.spans {
             // Cleaned before colours come to it, whose control characters are to stay.
-            let words = printable(&span.text);
+            let description = printable(&span.text);
             match ansi(span.style) {
-                Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &words, "\x1b[0m"]),
-                _ => shown.push_str(&words),
+                Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &description, "\x1b[0m"]),
+                _ => shown.push_str(&description),
             }
         }
         text.push_str(shown.trim_end());

@@ -288,7 +288,7 @@ fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
     if !placement.removed {
         lines.extend(snapshot_line(placement));
         lines.push(clusters_line(placement));
-        lines.push(line(Style::Muted, "  rollout   ").with(Style::Plain, rollout_words(placement)));
+        lines.push(line(Style::Muted, "  rollout   ").with(Style::Plain, rollout_text(placement)));
     }
     lines.extend(object_lines(placement));
     lines.extend(deletion_lines(placement));
@@ -332,7 +332,7 @@ fn clusters_line(placement: &PlacementPlan) -> Line {
     shown
 }
 
-fn rollout_words(placement: &PlacementPlan) -> String {
+fn rollout_text(placement: &PlacementPlan) -> String {
     let rollout = &placement.rollout;
     let mut text = rollout.type_.as_str().to_owned();
     for (word, name) in [("strategy", &rollout.strategy), ("run", &rollout.run)] {

@@ -19,7 +19,7 @@ use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::daemon::forge_bot;
 use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::supervise::Supervisor;
-use crate::error::panic_words;
+use crate::error::panic_message;
 use crate::http::tokens::Tokens;
 use crate::http::{self, Access, Hooks, Shared, Turns};
 use crate::model::commands::Grant;
@@ -78,8 +78,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     let standing = ended.unwrap_or_else(|panic| {
-        let words = panic_words(panic.as_ref());
-        anyhow::bail!("the daemon ended because of an error in gitfleet ({words}); what it decided is in its store: start it again, and please report it")
+        let message = panic_message(panic.as_ref());
+        anyhow::bail!("the daemon ended because of an error in gitfleet ({message}); what it decided is in its store: start it again, and please report it")
     })?;
     if !args.once {
         return Ok(Exit::Done);
@@ -142,7 +142,7 @@ async fn live(
     let (version, changes) = watch::channel(0);
     let (stopper, stop) = watch::channel(false);
     let (questions, asked) = mpsc::unbounded_channel();
-    let (instructions, told) = mpsc::unbounded_channel();
+    let (instructions, receiver) = mpsc::unbounded_channel();
     let (previews, previewed) = mpsc::unbounded_channel();
     let (pushes, delivered) = mpsc::unbounded_channel();
     let (repository, known) = watch::channel(None);
@@ -150,7 +150,7 @@ async fn live(
     let instruct = instructions.clone();
     let asked = Asked {
         questions: asked,
-        instructions: told,
+        instructions: receiver,
         previews: previewed,
         pushes: delivered,
         instruct,

@@ -50,8 +50,8 @@ impl Server {
         let address = &self.address;
         let (status, body) = self.send(http::Request::get(self.uri(path)?), Bytes::new(), timeout)?;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            let words = if self.token.is_some() { "it does not know the token; " } else { "reading needs a token; " };
-            bail!("asking the daemon at {address}: it answered {status}: {words}{TOKEN_ADVICE}");
+            let text = if self.token.is_some() { "it does not know the token; " } else { "reading needs a token; " };
+            bail!("asking the daemon at {address}: it answered {status}: {text}{TOKEN_ADVICE}");
         }
         anyhow::ensure!(
             status.is_success(),
@@ -65,7 +65,7 @@ impl Server {
     ///
     /// # Errors
     /// The daemon does not answer, does not know the token, or does not understand.
-    pub fn tell(&self, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
+    pub fn execute(&self, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
         self.post(COMMANDS_PATH, command)
     }
 
@@ -92,8 +92,8 @@ impl Server {
             return Ok(Err(refusal));
         }
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let words = said["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
-        bail!("the daemon at {} answered {status}: {words}", self.address)
+        let text = said["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), str::to_owned);
+        bail!("the daemon at {} answered {status}: {text}", self.address)
     }
 
     /// Asks the daemon why a placement has the clusters it has.

@@ -211,15 +211,15 @@ impl FromStr for ThenAt {
 fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
     let mut all: Vec<&ThenAt> = args.then.iter().collect();
     all.sort_by_key(|then| then.at);
-    let words = |then: &ThenAt| format!("--then {}@{}", then.revision, in_words(then.at));
+    let message = |then: &ThenAt| format!("--then {}@{}", then.revision, format_duration(then.at));
     if let Some([first, second]) = all.array_windows().find(|[first, second]| first.at == second.at) {
-        return Err(Misuse(format!("{} and {}: give each a time of its own", words(first), words(second))).into());
+        return Err(Misuse(format!("{} and {}: give each a time of its own", message(first), message(second))).into());
     }
     if let Some(last) = all.last().filter(|last| last.at >= args.until) {
         return Err(Misuse(format!(
             "{}: the simulation ends before, at --until {}",
-            words(last),
-            in_words(args.until)
+            message(last),
+            format_duration(args.until)
         ))
         .into());
     }
@@ -228,8 +228,8 @@ fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
 }
 
 /// Returns a time as options have it.
-fn in_words(time: Duration) -> String {
-    Offset(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).words()
+fn format_duration(time: Duration) -> String {
+    Offset(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).text()
 }
 
 /// Options that do not fit each other.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-use super::commands::Tell;
+use super::commands::CommandOptions;
 use super::exit::Exit;
 use super::records::{RecordsSource, load_configuration, locate};
 use super::{Daemon, output, run};
@@ -27,7 +27,7 @@ pub enum StoreCommand {
     /// Continue from what members hold, where the store is new because an earlier one was lost.
     Adopt {
         #[command(flatten)]
-        tell: Tell,
+        options: CommandOptions,
     },
     /// Write everything the store holds into one file, also while a daemon runs. It holds the key that hidden values are marked
     /// with: keep it as you keep the store.
@@ -53,7 +53,7 @@ pub enum StoreCommand {
 /// Runs the command.
 pub fn run(command: &StoreCommand) -> anyhow::Result<Exit> {
     match command {
-        StoreCommand::Adopt { tell } => tell.tell(Command::new(Verb::Adopt, "")),
+        StoreCommand::Adopt { options } => options.send(Command::new(Verb::Adopt, "")),
         StoreCommand::Backup { file, daemon } => write_backup(file, daemon),
         StoreCommand::Restore { file, config, force } => restore(file, config, *force),
     }

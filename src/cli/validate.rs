@@ -76,8 +76,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// Returns what is to be said, and the summary.
 fn findings(survey: Survey) -> (Findings, String) {
-    let told = |Skipped { path, line, why }| SkippedDocument { path, line, reason: why.to_string() };
-    let skipped = survey.skipped.into_iter().map(told).collect();
+    let described = |Skipped { path, line, why }| SkippedDocument { path, line, reason: why.to_string() };
+    let skipped = survey.skipped.into_iter().map(described).collect();
     match survey.tree {
         Err(errors) => {
             let summary = counted(errors.len(), "error");

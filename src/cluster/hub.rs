@@ -227,9 +227,9 @@ impl Hub {
     }
 }
 
-fn panicked(words: &str) -> Change {
+fn panicked(text: &str) -> Change {
     Change::Failed(unreachable(format!(
-        "a watch ended because of an error in gitfleet ({words}) and gitfleet starts it again; please report it"
+        "a watch ended because of an error in gitfleet ({text}) and gitfleet starts it again; please report it"
     )))
 }
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::error::panic_words;
+use crate::error::panic_message;
 use crate::model::facts::Facts;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::work::Release;
@@ -71,8 +71,8 @@ pub enum Observation {
 
 impl Observation {
     /// Returns what is told where a watch panicked.
-    pub fn panicked(words: &str) -> Self {
-        Self::Panicked(words.to_owned())
+    pub fn panicked(text: &str) -> Self {
+        Self::Panicked(text.to_owned())
     }
 }
 
@@ -109,7 +109,7 @@ impl WatchHandle {
         Self(Some(tokio::spawn(async move {
             if let Err(panic) = AssertUnwindSafe(watch).catch_unwind().await {
                 // Whoever listened may have gone.
-                drop(sink.send(panicked(panic_words(panic.as_ref()))).await);
+                drop(sink.send(panicked(panic_message(panic.as_ref()))).await);
             }
         })))
     }

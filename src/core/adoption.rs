@@ -86,7 +86,10 @@ impl Core {
     pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held, is_unseen: bool) {
         let is_of = |binding: &&Binding| binding.cluster == *cluster;
         if let Some(state) = self.placements.get(&key)
-            && state.bindings().filter(is_of).any(|binding| binding.snapshot.is_some_and(|told| told < held.index))
+            && state
+                .bindings()
+                .filter(is_of)
+                .any(|binding| binding.snapshot.is_some_and(|assigned| assigned < held.index))
             && (is_unseen || state.snapshots.get(&held.index).is_none_or(|known| known.hash != held.digest))
         {
             tracing::warn!(

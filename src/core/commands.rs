@@ -87,6 +87,7 @@ fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
         facts: json!({"by": person.name}),
     };
     let batch = Batch { ops: vec![Op::Journal(entry)], goes_on: true, ..Batch::default() };
-    let message = "gitfleet continues with the accepted commit, though it has not read the source since it started".to_owned();
+    let message =
+        "gitfleet continues with the accepted commit, though it has not read the source since it started".to_owned();
     (batch, Done { message, at: now, gate: None })
 }

@@ -118,7 +118,7 @@ impl Core {
 }
 
 /// Logs a journal entry.
-pub(super) fn tell(entry: &JournalEntry) {
+pub(super) fn log_entry(entry: &JournalEntry) {
     use JournalKind as K;
     let ocm_placement = || entry.facts["ocmPlacement"].as_str().map(str::to_owned);
     let placement = entry.placement.as_ref().map(ToString::to_string).or_else(ocm_placement).unwrap_or_default();
@@ -179,8 +179,8 @@ pub(super) fn tell(entry: &JournalEntry) {
     };
     // An absent field is not written.
     let facts = entry.facts.as_object().map(|facts| {
-        let words: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        tracing::field::display(words.join(" "))
+        let fields: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        tracing::field::display(fields.join(" "))
     });
     let cluster = cluster.map(tracing::field::display);
     tracing::info!(%placement, cluster, facts, "{sentence}");

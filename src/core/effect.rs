@@ -21,7 +21,7 @@ pub enum Effect {
     /// Stop the task of a member.
     StopMember(ClusterName),
     /// Send a command to a member's task.
-    Tell(ClusterName, MemberCommand),
+    Command(ClusterName, MemberCommand),
     /// Read a snapshot's payload; [`SourceEvent::Payload`](super::event::SourceEvent::Payload) is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
     /// Accept a tip whose history was rewritten.
@@ -36,7 +36,7 @@ pub enum Effect {
     /// Write these decisions to the hub.
     Publish(Arc<Exports>),
     /// Send an update to the bot.
-    Console(ForgeUpdate),
+    UpdateForge(ForgeUpdate),
     /// Ask these queries of a placement again and again, each at once when it is new, and no others of it;
     /// [`Event::Answered`](super::event::Event::Answered) is each answer.
     Ask(PlacementKey, BTreeSet<MetricQuery>),

@@ -168,9 +168,9 @@ pub fn execute(
         Verb::Pause => execution.pause(&mut pass),
         Verb::Resume => execution.resume(&mut pass),
         Verb::Retry => execution.retry(&mut pass),
-        Verb::Rollback => execution.roll_back(&mut pass).map(|(to, words)| {
+        Verb::Rollback => execution.roll_back(&mut pass).map(|(to, text)| {
             goal = Some(to);
-            words
+            text
         }),
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
     }?;
@@ -364,14 +364,14 @@ impl Execution<'_> {
         let why = format!("{} rolled back", self.person.name);
         if !is_external {
             pass.return_to(to, &why);
-            return Ok((to, format!("rolling back {key} to {}", snapshot_words(pass, to))));
+            return Ok((to, format!("rolling back {key} to {}", snapshot_text(pass, to))));
         }
         let Some(run) = run.map(|run| run.name.clone()) else {
             let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
-        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_words(pass, to))))
+        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_text(pass, to))))
     }
 
     /// Tells whether a rollback may return to a snapshot: not to a held one, which only a retry rolls out, and not to the one
@@ -397,7 +397,7 @@ impl Execution<'_> {
 }
 
 /// Names a snapshot with its commit.
-fn snapshot_words(pass: &Pass<'_>, index: u64) -> String {
+fn snapshot_text(pass: &Pass<'_>, index: u64) -> String {
     let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
     format!("snapshot {index}{}", commit.unwrap_or_default())
 }

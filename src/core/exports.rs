@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// Handles a report of the hub's task.
-    pub(super) fn hear_hub(&mut self, report: HubReport, now: Timestamp) {
+    pub(super) fn handle_hub(&mut self, report: HubReport, now: Timestamp) {
         let Some(namespace) = namespace(&self.configuration) else { return };
         let online = report.failure.is_none();
         let since = self.hub.as_ref().filter(|known| known.online == online).map_or(now, |known| known.since);

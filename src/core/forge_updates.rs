@@ -13,7 +13,7 @@ use crate::status::progress::progress;
 /// What the bot knows already.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
-    told: BTreeMap<PlacementKey, Vec<Progress>>,
+    sent: BTreeMap<PlacementKey, Vec<Progress>>,
     source: SourceRecord,
     /// The commit that may move a placement, until a decision shows that it does not.
     concerned: BTreeMap<PlacementKey, CommitId>,
@@ -21,7 +21,7 @@ pub(super) struct Listener {
 
 impl Core {
     /// Sends the state of a placement if it changed.
-    pub(super) fn tell_placement(&mut self, key: &PlacementKey, now: Timestamp) {
+    pub(super) fn publish_placement(&mut self, key: &PlacementKey, now: Timestamp) {
         let Some(listener) = &mut self.listener else { return };
         let ways = self.placements.get(key).map_or_else(Vec::new, |state| {
             let bindings = state.shared_bindings();
@@ -31,25 +31,25 @@ impl Core {
         if ways.first().is_none_or(|way| way.state.is_final()) {
             listener.concerned.remove(key);
         }
-        if listener.told.get(key).is_some_and(|told| *told == ways) {
+        if listener.sent.get(key).is_some_and(|sent| *sent == ways) {
             return;
         }
         if ways.is_empty() {
-            listener.told.remove(key);
+            listener.sent.remove(key);
         } else {
-            listener.told.insert(key.clone(), ways.clone());
+            listener.sent.insert(key.clone(), ways.clone());
         }
-        let told = PlacementUpdate { placement: key.clone(), ways, concerned_by };
-        self.effects.push(Effect::Console(ForgeUpdate::Placement(Box::new(told))));
+        let update = PlacementUpdate { placement: key.clone(), ways, concerned_by };
+        self.effects.push(Effect::UpdateForge(ForgeUpdate::Placement(Box::new(update))));
     }
 
     /// Sends the state of the source if it changed.
-    pub(super) fn tell_source(&mut self) {
+    pub(super) fn publish_source(&mut self) {
         let Some(listener) = &mut self.listener else { return };
         // Before the first read of the source its record is from an earlier process.
         if self.source_look == SourceLook::Seen && listener.source != self.source {
             listener.source = self.source.clone();
-            self.effects.push(Effect::Console(ForgeUpdate::Source(Box::new(self.source.clone()))));
+            self.effects.push(Effect::UpdateForge(ForgeUpdate::Source(Box::new(self.source.clone()))));
         }
     }
 

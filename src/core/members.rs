@@ -90,17 +90,17 @@ impl Core {
                 }
             }
         }
-        self.tell_unreached();
+        self.warn_unreached();
     }
 
     /// Warns once about clusters that no entry of `members:` reaches.
-    fn tell_unreached(&mut self) {
+    fn warn_unreached(&mut self) {
         let warnings = fleet_warnings(self.world.records.values());
-        let told = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
-        if let Some(warning) = told.as_ref().filter(|_| told != self.unreached) {
+        let unreached = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
+        if let Some(warning) = unreached.as_ref().filter(|_| unreached != self.unreached) {
             tracing::warn!("{warning}");
         }
-        self.unreached = told;
+        self.unreached = unreached;
     }
 
     fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
@@ -125,7 +125,7 @@ impl Core {
     }
 
     /// Handles an event of a member.
-    pub(super) fn hear_member(&mut self, event: MemberEvent, now: Timestamp) {
+    pub(super) fn handle_member(&mut self, event: MemberEvent, now: Timestamp) {
         match event {
             MemberEvent::Online { cluster, version, holds, kept, inventory } => {
                 if !self.members.contains_key(&cluster) {
@@ -139,7 +139,7 @@ impl Core {
                 if self.world.records.get(&cluster).is_none_or(knows_facts) {
                     self.unseen.remove(&cluster);
                 }
-                self.tell_forgotten(&cluster, &inventory);
+                self.warn_forgotten(&cluster, &inventory);
                 self.note_inventory(&cluster, inventory, &holds);
                 for (key, held) in holds {
                     if let Some(held) = held {
@@ -236,7 +236,7 @@ impl Core {
 
     /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
     /// backup: nobody removes it.
-    fn tell_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
+    fn warn_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
         if self.source_look != SourceLook::Seen {
             return;
         }
@@ -355,16 +355,16 @@ impl Core {
         for order in orders {
             let known = sent.get(&order.cluster);
             let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || same_order(&known.order, order);
-            let is_told = known.is_some_and(same);
+            let is_sent = known.is_some_and(same);
             // The content of a member must be known before it gets orders: its first answer queues a decision.
-            let may_be_told = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
-            if is_told || !may_be_told {
+            let may_be_shown = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
+            if is_sent || !may_be_shown {
                 continue;
             }
             // The member's task reports orders of this process by itself.
             let reported = if known.is_some() { None } else { self.reported(order, works) };
             let command = MemberCommand::Order { order: Arc::clone(order), reported };
-            self.effects.push(Effect::Tell(order.cluster.clone(), command));
+            self.effects.push(Effect::Command(order.cluster.clone(), command));
             // Within one generation there is nothing new to report.
             let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);
             new.push((order.cluster.clone(), Sent { order: Arc::clone(order), is_tried }));

@@ -53,7 +53,7 @@ mod tests;
 pub mod waits;
 mod written;
 
-use convergence::tell;
+use convergence::log_entry;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{Event, HubReport, MemberEvent, SourceEvent};
 use queue::Queue;
@@ -295,11 +295,11 @@ impl Core {
     pub fn take_in(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match event {
             Event::Source(news) => {
-                self.hear(news, now);
-                self.tell_source();
+                self.handle_source(news, now);
+                self.publish_source();
             }
-            Event::Member(event) => self.hear_member(event, now),
-            Event::Hub(report) => self.hear_hub(report, now),
+            Event::Member(event) => self.handle_member(event, now),
+            Event::Hub(report) => self.handle_hub(report, now),
             Event::Answered(query, value) => self.hear_answer(query, value, now),
         }
         std::mem::take(&mut self.effects)

@@ -26,15 +26,15 @@ const SKIPPED_NAMED_MAX: usize = 20;
 
 impl Core {
     /// Handles an event of the source.
-    pub(super) fn hear(&mut self, news: SourceEvent, now: Timestamp) {
-        let Some(news) = self.hear_aside(news, now) else { return };
+    pub(super) fn handle_source(&mut self, news: SourceEvent, now: Timestamp) {
+        let Some(news) = self.handle_aside(news, now) else { return };
         // A person accepted the pending tip: any later event about a tip ends that.
         if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
             self.source.accepted_rewrite = None;
         }
         self.source.failure = None;
         if matches!(news, SourceEvent::Failed(_)) {
-            self.go_on_without_source();
+            self.continue_without_source();
         } else if std::mem::take(&mut self.world.source_unread) {
             // Decide now what waited while the source was unread.
             self.queue.placements.extend(self.placements.keys().cloned());
@@ -75,13 +75,13 @@ impl Core {
                 self.see(commit.clone(), now);
                 (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
             }
-            SourceEvent::Switched(commit, words) => {
+            SourceEvent::Switched(commit, text) => {
                 tracing::warn!(
                     commit = commit.short(),
-                    "{words}; nothing of it begins until a person accepts it: gitfleet resume"
+                    "{text}; nothing of it begins until a person accepts it: gitfleet resume"
                 );
                 self.see(commit.clone(), now);
-                (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(words));
+                (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(text));
             }
             SourceEvent::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
@@ -92,7 +92,7 @@ impl Core {
     }
 
     /// Handles events that concern no tip; returns the others.
-    fn hear_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
+    fn handle_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
         match news {
             // A newer commit may have been accepted while the commit of an earlier process was read.
             SourceEvent::Restored(Ok(_)) if self.world.tree.commit.is_some() => {}
@@ -108,8 +108,8 @@ impl Core {
             SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
             SourceEvent::Seen(commit) => drop(self.note_seen(&commit, now)),
             SourceEvent::Unwatched(reason) => {
-                let words = "the source cannot be watched for changes; gitfleet polls it every second";
-                tracing::warn!(reason, "{words}");
+                let text = "the source cannot be watched for changes; gitfleet polls it every second";
+                tracing::warn!(reason, "{text}");
                 self.source.unwatched = Some(reason);
             }
             SourceEvent::Follows(branch) => {
@@ -128,13 +128,13 @@ impl Core {
 
     /// Continues what has begun although this process could not read the source. Nothing new starts: a newer commit may stop or
     /// correct what the accepted one would start.
-    fn go_on_without_source(&mut self) {
+    fn continue_without_source(&mut self) {
         // After a first read in this process a later failure holds nothing back.
         self.world.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
     /// Lets the accepted commit continue in this process on a person's command, although a newer commit may stop or correct it.
-    pub(super) fn go_on_unread(&mut self) {
+    pub(super) fn continue_unread(&mut self) {
         if !std::mem::take(&mut self.world.source_unread) {
             return;
         }
@@ -150,11 +150,11 @@ impl Core {
         if self.source_look != SourceLook::Awaited {
             return;
         }
-        self.go_on_without_source();
+        self.continue_without_source();
         self.source_look = SourceLook::Silent;
-        let words = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
-        tracing::warn!("the source cannot be read: {words}");
-        self.source.failure = Some(words);
+        let text = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
+        tracing::warn!("the source cannot be read: {text}");
+        self.source.failure = Some(text);
     }
 
     /// Records what is known of the source if it changed.
@@ -219,7 +219,7 @@ impl Core {
         for orphan in self.world.staged.orphans(tree) {
             tracing::warn!("{orphan}");
         }
-        tell_skipped(tree);
+        log_skipped(tree);
         self.world.overrides.follow(tree, &named(self.placements.values()), now);
         let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
@@ -309,7 +309,7 @@ impl Core {
 }
 
 /// Logs the documents of a commit that are not read, so that nobody misses a manifest that became plain text by accident.
-fn tell_skipped(tree: &Tree) {
+fn log_skipped(tree: &Tree) {
     let odd: Vec<_> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
     for complaint in odd.iter().take(SKIPPED_NAMED_MAX) {
         tracing::warn!("{complaint}");

@@ -65,7 +65,7 @@ impl Life {
     /// Begins with an accepted commit and a cluster that answers.
     fn with(files: &[(&str, &str)]) -> Self {
         let mut life = Self::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-        life.hear(SourceEvent::Accepted(tree(files)));
+        life.handle(SourceEvent::Accepted(tree(files)));
         life.online(BTreeSet::new());
         life.settle();
         life
@@ -75,7 +75,7 @@ impl Life {
         self.effects.extend(self.core.take_in(event, self.now));
     }
 
-    fn hear(&mut self, news: SourceEvent) {
+    fn handle(&mut self, news: SourceEvent) {
         self.take_in(Event::Source(news));
     }
 
@@ -139,7 +139,7 @@ impl Life {
     /// Returns the newest order of a placement since it was last asked for.
     fn order(&mut self, of: &PlacementKey) -> Option<Arc<WorkOrder>> {
         let orders = self.effects.iter().rev().filter_map(|effect| match effect {
-            Effect::Tell(_, MemberCommand::Order { order, .. }) if order.placement == *of => Some(Arc::clone(order)),
+            Effect::Command(_, MemberCommand::Order { order, .. }) if order.placement == *of => Some(Arc::clone(order)),
             _ => None,
         });
         let order = orders.into_iter().next();
@@ -185,7 +185,7 @@ fn commit(value: &str, annotations: &str) -> Arc<Tree> {
 fn a_report_that_is_not_decided_yet_survives_a_new_connection() {
     for is_outstanding in [false, true] {
         let mut life = Life::with(&[]);
-        life.hear(SourceEvent::Accepted(commit("1", "")));
+        life.handle(SourceEvent::Accepted(commit("1", "")));
         life.online(BTreeSet::new());
         life.settle();
         let order = life.order(&p()).expect("it is told what to hold");
@@ -215,7 +215,7 @@ fn what_the_store_has_or_may_have_accepted_is_kept_until_it_has_another() {
         life.effects.clear();
         let mut next = Tree::clone(&commit(name, ""));
         next.commit = Some(name.into());
-        life.hear(SourceEvent::Accepted(Arc::new(next)));
+        life.handle(SourceEvent::Accepted(Arc::new(next)));
     };
     let before = life.core.accepted().cloned().expect("a commit is accepted");
     accept(&mut life, "next");
@@ -238,7 +238,7 @@ fn assert_kept(life: &Life, commit: &CommitId) {
 #[test]
 fn a_rewrite_that_a_person_accepts_and_the_store_refuses_is_not_accepted() {
     let mut life = Life::with(&[]);
-    life.hear(SourceEvent::Rewritten(CommitId::new("b")));
+    life.handle(SourceEvent::Rewritten(CommitId::new("b")));
     life.settle();
     let (batch, _) = life.core.execute(&Command::new(Verb::Resume, ""), &somebody(), life.now).expect("it may");
     assert!(!batch.ops.is_empty());
@@ -265,7 +265,7 @@ fn a_rewrite_that_a_person_accepted_ends_with_the_next_news_of_the_source() {
     ];
     for (name, news, stays) in rows {
         let mut life = Life::with(&[]);
-        life.hear(SourceEvent::Rewritten(b.clone()));
+        life.handle(SourceEvent::Rewritten(b.clone()));
         life.settle();
         let (batch, _) = life.core.execute(&Command::new(Verb::Resume, ""), &somebody(), life.now).expect("it may");
         life.keep(batch);
@@ -274,7 +274,7 @@ fn a_rewrite_that_a_person_accepted_ends_with_the_next_news_of_the_source() {
             "{name}"
         );
         assert_eq!(life.core.accepted_rewrite(), Some(&b), "{name}");
-        life.hear(news());
+        life.handle(news());
         life.settle();
         let stored = SavedRecords::read(&life.store).expect("it can be read").source.expect("it is written");
         assert_eq!(
@@ -288,16 +288,16 @@ fn a_rewrite_that_a_person_accepted_ends_with_the_next_news_of_the_source() {
 #[test]
 fn a_commit_that_cannot_be_restored_is_said_until_one_is_accepted() {
     let mut life = Life::with(&[]);
-    life.hear(SourceEvent::Accepted(commit("1", "")));
+    life.handle(SourceEvent::Accepted(commit("1", "")));
     life.settle();
     let mut life = Life::begin(life.store, life.now);
-    life.hear(SourceEvent::Restored(Err("it has errors".to_owned())));
-    life.hear(SourceEvent::Refused(CommitId::new("other"), Vec::new()));
+    life.handle(SourceEvent::Restored(Err("it has errors".to_owned())));
+    life.handle(SourceEvent::Refused(CommitId::new("other"), Vec::new()));
     life.online(BTreeSet::new());
     life.settle();
     let failed = RolloutState::Failed(Failure::Source("the accepted commit cannot be read: it has errors".to_owned()));
     assert_eq!(life.core.standing(life.now), failed);
-    life.hear(SourceEvent::Accepted(commit("1", "")));
+    life.handle(SourceEvent::Accepted(commit("1", "")));
     life.settle();
     assert_ne!(life.core.standing(life.now), failed);
 }
@@ -305,8 +305,14 @@ fn a_commit_that_cannot_be_restored_is_said_until_one_is_accepted() {
 /// Begins with two snapshots of `p` and `q`, and `p` on its way back to the first.
 fn rolled_back() -> (Life, Arc<ResourceSnapshot>) {
     let mut life = Life::with(&[]);
-    life.roll_out("1");
-    life.roll_out("2");
+    for value in ["1", "2"] {
+        life.handle(SourceEvent::Accepted(commit(value, "")));
+        life.online(BTreeSet::new());
+        life.settle();
+        let order = life.order(&p()).expect("it is told what to hold");
+        life.done(&order);
+        life.settle();
+    }
     life.roll_back("p", 0);
     life.settle();
     let reads = life.reads();
@@ -317,12 +323,16 @@ fn rolled_back() -> (Life, Arc<ResourceSnapshot>) {
 #[test]
 fn a_payload_that_could_not_be_read_is_read_again() {
     let (mut life, snapshot) = rolled_back();
-    life.hear(SourceEvent::Payload(Arc::clone(&snapshot), Err("the disk is away".to_owned())));
+    life.handle(SourceEvent::Payload(Arc::clone(&snapshot), Err("the disk is away".to_owned())));
     life.settle();
     assert!(life.reads().is_empty(), "not at once");
     let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
     assert_eq!(stored.record.unreadable, BTreeSet::from([0]));
-    assert!(life.core.settled[&p()].starts_with("cannot continue: the payload of snapshot 0"), "{:?}", life.core.settled);
+    assert!(
+        life.core.settled[&p()].starts_with("cannot continue: the payload of snapshot 0"),
+        "{:?}",
+        life.core.settled
+    );
     assert_eq!(life.core.next_wake(), Some(life.now + PAYLOAD_RETRY));
     life.wait(PAYLOAD_RETRY);
     assert_eq!(life.reads().len(), 1);
@@ -332,7 +342,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     assert!(!life.core.queue.placements.contains(&p()), "it is decided");
     let commit = commit("1", "");
     let payload = payload_of(&commit, &snapshot).expect("it is there");
-    life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+    life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
     life.settle();
     assert_eq!(life.order(&p()).expect("it goes back").snapshot, 0);
     let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
@@ -342,16 +352,21 @@ fn a_payload_that_could_not_be_read_is_read_again() {
 #[test]
 fn a_payload_that_a_selection_provides_is_not_unreadable_after_the_next_commit() {
     let mut life = Life::with(&[]);
-    life.roll_out("1");
+    life.handle(SourceEvent::Accepted(commit("1", "")));
+    life.online(BTreeSet::new());
+    life.settle();
+    let order = life.order(&p()).expect("it is told what to hold");
+    life.done(&order);
+    life.settle();
     let snapshot = Arc::clone(&life.core.placements()[&p()].snapshots[&0]);
     let unreadable = |life: &Life| {
         SavedRecords::read(&life.store).expect("it can be read").placements[&p()].record.unreadable.clone()
     };
-    life.hear(SourceEvent::Payload(snapshot, Err("the source does not answer".to_owned())));
+    life.handle(SourceEvent::Payload(snapshot, Err("the source does not answer".to_owned())));
     life.settle();
     assert_eq!(unreadable(&life), BTreeSet::from([0]));
     // This commit concerns the other placement.
-    life.hear(SourceEvent::Accepted(commit("1", "a: b")));
+    life.handle(SourceEvent::Accepted(commit("1", "a: b")));
     life.settle();
     assert_eq!(unreadable(&life), BTreeSet::new());
 }
@@ -360,13 +375,13 @@ fn a_payload_that_a_selection_provides_is_not_unreadable_after_the_next_commit()
 fn a_payload_that_is_being_read_holds_up_its_own_placement_alone() {
     let (mut life, _) = rolled_back();
     life.wait(SECOND);
-    life.hear(SourceEvent::Accepted(commit("2", "a: b")));
+    life.handle(SourceEvent::Accepted(commit("2", "a: b")));
     life.settle();
     let annotations = |name: &str| life.core.placements()[&PlacementKey::cluster_scoped(name)].record.annotations.len();
     assert_eq!(annotations("q"), 1, "the other is decided");
     assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it waits for nothing without a pause");
     let files = [("c.yaml", cluster("a", "")), ("d.yaml", payload("2")), ("p.yaml", placement("p", "a: b", ""))];
-    life.hear(SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
+    life.handle(SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
     life.settle();
     let annotations = life.core.placements()[&p()].record.annotations.len();
     assert_eq!(annotations, 0, "what it is to hold is not known yet");
@@ -392,20 +407,20 @@ fn a_member_whose_entry_vanished_has_left() {
     for (name, members, bound, left) in lives {
         let mut life = Life::reaching(members, store, now);
         let is_first = life.core.accepted().is_none();
-        life.hear(if is_first {
+        life.handle(if is_first {
             SourceEvent::Accepted(Arc::clone(&commit))
         } else {
             SourceEvent::Restored(Ok(Arc::clone(&commit)))
         });
         if !is_first {
-            life.hear(SourceEvent::Unchanged);
+            life.handle(SourceEvent::Unchanged);
         }
         for cluster in ["a", "b"] {
             life.answers(cluster, BTreeSet::new());
         }
         for snapshot in life.reads() {
             let payload = payload_of(&commit, &snapshot).expect("it is there");
-            life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+            life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
         }
         life.settle();
         let state = &life.core.placements()[&p()];
@@ -421,12 +436,17 @@ fn a_member_whose_entry_vanished_has_left() {
 #[test]
 fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
     let mut life = Life::with(&[]);
-    let order = life.roll_out("1");
+    life.handle(SourceEvent::Accepted(commit("1", "")));
+    life.online(BTreeSet::new());
+    life.settle();
+    let order = life.order(&p()).expect("it is told what to hold");
+    life.done(&order);
+    life.settle();
     assert!(life.order(&p()).is_none(), "it knows its order");
     life.take_in(Event::Member(MemberEvent::Restarted { cluster: "a".into() }));
     life.settle();
     let told = life.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(_, MemberCommand::Order { order, reported, .. }) if order.placement == p() => {
+        Effect::Command(_, MemberCommand::Order { order, reported, .. }) if order.placement == p() => {
             Some(reported.clone())
         }
         _ => None,
@@ -438,7 +458,7 @@ fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
 #[test]
 fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
     let mut life = Life::with(&[]);
-    life.hear(SourceEvent::Accepted(commit("1", "")));
+    life.handle(SourceEvent::Accepted(commit("1", "")));
     life.online(BTreeSet::new());
     life.settle();
     let backup = crate::store::backup::write(&life.store).expect("it can be read");
@@ -447,18 +467,18 @@ fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
         .batch(crate::store::backup::restore(&backup, "ann", life.now).expect("it is whole"))
         .expect("it takes everything");
     let mut life = Life::begin(store, life.now);
-    life.hear(SourceEvent::Restored(Ok(commit("1", ""))));
+    life.handle(SourceEvent::Restored(Ok(commit("1", ""))));
     life.online(BTreeSet::new());
     for snapshot in life.reads() {
         let payload = payload_of(&commit("1", ""), &snapshot).expect("it is there");
-        life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+        life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
     }
-    life.hear(SourceEvent::Failed("no route".to_owned()));
+    life.handle(SourceEvent::Failed("no route".to_owned()));
     life.settle();
     // A commit after the backup brought a cluster, and `p` was paused then.
     let joined = cluster("b", "");
     let files = [("b.yaml", joined.as_str()), ("d.yaml", &payload("1")), ("p.yaml", &placement("p", "", ""))];
-    life.hear(SourceEvent::Accepted(tree(&files)));
+    life.handle(SourceEvent::Accepted(tree(&files)));
     let paused = Some(crate::model::records::Pause { by: "ann".to_owned(), at: life.now, reason: None });
     let kept = BTreeMap::from([(p(), crate::model::records::Kept { paused: paused.clone(), held: None })]);
     life.take_in(Event::Member(MemberEvent::Online {

@@ -183,7 +183,7 @@ fn moved(at: &mut Timestamp, by: SignedDuration) {
 }
 
 /// Returns the size of a clock step, as text for users.
-pub fn words(step: SignedDuration) -> String {
+pub fn format_step(step: SignedDuration) -> String {
     let way = if step.is_negative() { "back" } else { "ahead" };
     let seconds = Duration::from_secs(step.unsigned_abs().as_secs());
     format!("{:#} {way}", SignedDuration::try_from(seconds).unwrap_or(SignedDuration::MAX))

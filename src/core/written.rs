@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, tell};
+use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entry};
 use crate::decide::Decision;
 use crate::decide::state::PlacementState;
 use crate::model::id::PlacementKey;
@@ -25,7 +25,7 @@ impl Core {
             self.stored_source = source;
         }
         if batch.goes_on {
-            self.go_on_unread();
+            self.continue_unread();
         }
         // A command changes a copy: the core takes it over once it is stored.
         if batch.adopts {
@@ -60,7 +60,7 @@ impl Core {
             self.queue.clusters.insert(name);
         }
         for picked in batch.picked {
-            picked.journal.iter().for_each(tell);
+            picked.journal.iter().for_each(log_entry);
             self.queue.wake_ocm(&picked.key, picked.wake_at);
         }
         if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
@@ -119,11 +119,11 @@ impl Core {
         let accepted = self.source.accepted.clone();
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
         let _decision = tracing::error_span!("decision", placement = %key, commit).entered();
-        decision.journal.iter().for_each(tell);
+        decision.journal.iter().for_each(log_entry);
         for cluster in decision.forget {
-            let told = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
-            if told.is_some() && self.members.contains_key(&cluster) {
-                self.effects.push(Effect::Tell(cluster, MemberCommand::Forget(key.clone())));
+            let sent = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
+            if sent.is_some() && self.members.contains_key(&cluster) {
+                self.effects.push(Effect::Command(cluster, MemberCommand::Forget(key.clone())));
             }
         }
         self.send(key, &decision.orders, &decision.state.works);
@@ -134,8 +134,8 @@ impl Core {
         }
         for warning in &decision.state.record.warnings {
             // The log message about the placement's state already covers unfulfilled policies.
-            let is_told = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
-            if !is_told && warning.kind != WarningKind::PolicyUnfulfilled {
+            let is_known = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
+            if !is_known && warning.kind != WarningKind::PolicyUnfulfilled {
                 tracing::warn!("{warning}");
             }
         }
@@ -152,7 +152,7 @@ impl Core {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.queue.placements.insert(key.clone());
             }
-            self.tell_placement(key, now);
+            self.publish_placement(key, now);
             return;
         }
         self.queue.note(&decision.state, &self.world.staged);
@@ -170,7 +170,7 @@ impl Core {
         self.placements.insert(key.clone(), state);
         self.load_payloads(key);
         self.announce(key, now);
-        self.tell_placement(key, now);
+        self.publish_placement(key, now);
     }
 }
 

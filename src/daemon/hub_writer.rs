@@ -53,7 +53,7 @@ pub struct HubSettings {
 
 /// Returns the report that the hub cannot be used.
 fn failed(error: &Error) -> HubReport {
-    HubReport { done: None, failure: Some(failure_words(error)), is_passing: is_passing(error), problems: Vec::new() }
+    HubReport { done: None, failure: Some(failure_text(error)), is_passing: is_passing(error), problems: Vec::new() }
 }
 
 /// Tells whether the next try may succeed: the hub is busy, or did not answer.
@@ -79,13 +79,13 @@ impl HubTask {
         let (wanted, receiver) = watch::channel(None);
         let begin = move || {
             let (settings, wanted, reports) = (settings.clone(), receiver.clone(), reports.clone());
-            Worker { settings, wanted, reports, said: BTreeSet::new(), delay: delays() }.run()
+            Worker { settings, wanted, reports, logged: BTreeSet::new(), delay: delays() }.run()
         };
         Self { wanted, task: tokio::spawn(async move { supervisor.repeat(Part::Hub, begin).await }) }
     }
 
     /// Sends the latest exports; earlier ones that were not written yet are skipped.
-    pub fn tell(&self, exports: Arc<Exports>) {
+    pub fn send(&self, exports: Arc<Exports>) {
         self.wanted.send_replace(Some(exports));
     }
 }
@@ -99,7 +99,7 @@ struct Worker {
     wanted: watch::Receiver<Option<Arc<Exports>>>,
     reports: mpsc::UnboundedSender<HubReport>,
     /// The problems that were logged.
-    said: BTreeSet<String>,
+    logged: BTreeSet<String>,
     delay: ExponentialBackoff,
 }
 
@@ -136,7 +136,7 @@ impl Worker {
                 return error;
             }
             let HubPass { known, problems, again, failed_for_now, .. } = pass;
-            self.say(&problems);
+            self.log(&problems);
             // Errors for a person to fix are reported as problems, and do not block the other writes.
             let done = (!again && !failed_for_now).then(|| Arc::clone(&exports));
             let pause = self.pause(again, failed_for_now);
@@ -152,8 +152,8 @@ impl Worker {
             }
             loop {
                 tokio::select! {
-                    told = self.wanted.changed() => {
-                        if told.is_err() {
+                    updated = self.wanted.changed() => {
+                        if updated.is_err() {
                             return Error::Unreachable { cluster: String::new(), reason: "nobody listens".to_owned() };
                         }
                         break;
@@ -185,18 +185,18 @@ impl Worker {
         if again { RECONNECT_FIRST } else { RETRY }
     }
 
-    fn say(&mut self, problems: &[String]) {
+    fn log(&mut self, problems: &[String]) {
         for problem in problems {
-            if self.said.insert(problem.clone()) {
+            if self.logged.insert(problem.clone()) {
                 tracing::warn!("{problem}");
             }
         }
         // A problem that ended and returns is logged again.
-        self.said.retain(|said| problems.contains(said));
+        self.logged.retain(|said| problems.contains(said));
     }
 }
 
-fn failure_words(error: &Error) -> String {
+fn failure_text(error: &Error) -> String {
     let advice = "apply deploy/argocd/placementdecisions.yaml there, or install OCM";
     match error {
         Error::Refused { code: 404, object, .. } if object.starts_with("PlacementDecision") => {

@@ -89,7 +89,7 @@ impl MemberTask {
     }
 
     /// Sends the member a command.
-    pub(super) fn tell(&self, command: MemberCommand) {
+    pub(super) fn send(&self, command: MemberCommand) {
         // A task ends only when the daemon does.
         drop(self.commands.send(command));
     }

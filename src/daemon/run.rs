@@ -94,7 +94,7 @@ pub struct Daemon {
     metrics: Arc<Metrics>,
     source: SourceName,
     /// The clock change of this process that was last logged.
-    told_step: SignedDuration,
+    reported_step: SignedDuration,
     /// When the time was last stored.
     remembered_at: tokio::time::Instant,
     members: BTreeMap<ClusterName, MemberTask>,
@@ -166,7 +166,7 @@ impl Daemon {
             store,
             metrics,
             source: name,
-            told_step: SignedDuration::ZERO,
+            reported_step: SignedDuration::ZERO,
             remembered_at: tokio::time::Instant::now(),
             members: BTreeMap::new(),
             member_events,
@@ -215,7 +215,7 @@ impl Daemon {
                 // In this order, so that a stop is handled before any other event.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
-                Some(news) = self.news.recv() => self.hear(news),
+                Some(news) = self.news.recv() => self.handle_source(news),
                 Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
                 Some(answer) = self.answers.recv() => self.take_in(answer),
@@ -250,7 +250,7 @@ impl Daemon {
         self.act(effects);
     }
 
-    fn hear(&mut self, news: SourceEvent) {
+    fn handle_source(&mut self, news: SourceEvent) {
         if let Some(result) = poll_result(&news) {
             self.metrics.source_polls.get_or_create(&ByPoll { result }).inc();
         }
@@ -336,9 +336,9 @@ impl Daemon {
     /// Stores operations, together with the current time.
     async fn write_ops(&mut self, mut ops: Vec<Op>) -> bool {
         let step = clock::was_set();
-        if (step - self.told_step).abs() >= waits::STEP_MIN {
-            self.told_step = step;
-            let by = waits::words(step);
+        if (step - self.reported_step).abs() >= waits::STEP_MIN {
+            self.reported_step = step;
+            let by = waits::format_step(step);
             tracing::warn!(
                 by,
                 "the clock of the machine was set; timers continue by the time that passes, records are dated by the clock \
@@ -391,9 +391,9 @@ impl Daemon {
                     self.members.insert(name, task);
                 }
                 Effect::StopMember(name) => drop(self.members.remove(&name)),
-                Effect::Tell(name, command) => {
+                Effect::Command(name, command) => {
                     if let Some(member) = self.members.get(&name) {
-                        member.tell(command);
+                        member.send(command);
                     }
                 }
                 Effect::ReadPayload(snapshot) => {
@@ -412,16 +412,16 @@ impl Daemon {
                 Effect::Retain { named, at } => {
                     drop(self.source_threads.requests.send(SourceRequest::Retain { named, at }));
                 }
-                Effect::Console(news) => {
+                Effect::UpdateForge(news) => {
                     if let Some(console) = &self.console {
-                        console.tell(news);
+                        console.send(news);
                     }
                 }
                 Effect::Ask(placement, queries) => self.metric_asker.ask(&placement, queries),
                 Effect::Measured(measured) => measure::observe(&self.metrics, measured),
                 Effect::Publish(exports) => {
                     if let Some(hub) = &self.hub {
-                        hub.tell(exports);
+                        hub.send(exports);
                     }
                 }
             }
@@ -437,7 +437,7 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Re
     if step.is_zero() {
         return Ok(());
     }
-    let by = waits::words(step);
+    let by = waits::format_step(step);
     tracing::warn!(
         by,
         "the clock of the machine was set since the last life, or too much time passed to know; timers continue"

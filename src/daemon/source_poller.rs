@@ -158,7 +158,7 @@ pub fn follow(
         reader,
         requests: requests.clone(),
         news,
-        told: None,
+        reported: None,
         following: None,
     };
     let run = move || {
@@ -211,7 +211,7 @@ struct Follower {
     /// The branch that is followed because it was checked out at the start.
     branch: Option<String>,
     /// The core has received the branch in this process.
-    branch_told: bool,
+    branch_reported: bool,
     failures: u32,
     /// A tip that could not be read or pinned: the next poll retries it.
     unread: Option<CommitId>,
@@ -264,7 +264,7 @@ impl Follower {
         self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
     }
 
-    fn tell(&self, news: SourceEvent) {
+    fn send(&self, news: SourceEvent) {
         // The receiver goes only when the process ends.
         drop(self.news.send(news));
     }
@@ -290,7 +290,7 @@ impl Follower {
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
             }
         };
-        self.tell(SourceEvent::Restored(restored));
+        self.send(SourceEvent::Restored(restored));
     }
 
     /// Reads the merge of a pull request into the accepted commit.
@@ -356,14 +356,14 @@ impl Follower {
                 self.failing = true;
                 // Only temporary failures lengthen the interval: a person's fix is noticed soon.
                 self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                return self.tell(SourceEvent::Failed(error.in_full()));
+                return self.send(SourceEvent::Failed(error.in_full()));
             }
         };
         // `poll` reports a tip once: an unread one must be remembered here.
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
             self.failures = 0;
             if std::mem::take(&mut self.failing) {
-                self.tell(SourceEvent::Readable);
+                self.send(SourceEvent::Readable);
             }
             return;
         };
@@ -379,7 +379,7 @@ impl Follower {
                 self.failures += 1;
                 self.source.doubt(&tip, &error);
                 self.unread = Some(tip);
-                self.tell(SourceEvent::Failed(error.in_full()));
+                self.send(SourceEvent::Failed(error.in_full()));
             }
         }
     }
@@ -387,13 +387,13 @@ impl Follower {
     /// Decides whether a new tip is accepted.
     fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
         // First: the tip of another branch may well descend from the accepted commit.
-        if let Some(words) = self.switched(tip) {
-            self.tell(SourceEvent::Switched(tip.clone(), words));
+        if let Some(text) = self.switched(tip) {
+            self.send(SourceEvent::Switched(tip.clone(), text));
             return Ok(());
         }
         // After a start the tip is usually the accepted commit: it is read as a new one until this process has its tree.
         if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
-            self.tell(SourceEvent::Unchanged);
+            self.send(SourceEvent::Unchanged);
             return Ok(());
         }
         if let Some(accepted) = &self.accepted
@@ -402,10 +402,10 @@ impl Follower {
             && self.accepted_rewrite.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {
-            self.tell(SourceEvent::Rewritten(tip.clone()));
+            self.send(SourceEvent::Rewritten(tip.clone()));
             return Ok(());
         }
-        self.tell(SourceEvent::Seen(tip.clone()));
+        self.send(SourceEvent::Seen(tip.clone()));
         match read_commit(self.source.reader(), tip, &mut self.cache) {
             Ok(tree) => {
                 if let Some(first) = tree.skipped.first() {
@@ -417,14 +417,14 @@ impl Follower {
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
                 self.fresh.push(tip.clone());
-                self.tell(SourceEvent::Accepted(Arc::new(tree)));
+                self.send(SourceEvent::Accepted(Arc::new(tree)));
             }
             Err(commit_reader::Error::Refused(errors)) => {
                 // Otherwise `restore` would read the same commit, and report its errors, after each poll.
                 if self.accepted.as_ref() == Some(tip) {
                     self.standing = Standing::Refused;
                 }
-                self.tell(SourceEvent::Refused(tip.clone(), errors));
+                self.send(SourceEvent::Refused(tip.clone(), errors));
             }
             Err(commit_reader::Error::Git(error)) => return Err(error),
         }

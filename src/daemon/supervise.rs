@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::error::panic_words;
+use crate::error::panic_message;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::{ByPart, Metrics, Part};
 
@@ -54,8 +54,8 @@ impl Supervisor {
 
     /// Returns the watcher of one task. `name` distinguishes tasks of the same part.
     pub fn over(&self, part: Part, name: Option<&str>) -> Watcher {
-        let words = name.map_or_else(|| part.as_str().to_owned(), |name| format!("{} {name}", part.as_str()));
-        Watcher { supervisor: self.clone(), part, words, pause: self.first }
+        let label = name.map_or_else(|| part.as_str().to_owned(), |name| format!("{} {name}", part.as_str()));
+        Watcher { supervisor: self.clone(), part, label, pause: self.first }
     }
 
     /// Runs a stateless task again and again until it returns without a panic.
@@ -92,7 +92,7 @@ impl Supervisor {
 pub struct Watcher {
     supervisor: Supervisor,
     part: Part,
-    words: String,
+    label: String,
     pause: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Watcher {
 
     /// Reports that the task works again.
     pub fn begin_again(&self) {
-        self.supervisor.health.begin_again(&self.words);
+        self.supervisor.health.begin_again(&self.label);
     }
 
     fn end(&mut self, panic: &(dyn Any + Send), lived: Duration) -> End {
@@ -134,12 +134,12 @@ impl Watcher {
         self.pause = self.pause.saturating_mul(2).min(RESTART_MAX);
         let reason = format!(
             "its task ended because of an error in gitfleet ({}) and gitfleet starts it again after {:.0} s; please report it",
-            panic_words(panic),
+            panic_message(panic),
             pause.as_secs_f64()
         );
-        tracing::error!(part = self.words, reason, "a part of the daemon ended");
+        tracing::error!(part = self.label, reason, "a part of the daemon ended");
         // The failure of one cluster's task does not make the whole daemon unready: it serves the other clusters.
-        self.supervisor.health.fail(&self.words, self.part != Part::Member);
+        self.supervisor.health.fail(&self.label, self.part != Part::Member);
         self.supervisor.metrics.task_restarts.get_or_create(&ByPart { part: self.part }).inc();
         End { reason, pause }
     }

@@ -30,28 +30,28 @@ impl Pass<'_> {
                 .is_some_and(|c| c.status == ConditionStatus::True)
         };
         let record = &self.state.record;
-        let Some(snapshot) = self.told_of() else { return };
+        let Some(snapshot) = self.reported_snapshot() else { return };
         let (first, now) = (&PROGRESS_EVENTS[0].0, &record.conditions);
         let begins = holds(now, first) && !holds(before, first);
-        let told = record.told.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, told)| told);
-        let new = PROGRESS_EVENTS[told..].iter().take_while(|(type_, _)| holds(now, type_)).count();
-        for (_, event) in &PROGRESS_EVENTS[told..told + new] {
+        let written = record.journaled.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, written)| written);
+        let new = PROGRESS_EVENTS[written..].iter().take_while(|(type_, _)| holds(now, type_)).count();
+        for (_, event) in &PROGRESS_EVENTS[written..written + new] {
             self.note(event.clone(), None, json!({"snapshot": snapshot}));
         }
-        if told + new > 0 {
-            self.state.record.told = Some((snapshot, told + new));
+        if written + new > 0 {
+            self.state.record.journaled = Some((snapshot, written + new));
         }
     }
 
     /// Returns the snapshot that the conditions describe: the one of the rolling update, or the one that all clusters of an
     /// External placement are ordered to hold. `None` while they are ordered to hold several.
-    fn told_of(&self) -> Option<u64> {
+    fn reported_snapshot(&self) -> Option<u64> {
         let record = &self.state.record;
         if record.spec.strategy.type_ != StrategyType::External {
             return record.goal.or(self.state.newest().map(|newest| newest.index));
         }
-        let mut told = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).map(|b| b.snapshot);
-        let first = told.next()??;
-        told.all(|index| index == Some(first)).then_some(first)
+        let mut assigned = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).map(|b| b.snapshot);
+        let first = assigned.next()??;
+        assigned.all(|index| index == Some(first)).then_some(first)
     }
 }

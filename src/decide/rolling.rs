@@ -214,9 +214,9 @@ impl Pass<'_> {
         let Ok(limits) = self.limits() else { return Vec::new() };
         let has_failed = |binding: &&Binding| {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-            let is_told = binding.state == BindingState::Bound && !binding.deleting;
+            let is_bound = binding.state == BindingState::Bound && !binding.deleting;
             let heard = self.world.heard(&binding.placement, &binding.cluster);
-            is_told && evaluate(binding, work, heard, &limits, self.now).failed
+            is_bound && evaluate(binding, work, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }

@@ -32,7 +32,7 @@ impl Pass<'_> {
     pub(super) fn unbind_clusters_ahead(&mut self) {
         let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
         let is_ahead = |b: &&mut Arc<Binding>| {
-            !b.deleting && b.snapshot.is_some_and(|told| ahead.get(&b.cluster).is_some_and(|held| told < *held))
+            !b.deleting && b.snapshot.is_some_and(|assigned| ahead.get(&b.cluster).is_some_and(|held| assigned < *held))
         };
         let mut found = Vec::new();
         for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {

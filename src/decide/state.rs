@@ -168,7 +168,7 @@ impl PlacementState {
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,
-            told: None,
+            journaled: None,
             superseded: 0,
             evictions: BTreeMap::new(),
         })

@@ -121,8 +121,8 @@ impl Pass<'_> {
             let cluster = &binding.cluster;
             // Nothing is pruned from an unknown inventory, so nothing is lost.
             let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
-            let told = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
-            let mut may_hold: Vec<_> = told.map(|index| (index, binding.overrides.clone())).into_iter().collect();
+            let assigned = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
+            let mut may_hold: Vec<_> = assigned.map(|index| (index, binding.overrides.clone())).into_iter().collect();
             for index in upcoming.iter().filter(|_| !self.state.record.ignores(binding)) {
                 let to_come = (*index, self.desired_overrides(cluster, *index));
                 if !may_hold.contains(&to_come) {

@@ -25,26 +25,26 @@ pub const CHECK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 ///
 /// Source: KubeFleet, `whenToApply: IfNotDrifted`: compares first, and applies if nothing differs.
 pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress, now: Timestamp) -> Verdict {
-    let say = |state, message: &str, recheck_at| Verdict { state, message: message.to_owned(), recheck_at };
-    let Some(look) = progress.drift_check(desired) else { return say(State::CheckDrift, "", None) };
+    let verdict = |state, message: &str, recheck_at| Verdict { state, message: message.to_owned(), recheck_at };
+    let Some(look) = progress.drift_check(desired) else { return verdict(State::CheckDrift, "", None) };
     let changed_since = look.seen != ObservedVersion::of(live);
     // While the object is unchanged a check finds nothing new: a watch reports the next change.
     let next = changed_since.then(|| look.at + CHECK_PAUSE);
     match &look.found {
         Ok(found) if found.drifted => {
             let message = "it was changed on the member; whenToApply IfNotDrifted leaves it";
-            say(State::Refused(ApplyOutcome::FoundDrifts), message, next)
+            verdict(State::Refused(ApplyOutcome::FoundDrifts), message, next)
         }
         // The later change may concern fields that are not ours.
         Ok(_) if look.seen.owned == live.owned && look.at + CHECK_PAUSE > now => {
-            say(State::Apply { put_back: false }, "", None)
+            verdict(State::Apply { put_back: false }, "", None)
         }
         // It changed since, or the check is too old: an apply might undo a change by somebody else.
-        Ok(_) => say(State::CheckDrift, "", None),
+        Ok(_) => verdict(State::CheckDrift, "", None),
         Err(why) => {
             let message = format!("it was changed on the member; in what cannot be seen: {why}");
             let next = look.at + retry_delay(look.failures);
-            say(State::Refused(ApplyOutcome::FailedToRunDriftDetection), &message, Some(next))
+            verdict(State::Refused(ApplyOutcome::FailedToRunDriftDetection), &message, Some(next))
         }
     }
 }

@@ -87,7 +87,7 @@ pub fn guarded(
         })
         .filter(|(_, gone)| !gone.is_empty())
         .collect();
-    let mass = leaving.values().next().map(|with| leave_words(*with, leaving.len()));
+    let mass = leaving.values().next().map(|with| leave_message(*with, leaving.len()));
     let reasons: Vec<String> = mass.into_iter().chain(reason(removed, members, &deletions)).collect();
     if reasons.is_empty() {
         return None;
@@ -111,7 +111,7 @@ pub fn guarded(
 }
 
 /// Describes a mass removal: how many clusters left the fleet, and how many of the placement's are among them.
-pub fn leave_words(MassLeave { left, of }: MassLeave, of_placement: usize) -> String {
+pub fn leave_message(MassLeave { left, of }: MassLeave, of_placement: usize) -> String {
     format!(
         "{left} of the {of} clusters of the fleet left it in one commit, {of_placement} of this placement among them"
     )

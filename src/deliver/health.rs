@@ -146,7 +146,7 @@ fn by_conditions(object: &Value) -> Option<ObjectHealth> {
     }
     let present = |type_| condition(object, type_).filter(|condition| condition["status"] == "True");
     if let Some(stalled) = present("Stalled") {
-        return Some(ObjectHealth::failed(words(stalled)));
+        return Some(ObjectHealth::failed(condition_text(stalled)));
     }
     if let Some(reconciling) = present("Reconciling") {
         return Some(ObjectHealth::not_yet(state(reconciling)));
@@ -169,7 +169,7 @@ fn is_behind(object: &Value, observed: Option<&Value>) -> bool {
 /// Source: kstatus, except that a Job that runs is not available yet: what it does is not done.
 fn job(object: &Value) -> ObjectHealth {
     if let Some(failed) = condition(object, "Failed").filter(|condition| condition["status"] == "True") {
-        return ObjectHealth::failed(words(failed));
+        return ObjectHealth::failed(condition_text(failed));
     }
     // The condition stays for a moment when a Job is resumed.
     let is_suspended =
@@ -253,7 +253,7 @@ fn state(condition: &Value) -> String {
 }
 
 /// Returns the condition of a failure with its message.
-fn words(condition: &Value) -> String {
+fn condition_text(condition: &Value) -> String {
     let message: String = text(condition, "/message").chars().take(MESSAGE_CHARS_MAX).collect();
     if message.is_empty() { state(condition) } else { format!("{}: {message}", state(condition)) }
 }

@@ -7,7 +7,7 @@ use crate::model::work::WorkOrder;
 
 /// Adds the write of an inventory whose pause or hold differs from the order's. The state of the work does not change. An order
 /// that only reports writes nothing, and a leaving one removes its inventory.
-pub fn tell(mut plan: Plan, order: &WorkOrder, view: &MemberView<'_>) -> Plan {
+pub fn add_write(mut plan: Plan, order: &WorkOrder, view: &MemberView<'_>) -> Plan {
     let is_stale = |parent: &&Parent| parent.kept != order.kept && order.source.is(&parent.source);
     let Some(parent) = view.parent.filter(is_stale) else { return plan };
     let writes = order.strategy.type_ != ApplyStrategyType::ReportDiff && !order.remove && plan.failure.is_none();

@@ -27,7 +27,7 @@ pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 /// the snapshot last. After a crash between any two steps the inventory covers all parts. Nothing is pruned while a manifest
 /// waits for its apply or was refused: a left-over may be its predecessor.
 pub fn plan(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
-    kept::tell(delivery(order, view, progress, now), order, view)
+    kept::add_write(delivery(order, view, progress, now), order, view)
 }
 
 fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Plan {
@@ -171,18 +171,18 @@ pub fn verdict(
     progress: &Progress,
     now: Timestamp,
 ) -> Verdict {
-    let say = Verdict::new;
+    let verdict = Verdict::new;
     if desired.key.is_reserved() {
         let message =
             format!("{} is reserved: inventories of gitfleet are there; take it out of the placement", desired.id);
-        return say(State::Refused(ApplyOutcome::ManifestApplyFailed), message);
+        return verdict(State::Refused(ApplyOutcome::ManifestApplyFailed), message);
     }
     let live = view.live.get(&desired.key);
     if let Some(message) = claimed_by_another(order, desired, live, view) {
-        return say(State::Refused(ApplyOutcome::FailedToTakeOver), message);
+        return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), message);
     }
     if let Some(owner) = live.and_then(|live| live.owner.as_deref()).filter(|_| !order.strategy.allow_co_ownership) {
-        return say(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
+        return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
     }
     let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
@@ -192,35 +192,35 @@ pub fn verdict(
             ApplyOutcome::NotTakenOver | ApplyOutcome::FailedToTakeOver => {
                 // No watch reports when its owner releases it, because it does not have our label.
                 let recheck_at = Some(attempt.at + RECHECK_INTERVAL);
-                return Verdict { recheck_at, ..say(State::Refused(attempt.outcome), attempt.message.clone()) };
+                return Verdict { recheck_at, ..verdict(State::Refused(attempt.outcome), attempt.message.clone()) };
             }
-            _ => return say(State::Retry(attempt.at + retry_delay(attempt.failures)), attempt.message.clone()),
+            _ => return verdict(State::Retry(attempt.at + retry_delay(attempt.failures)), attempt.message.clone()),
         }
     }
     let Some(live) = live else {
         // An unseen object is not missing: it may belong to another placement, or have drifted.
         if let Some(why) = view.unlisted.why(&desired.key) {
-            return say(State::Wait, format!("whether it is there is not known: {why}"));
+            return verdict(State::Wait, format!("whether it is there is not known: {why}"));
         }
         if definition_pending(order, desired, view) {
-            return say(State::Wait, "its CustomResourceDefinition is not established yet".to_owned());
+            return verdict(State::Wait, "its CustomResourceDefinition is not established yet".to_owned());
         }
         return missing(attempt, progress.baseline(desired), now);
     };
     // The API server would accept an apply, and the object would still be deleted.
     if live.terminating {
-        return say(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
+        return verdict(State::Wait, "it is being deleted; it is applied again when it is gone".to_owned());
     }
     // It has another content, or changes owner. That is no put-back, which would count towards contested.
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
-        return say(State::Apply { put_back: false }, String::new());
+        return verdict(State::Apply { put_back: false }, String::new());
     }
     match progress.baseline(desired) {
-        Some(baseline) if *baseline == live.owned => return say(State::Done, String::new()),
-        None if is_as_applied(order, view, progress, attempt) => return say(State::Done, String::new()),
+        Some(baseline) if *baseline == live.owned => return verdict(State::Done, String::new()),
+        None if is_as_applied(order, view, progress, attempt) => return verdict(State::Done, String::new()),
         // Somebody may have changed it since an unreported apply: our own fields alone can never show drift.
         None if order.strategy.when_to_apply == WhenToApply::Always => {
-            return say(State::Apply { put_back: false }, String::new());
+            return verdict(State::Apply { put_back: false }, String::new());
         }
         Some(_) | None => {}
     }

@@ -280,19 +280,21 @@ pub(super) fn checked(what: &str, answer: RestAnswer) -> Result<RestAnswer> {
     if status.is_success() {
         return Ok(answer);
     }
-    let words = words(&answer.body);
+    let description = body_message(&answer.body);
     let what = what.to_owned();
     Err(match status.as_u16() {
         300..=399 => moved(&what),
         401 => Error::Unauthenticated { what },
         // GitHub limits with both, and refuses with 403 as well: headers and words tell which it is.
-        403 | 429 => match wait(&answer.headers, status, &words) {
+        403 | 429 => match wait(&answer.headers, status, &description) {
             Some(wait) => Error::RateLimited { what, wait },
-            None => Error::Forbidden { what, why: or_status(&words, status) },
+            None => Error::Forbidden { what, why: or_status(&description, status) },
         },
         404 | 410 => Error::NotFound { what },
-        408 | 500..=599 => Error::Unreachable { what, why: format!("the host answers {}", or_status(&words, status)) },
-        _ => Error::Refused { what, why: or_status(&words, status) },
+        408 | 500..=599 => {
+            Error::Unreachable { what, why: format!("the host answers {}", or_status(&description, status)) }
+        }
+        _ => Error::Refused { what, why: or_status(&description, status) },
     })
 }
 
@@ -302,14 +304,14 @@ fn called(answer: Option<&RestAnswer>) -> Called {
     match status.as_u16() {
         200..=299 => Called::Ok,
         304 => Called::Unchanged,
-        403 | 429 if wait(headers, *status, &words(body)).is_some() => Called::Limited,
+        403 | 429 if wait(headers, *status, &body_message(body)).is_some() => Called::Limited,
         408 | 500..=599 => Called::Failed,
         _ => Called::Refused,
     }
 }
 
-fn or_status(words: &str, status: StatusCode) -> String {
-    if words.is_empty() { status.to_string() } else { format!("{words} ({})", status.as_u16()) }
+fn or_status(description: &str, status: StatusCode) -> String {
+    if description.is_empty() { status.to_string() } else { format!("{description} ({})", status.as_u16()) }
 }
 
 fn moved(what: &str) -> Error {
@@ -321,7 +323,7 @@ fn moved(what: &str) -> Error {
 /// Returns the pause that a host asks for; `None` if a 403 is about permissions.
 ///
 /// Source: GitHub, "Rate limits for the REST API": retry-after, else the reset where nothing remains, else a minute.
-fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration> {
+fn wait(headers: &HeaderMap, status: StatusCode, description: &str) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
     if headers.contains_key(header::RETRY_AFTER) {
         // A date is as good as nothing said.
@@ -334,8 +336,9 @@ fn wait(headers: &HeaderMap, status: StatusCode, words: &str) -> Option<Duration
         // A wrong clock must not make us ask again immediately.
         return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));
     }
-    let words = words.to_lowercase();
-    let limited = status == StatusCode::TOO_MANY_REQUESTS || words.contains("rate limit") || words.contains("abuse");
+    let description = description.to_lowercase();
+    let limited =
+        status == StatusCode::TOO_MANY_REQUESTS || description.contains("rate limit") || description.contains("abuse");
     limited.then_some(WAIT_UNSAID)
 }
 
@@ -346,7 +349,7 @@ fn said_at(headers: &HeaderMap) -> Option<i64> {
 }
 
 /// Returns a host's message, on one line and truncated.
-fn words(body: &[u8]) -> String {
+fn body_message(body: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let message = value["message"].as_str().unwrap_or_default();
     let first = value["errors"].get(0);

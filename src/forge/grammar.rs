@@ -84,8 +84,7 @@ impl Prefixes<'_> {
         match self.command(&seen) {
             // Readers may have seen another line than the one that would be executed.
             Chat::Commands(_) if seen.len() < line.len() => Chat::Mistake(
-                "the command has invisible characters that change the direction of reading; type it by hand"
-                    .to_owned(),
+                "the command has invisible characters that change the direction of reading; type it by hand".to_owned(),
             ),
             chat => chat,
         }

@@ -32,9 +32,8 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
     let path = rest.route(&format!("/pulls/{}/commits{fields}", pull.number));
     let mut listed = rest.client.list::<CommitOfPull>(&what, &path).await?;
     if rest.kind == Kind::GitHub && listed.len() >= GITHUB_COMMITS_MAX {
-        let why = format!(
-            "the host lists {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more"
-        );
+        let why =
+            format!("the host lists {GITHUB_COMMITS_MAX} commits at most, and this pull request has as many or more");
         return Err(Error::Refused { what, why });
     }
     let is_listed = listed.iter().any(|commit| commit.sha == pull.head.as_str());

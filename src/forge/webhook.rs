@@ -181,7 +181,7 @@ fn pushed(commit: Option<String>, sender: Option<Account>) -> Option<Pushed> {
 }
 
 /// Returns a comment's text at its creation. If another account sent it than wrote it, there is no proof.
-fn said(comment: &Written, sender: Option<&Account>) -> Option<Said> {
+fn written_comment(comment: &Written, sender: Option<&Account>) -> Option<Said> {
     let author = comment.user.as_ref().and_then(Account::id)?;
     let is_other = sender.is_some_and(|sender| sender.id() != Some(author));
     let body = comment.body.as_ref().filter(|_| !is_other)?;
@@ -221,7 +221,7 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
         _ if matches!(action, Some("created" | "edited")) => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
             // The text after an edit may not be its author's: only the id of an edited comment is used.
-            let said = said(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
+            let said = written_comment(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
             Some(ForgeEvent::Comment { thread: issue.number, id: comment.id, said })
         }
         _ => None,

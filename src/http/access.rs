@@ -57,8 +57,8 @@ pub(super) async fn names_us(State(shared): State<Shared>, request: Request, nex
     if shared.access.answers_to(request.headers()) {
         return next.run(request).await;
     }
-    let words = "the daemon does not serve this name; use localhost, or add the name to http.hosts of gitfleet.yaml";
-    (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+    let message = "the daemon does not serve this name; use localhost, or add the name to http.hosts of gitfleet.yaml";
+    (StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
 /// Passes requests with read access.
@@ -69,8 +69,8 @@ pub(super) async fn may_read(State(shared): State<Shared>, request: Request, nex
     let headers = request.headers();
     match shared.commanders.owner(headers).or_else(|_| shared.watchers.owner(headers)) {
         Ok(_) => next.run(request).await,
-        Err((status, words)) => {
-            let mut answer = (status, words).into_response();
+        Err((status, message)) => {
+            let mut answer = (status, message).into_response();
             if status == StatusCode::UNAUTHORIZED {
                 answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }

@@ -15,8 +15,8 @@ pub const BACKUP_PATH: &str = "/api/v1/backup";
 /// Answers with the text of a backup.
 pub(super) async fn read(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     // Even if reading is open to everybody: a backup contains the key for marks of hidden values.
-    if let Err((status, words)) = shared.commanders.owner(&headers) {
-        return (status, words).into_response();
+    if let Err((status, message)) = shared.commanders.owner(&headers) {
+        return (status, message).into_response();
     }
     let store = shared.store;
     match tokio::task::spawn_blocking(move || backup::write(store.as_ref())).await {

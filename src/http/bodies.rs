@@ -39,8 +39,9 @@ impl Bodies {
 
     /// Reads a body. One with a declared length beyond the limit is not read at all.
     pub(super) async fn whole(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Unread> {
-        let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if said.is_some_and(|length| length > self.bytes_max) {
+        let declared =
+            headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if declared.is_some_and(|length| length > self.bytes_max) {
             return Err(Unread::Large);
         }
         let read = async {

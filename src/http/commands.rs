@@ -54,9 +54,9 @@ pub(super) async fn preview(State(shared): State<Shared>, request: Request) -> R
 /// The answer to somebody unknown, or to what cannot be read whole.
 pub(super) async fn whole(tokens: &Tokens, bodies: &Bodies, request: Request) -> Result<(String, Bytes), Response> {
     let (parts, body) = request.into_parts();
-    let name = tokens.owner(&parts.headers).map_err(|(status, words)| {
+    let name = tokens.owner(&parts.headers).map_err(|(status, text)| {
         let reason = if status == StatusCode::UNAUTHORIZED { "Unauthenticated" } else { "TokenUnknown" };
-        let mut answer = error(status, reason, words);
+        let mut answer = error(status, reason, text);
         if status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -64,8 +64,8 @@ pub(super) async fn whole(tokens: &Tokens, bodies: &Bodies, request: Request) ->
     })?;
     let body = bodies.whole(&parts.headers, body).await.map_err(|unread| match unread {
         Unread::Large => {
-            let words = format!("the body has at most {} bytes", bodies.bytes_max);
-            error(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &words)
+            let text = format!("the body has at most {} bytes", bodies.bytes_max);
+            error(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", &text)
         }
         Unread::Late => error(StatusCode::REQUEST_TIMEOUT, "TooSlow", "the body did not come in time; send it again"),
     })?;

@@ -48,8 +48,8 @@ struct Input {
 /// Answers one request. The token is checked before a byte of the body is read.
 pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err((status, words)) = shared.readers.owner(&parts.headers) {
-        let mut answer = refusal(status, words);
+    if let Err((status, message)) = shared.readers.owner(&parts.headers) {
+        let mut answer = refusal(status, message);
         if status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
         }
@@ -58,8 +58,8 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
     let body = match shared.turns.questions.whole(&parts.headers, body).await {
         Ok(body) => body,
         Err(Unread::Large) => {
-            let words = format!("a question has at most {QUESTION_BYTES_MAX} bytes");
-            return refusal(StatusCode::PAYLOAD_TOO_LARGE, &words);
+            let message = format!("a question has at most {QUESTION_BYTES_MAX} bytes");
+            return refusal(StatusCode::PAYLOAD_TOO_LARGE, &message);
         }
         Err(Unread::Late) => return refusal(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
     };
@@ -75,7 +75,7 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
     };
     match answer(&records, &clusters, &parameters, clock::now()) {
         Ok(parameters) => Json(json!({"output": {"parameters": parameters}})).into_response(),
-        Err((status, words)) => refusal(status, &words),
+        Err((status, message)) => refusal(status, &message),
     }
 }
 
@@ -91,8 +91,8 @@ fn read(store: &dyn Store) -> crate::store::Result<(Vec<DecisionsRecord>, Cluste
 }
 
 /// Argo CD shows `message` of an answer that is no success.
-fn refusal(status: StatusCode, words: &str) -> Response {
-    (status, Json(json!({"message": words}))).into_response()
+fn refusal(status: StatusCode, message: &str) -> Response {
+    (status, Json(json!({"message": message}))).into_response()
 }
 
 /// Returns one set of parameters per cluster of the named placement, all strings.
@@ -112,7 +112,7 @@ fn answer(
         (StatusCode::BAD_REQUEST, "input.parameters.placement is missing: it names the placement".to_owned())
     })?;
     let record = DecisionsRecord::find(records, text("kind")?, text("namespace")?, name)
-        .map_err(|words| (StatusCode::NOT_FOUND, words))?;
+        .map_err(|message| (StatusCode::NOT_FOUND, message))?;
     let groups = record.groups.iter().enumerate();
     let sets = groups.flat_map(|(index, group)| {
         group.clusters.iter().map(move |cluster| {

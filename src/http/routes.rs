@@ -63,7 +63,7 @@ impl Caller {
         [Self::Anybody, Self::Reader, Self::Commander, Self::Plugin, Self::Pusher, Self::GitHost];
 
     /// Returns its name, and what it must show.
-    pub fn words(self) -> (&'static str, &'static str) {
+    pub fn description(self) -> (&'static str, &'static str) {
         match self {
             Self::Anybody => ("anybody", "Nothing."),
             Self::Reader => (

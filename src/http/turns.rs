@@ -49,8 +49,8 @@ impl Default for Turns {
 pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let turn = tokio::time::timeout(TURN_TIME, Arc::clone(&shared.turns.reads).acquire_owned()).await;
     let Ok(Ok(turn)) = turn else {
-        let words = format!("{READS_MAX} others are being answered; ask again in a moment");
-        return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
+        let text = format!("{READS_MAX} others are being answered; ask again in a moment");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
     let (mut parts, body) = next.run(request).await.into_parts();
     // A constant answer, which is in memory already: a limit would protect nothing.

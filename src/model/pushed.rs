@@ -269,7 +269,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         let score = |name: &str, value: i32| json!({"resourceName": name, "scoreName": "x", "value": value});
         let many: BTreeMap<String, u32> = (0..300).map(|n| (format!("p{n}"), n)).collect();
-        for (push, words) in [
+        for (push, message) in [
             (properties(9, &json!({"a": 1})), "validUntil 1970-01-01T00:00:09Z is over"),
             (properties(11, &json!({"a": "much"})), "property a is \"much\", which is no quantity"),
             (properties(11, &json!({"": 1})), "property \"\" has not between 1 and 316 bytes"),
@@ -278,7 +278,7 @@ mod tests {
             (scores(&json!([score("a", 101)])), "score a/x is 101, not from -100 to 100"),
             (scores(&json!([score("a", 1), score("a", 2)])), "score a/x is given twice"),
         ] {
-            assert_eq!(push.check(at(10)), Err(words.to_owned()));
+            assert_eq!(push.check(at(10)), Err(message.to_owned()));
         }
         assert_eq!(properties(11, &json!({"a": "1Gi", "b": 0.25})).check(at(10)), Ok(()));
     }

@@ -241,8 +241,8 @@ pub struct PlacementRecord {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub runs_from: u64,
     /// The snapshot whose rollout the journal describes, and how many of its events were written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<(u64, usize)>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "told")]
+    pub journaled: Option<(u64, usize)>,
     /// The number of superseded rollouts since the last completed one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,

@@ -112,7 +112,7 @@ fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool))
 
 /// Tells whether a name marks its value as secret: by its words, so that `monkey` and `key1` do not, and `apiKey` does.
 pub fn speaks_of_secrets(name: &str) -> bool {
-    words(name).iter().any(|word| {
+    split_words(name).iter().any(|word| {
         let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let singular = bare.strip_suffix('s').unwrap_or(bare);
         let is_word = |text: &str| WORDS.contains(&text) && (text != UNNUMBERED || bare.len() == word.len());
@@ -122,7 +122,7 @@ pub fn speaks_of_secrets(name: &str) -> bool {
 }
 
 /// Splits a name into words: at signs, before a capital, and before the last of several capitals.
-fn words(name: &str) -> Vec<String> {
+fn split_words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();
     for (at, c) in letters.iter().enumerate() {

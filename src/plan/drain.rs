@@ -95,14 +95,14 @@ mod tests {
         let early = Binding { state: BindingState::Scheduled, ..binding.clone() };
         let parting =
             Binding { state: BindingState::Unscheduled, previous_state: Some(BindingState::Bound), ..binding.clone() };
-        for (record, binding, words) in [
+        for (record, binding, text) in [
             (&fixed, &binding, "out of clusterNames"),
             (&namespaced, &binding, "ResourcePlacement app/web stays on east"),
             (&delegated, &binding, "an OCM Placement picks"),
             (&record, &early, "has not arrived"),
         ] {
             let found = found(record, binding);
-            assert!(found.evictions.is_empty() && found.stays[0].contains(words), "{found:?}");
+            assert!(found.evictions.is_empty() && found.stays[0].contains(text), "{found:?}");
         }
         assert_eq!(found(&record, &parting).evictions.len(), 1);
         let going = Binding { deleting: true, ..binding };

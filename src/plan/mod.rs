@@ -203,7 +203,7 @@ fn deletion_guard(
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
     let record = &projection.state.record;
     let is_guarded = is_guarded(record, projection.world) && !only_reports(record);
-    let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_words(**with, left.len()));
+    let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_message(**with, left.len()));
     let deletions = record.closed_gate().map(|gate| gate.reason.clone());
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
 }

@@ -58,7 +58,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
         if credentials.permission >= needed {
             return Ok(());
         }
-        let (has, needed) = (words(credentials.permission), words(needed));
+        let (has, needed) = (permission_name(credentials.permission), permission_name(needed));
         Err(format!("{} has {has} permission; {verb} requires {needed}", person.name))
     };
     match right(verb) {
@@ -138,7 +138,7 @@ fn spelled(permission: Permission) -> &'static str {
     }
 }
 
-fn words(permission: Permission) -> &'static str {
+fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::None => "no",
         other => spelled(other),

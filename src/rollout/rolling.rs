@@ -32,7 +32,7 @@ pub struct BindingView {
     /// Its assigned content was observed to be unavailable.
     pub seen_unavailable: bool,
     /// It was assigned a snapshot before.
-    pub told: bool,
+    pub assigned: bool,
     /// Its assignment differs from the current snapshot, overrides or apply strategy.
     pub outdated: bool,
     /// Its cluster is offline or suspended: nothing can start there.
@@ -53,7 +53,7 @@ impl BindingView {
             failed: health.failed,
             diff_reported: health.diff_reported,
             seen_unavailable: health.seen_unavailable,
-            told: binding.snapshot.is_some(),
+            assigned: binding.snapshot.is_some(),
             outdated,
             deferred,
             changes_in: health.changes_in,
@@ -132,7 +132,7 @@ impl<'a> Buckets<'a> {
             self.bind.push(view);
             return;
         }
-        if view.state == BindingState::Unscheduled && !view.told {
+        if view.state == BindingState::Unscheduled && !view.assigned {
             self.empty.extend((!view.deleting).then_some(view));
             return;
         }

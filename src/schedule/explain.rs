@@ -194,7 +194,7 @@ impl<'a, 'b> Sight<'a, 'b> {
         }
         for term in &self.ranking.terms {
             let sorter = term.preferred.preference.property_sorter.as_ref();
-            let labels_wanted = term.preferred.preference.label_selector.as_ref().map(label_words);
+            let labels_wanted = term.preferred.preference.label_selector.as_ref().map(format_selector);
             let order = sorter.map(|sorter| {
                 let order = if sorter.sort_order == SortOrder::Descending { "descending" } else { "ascending" };
                 format!("{} {order}", sorter.name.trim_start_matches(RESOURCES))
@@ -216,7 +216,7 @@ impl<'a, 'b> Sight<'a, 'b> {
 }
 
 /// Formats a selector: `region=east, env in (dev, prod)`.
-fn label_words(selector: &LabelSelector) -> String {
+fn format_selector(selector: &LabelSelector) -> String {
     let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
     let other = selector.match_expressions.iter().map(|LabelSelectorRequirement { key, operator, values }| {
         let values = values.join(", ");
@@ -257,9 +257,9 @@ fn short(refusal: &Refusal) -> String {
     compared.unwrap_or_else(|| match refusal.subject.strip_prefix("property ") {
         Some(name) => {
             let subject = name.trim_start_matches(RESOURCES).to_owned();
-            pick::words(&Refusal { subject, ..refusal.clone() })
+            pick::describe(&Refusal { subject, ..refusal.clone() })
         }
-        None => pick::words(refusal),
+        None => pick::describe(refusal),
     })
 }
 

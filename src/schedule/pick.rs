@@ -129,14 +129,14 @@ fn rejected(
     let refused = |slot: usize| {
         let name = fleet.name(slot).as_str();
         let refusal = filter.refusal(slot).or_else(|| ranking.refusal(slot)).filter(|_| !listed.contains(name))?;
-        let reason = PickReason::Other(format!("ClusterUnschedulable, {}", words(&refusal)));
+        let reason = PickReason::Other(format!("ClusterUnschedulable, {}", describe(&refusal)));
         Some(unscored(name, false, reason))
     };
     slots.into_iter().filter_map(refused).collect()
 }
 
 /// Formats a refusal as a sentence.
-pub(super) fn words(refusal: &Refusal) -> String {
+pub(super) fn describe(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
         ("ClusterEligibility", Some(why)) => format!("not eligible: {why}"),

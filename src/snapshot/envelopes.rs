@@ -47,8 +47,7 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
                 return Err(fail(&entry, why));
             }
             if placement.namespace.is_some() && id.namespace.is_empty() {
-                let why =
-                    format!("{id} is cluster-scoped; a ResourcePlacement places objects of its namespace only");
+                let why = format!("{id} is cluster-scoped; a ResourcePlacement places objects of its namespace only");
                 return Err(fail(&entry, why));
             }
             let place = format!("by entry {entry} of {}", envelope.id);

@@ -28,7 +28,7 @@ pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
         let message = "the selectors select nothing, so nothing is delivered";
         warnings.push(Warning::new(WarningKind::NothingSelected, message).at("spec.resourceSelectors"));
     }
-    warnings.extend(pods_words(&pods));
+    warnings.extend(pods_warning(&pods));
     warnings
 }
 
@@ -47,7 +47,7 @@ fn pods<'a>(selection: &Selection<'a>, selector: &ResourceSelector) -> Vec<&'a M
     }
 }
 
-fn pods_words(pods: &[&Manifest]) -> Option<Warning> {
+fn pods_warning(pods: &[&Manifest]) -> Option<Warning> {
     if pods.is_empty() {
         return None;
     }

@@ -275,7 +275,7 @@ fn overridden<'s>(
             let object = Arc::make_mut(&mut manifest.object);
             let patches = &rule.json_patch_overrides;
             patch::apply(object, patches, cluster, labels).map_err(|failure| {
-                let (op, path) = (patch::word(failure.patch.op), &failure.patch.path);
+                let (op, path) = (patch::operation_name(failure.patch.op), &failure.patch.path);
                 format!(
                     "{} rule {}: {op} {path} on {}: {}",
                     described(snapshot),

@@ -78,10 +78,10 @@ fn written<'a>(binding: &'a Binding, type_: &ConditionType) -> Option<&'a Condit
 
 fn rollout_started(binding: &Binding) -> Finding {
     let type_ = ConditionType::RolloutStarted;
-    if let Some(said) = written(binding, &type_) {
-        let holds = said.status == ConditionStatus::True;
+    if let Some(known) = written(binding, &type_) {
+        let holds = known.status == ConditionStatus::True;
         let reason = if holds { Reason::RolloutStarted } else { Reason::RolloutNotStartedYet };
-        return Finding { type_, holds, reason, message: said.message.clone() };
+        return Finding { type_, holds, reason, message: known.message.clone() };
     }
     match (binding.state, binding.snapshot) {
         (BindingState::Bound | BindingState::Unscheduled, Some(index)) => Finding {
@@ -134,11 +134,11 @@ fn delivery_findings(binding: &Binding, work: Option<&WorkStatus>, online: bool)
 fn overridden(binding: &Binding) -> Finding {
     let type_ = ConditionType::Overridden;
     match written(binding, &type_) {
-        Some(said) if said.status == ConditionStatus::False => {
-            Finding { type_, holds: false, reason: Reason::OverriddenFailed, message: said.message.clone() }
+        Some(known) if known.status == ConditionStatus::False => {
+            Finding { type_, holds: false, reason: Reason::OverriddenFailed, message: known.message.clone() }
         }
-        Some(said) if said.reason == Reason::OverriddenSucceeded => {
-            Finding { type_, holds: true, reason: Reason::OverriddenSucceeded, message: said.message.clone() }
+        Some(known) if known.reason == Reason::OverriddenSucceeded => {
+            Finding { type_, holds: true, reason: Reason::OverriddenSucceeded, message: known.message.clone() }
         }
         _ => Finding {
             type_,

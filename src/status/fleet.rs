@@ -65,19 +65,19 @@ pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> 
 }
 
 /// Describes on which clusters changes by hand are not noticed, and why. Nothing waits for them: deliveries arrive.
-pub fn unwatched_words<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<String> {
+pub fn unwatched_messages<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<String> {
     let mut unwatched = BTreeMap::<&str, Vec<String>>::new();
     for cluster in clusters.filter(|cluster| cluster.answers()) {
         if let Some(why) = &cluster.unwatched {
             unwatched.entry(why).or_default().push(cluster.name.to_string());
         }
     }
-    let words = |(why, names): (&str, Vec<String>)| {
+    let text = |(why, names): (&str, Vec<String>)| {
         let folders = if names.len() == 1 { "the folder" } else { "the folders" };
         let names = listing(names.into_iter());
         format!("{folders} of {names} cannot be watched, changes by hand are seen at the next start: {why}")
     };
-    unwatched.into_iter().map(words).collect()
+    unwatched.into_iter().map(text).collect()
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
             cluster("d", false, Some("too many")),
             cluster("e", true, Some("no such folder")),
         ];
-        let found = unwatched_words(clusters.iter());
+        let found = unwatched_messages(clusters.iter());
         let expected = [
             "the folder of e cannot be watched, changes by hand are seen at the next start: no such folder",
             "the folders of a, c cannot be watched, changes by hand are seen at the next start: too many",

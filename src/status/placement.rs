@@ -221,7 +221,7 @@ pub struct Link {
     /// The placement's reason if it is true on every cluster.
     pub holds: Reason,
     /// The state of clusters, as text for users: unknown, false, true.
-    pub words: [&'static str; 3],
+    pub phrases: [&'static str; 3],
 }
 
 const ROLLOUT_STARTED: Link = Link {
@@ -229,42 +229,42 @@ const ROLLOUT_STARTED: Link = Link {
     unknown: Reason::RolloutStartedUnknown,
     failed: Reason::RolloutNotStartedYet,
     holds: Reason::RolloutStarted,
-    words: ["not known to have started", "waiting for their turn", "started"],
+    phrases: ["not known to have started", "waiting for their turn", "started"],
 };
 const OVERRIDDEN: Link = Link {
     type_: ConditionType::Overridden,
     unknown: Reason::OverriddenPending,
     failed: Reason::OverriddenFailed,
     holds: Reason::OverriddenSucceeded,
-    words: ["waiting for their overrides", "with overrides that failed", "with their overrides in place"],
+    phrases: ["waiting for their overrides", "with overrides that failed", "with their overrides in place"],
 };
 const WORK_SYNCHRONIZED: Link = Link {
     type_: ConditionType::WorkSynchronized,
     unknown: Reason::WorkSynchronizedUnknown,
     failed: Reason::WorkNotSynchronizedYet,
     holds: Reason::WorkSynchronized,
-    words: ["waiting for their work", "whose work could not be handed over", "with their work handed over"],
+    phrases: ["waiting for their work", "whose work could not be handed over", "with their work handed over"],
 };
 const APPLIED: Link = Link {
     type_: ConditionType::Applied,
     unknown: Reason::ApplyPending,
     failed: Reason::ApplyFailed,
     holds: Reason::ApplySucceeded,
-    words: ["yet to apply", "where not every object is applied", "with every object applied"],
+    phrases: ["yet to apply", "where not every object is applied", "with every object applied"],
 };
 const AVAILABLE: Link = Link {
     type_: ConditionType::Available,
     unknown: Reason::ResourceAvailableUnknown,
     failed: Reason::ResourceNotAvailableYet,
     holds: Reason::ResourceAvailable,
-    words: ["yet to report availability", "where not every object is available", "with every object available"],
+    phrases: ["yet to report availability", "where not every object is available", "with every object available"],
 };
 const DIFF_REPORTED: Link = Link {
     type_: ConditionType::DiffReported,
     unknown: Reason::DiffReportingPending,
     failed: Reason::DiffReportingIncompleteOrFailed,
     holds: Reason::DiffReportingCompleted,
-    words: ["yet to compare", "where not every object is compared", "with every object compared"],
+    phrases: ["yet to compare", "where not every object is compared", "with every object compared"],
 };
 
 /// Links of the longest chain.
@@ -287,8 +287,8 @@ pub fn chain(mode: Mode) -> &'static [Link] {
 ///
 /// Source: KubeFleet's placement controller; the messages and the types of the table above belong to gitfleet.
 pub fn placement_status(view: &PlacementView) -> PlacementStatus {
-    let is_told = view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some());
-    let picked = if is_told { view.picked() } else { Vec::new() };
+    let is_decided = view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some());
+    let picked = if is_decided { view.picked() } else { Vec::new() };
     let common = rollup::common_index(view, &picked);
     let (spoken_of, index) = match view.is_external() {
         true if picked.is_empty() => (view.snapshot, None),
@@ -301,7 +301,7 @@ pub fn placement_status(view: &PlacementView) -> PlacementStatus {
         placement_statuses: picked.into_iter().map(|(d, b)| cluster_status(view, d, b)).collect(),
         conditions: rollup::placement_conditions(view),
     };
-    if is_told {
+    if is_decided {
         status.placement_statuses.extend(not_found(view));
     }
     status
@@ -403,29 +403,29 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
             None => unknown(link, format!("cluster {cluster} has not reported yet")),
         };
         if view.is_outdated(binding) {
-            condition.message = waiting_words(view, binding);
+            condition.message = waiting_message(view, binding);
         }
         condition
     };
-    said(view, Some(binding)).map(condition).collect()
+    reported(view, Some(binding)).map(condition).collect()
 }
 
 /// Returns the links of a cluster's chain up to the first that is not true, each with its binding's condition; `None` if that
 /// is unknown.
-pub fn said<'a>(
+pub fn reported<'a>(
     view: &PlacementView,
     binding: Option<&'a Binding>,
 ) -> impl Iterator<Item = (&'static Link, Option<&'a Condition>)> {
     let outdated = binding.is_some_and(|binding| view.is_outdated(binding));
     let own = move |link: &Link| {
         let binding = binding?;
-        let is_told = |c: &&Condition| c.observed_generation == binding.generation;
+        let is_current = |c: &&Condition| c.observed_generation == binding.generation;
         let counts = |c: &&Condition| match c.status {
             ConditionStatus::Unknown => false,
             ConditionStatus::False => true,
             ConditionStatus::True => !outdated,
         };
-        find_condition(&binding.conditions, &link.type_).filter(is_told).filter(counts)
+        find_condition(&binding.conditions, &link.type_).filter(is_current).filter(counts)
     };
     let mut ended = false;
     chain(view.mode()).iter().map_while(move |link| {
@@ -439,13 +439,13 @@ pub fn said<'a>(
 }
 
 /// Describes why a cluster does not have the newest snapshot.
-pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
+pub fn waiting_message(view: &PlacementView, binding: &Binding) -> String {
     if view.record.ignores(binding) {
         let kept = binding.snapshot.map_or_else(|| "gets nothing".to_owned(), |held| format!("keeps snapshot {held}"));
         return format!("{kept}: it is in no stage, and its strategy ignores such clusters");
     }
     let newest = view.snapshot.map_or_else(|| "the first snapshot".to_owned(), |s| format!("snapshot {}", s.index));
-    let mut words = match binding.snapshot {
+    let mut text = match binding.snapshot {
         None => format!("waits for its turn for {newest}"),
         Some(held) if is_right(binding, view.mode()) => {
             format!("holds snapshot {held}; waits for its turn for {newest}")
@@ -454,16 +454,16 @@ pub fn waiting_words(view: &PlacementView, binding: &Binding) -> String {
     };
     if let Some(held) = view.record.held.as_ref().filter(|held| Some(held.index) == view.newest()) {
         let kept = binding.snapshot.map(|index| format!("holds snapshot {index}; ")).unwrap_or_default();
-        words = format!("{kept}snapshot {} is held: it {}", held.index, held.why);
+        text = format!("{kept}snapshot {} is held: it {}", held.index, held.why);
     }
     if let Some(offline) = view.offline(&binding.cluster) {
-        words = format!("deferred, the cluster is offline{}: {words}", why(offline));
+        text = format!("deferred, the cluster is offline{}: {text}", why(offline));
     } else if let Some(pause) = &view.record.paused {
-        words = format!("{words}; paused by {}", pause.by);
+        text = format!("{text}; paused by {}", pause.by);
     } else if let Some(halted) = &view.record.halted {
-        words = format!("{words}; the rollout is halted: {halted}");
+        text = format!("{text}; the rollout is halted: {halted}");
     }
-    words
+    text
 }
 
 /// Tells whether a binding's last link is true at its own generation: its snapshot is available, or compared.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::placement::{PlacementView, why};
 use super::rollout::{ClusterState, Failure, PersonWait, RolloutState, bound_state, rollout_state};
-use super::staged_run::{closed_gates, command_name, end_words};
+use super::staged_run::{closed_gates, command_name, end_message};
 use super::work::{counted, listing};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState};
@@ -96,10 +96,10 @@ fn whole(view: &PlacementView) -> (ProgressState, String) {
         RolloutState::WaitingForTime(until) => {
             (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
         }
-        RolloutState::Unreachable(words) => unreachable(&words),
-        RolloutState::Failed(Failure::Invalid(words)) => (ProgressState::Error, words),
+        RolloutState::Unreachable(text) => unreachable(&text),
+        RolloutState::Failed(Failure::Invalid(text)) => (ProgressState::Error, text),
         // Statuses are short, and their state already says that it failed.
-        RolloutState::Failed(Failure::Halted(words)) => (ProgressState::Failed, words),
+        RolloutState::Failed(Failure::Halted(text)) => (ProgressState::Failed, text),
         RolloutState::Failed(failure) => (ProgressState::Failed, failure.to_string()),
     }
 }
@@ -108,7 +108,7 @@ fn whole(view: &PlacementView) -> (ProgressState, String) {
 fn waiting(view: &PlacementView, wait: &PersonWait) -> (ProgressState, String) {
     match wait {
         PersonWait::Deletions(_) => (ProgressState::WaitingForPerson, "deletions wait for approval".to_owned()),
-        PersonWait::Paused(_) => (ProgressState::Paused, paused_words(view)),
+        PersonWait::Paused(_) => (ProgressState::Paused, paused_message(view)),
         PersonWait::Approval(_) | PersonWait::Run(_) | PersonWait::NoRun | PersonWait::Store(_) => {
             (ProgressState::WaitingForPerson, wait.to_string())
         }
@@ -119,7 +119,7 @@ fn unreachable(clusters: &str) -> (ProgressState, String) {
     (ProgressState::Waiting, format!("does not answer: {clusters}"))
 }
 
-fn paused_words(view: &PlacementView) -> String {
+fn paused_message(view: &PlacementView) -> String {
     let Some(pause) = &view.record.paused else { return String::new() };
     let reason = pause.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("paused by {}{reason}", pause.by)
@@ -138,19 +138,18 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
             (None, Some(offline)) => ClusterState::Offline(format!("{cluster}{}", why(offline))),
             (None, None) => ClusterState::Queued,
         };
-        let own_words = |words: String| {
-            let words =
-                words.strip_prefix(cluster.as_str()).map_or(&*words, |rest| rest.trim_start_matches([':', ' ']));
-            words.to_owned()
+        let own_message = |text: String| {
+            let text = text.strip_prefix(cluster.as_str()).map_or(&*text, |rest| rest.trim_start_matches([':', ' ']));
+            text.to_owned()
         };
         let (rank, state, message) = match standing {
             ClusterState::Right => {
                 progress.done += 1;
                 continue;
             }
-            ClusterState::Failed(words) => (0, ProgressState::Failed, own_words(words)),
+            ClusterState::Failed(text) => (0, ProgressState::Failed, own_message(text)),
             ClusterState::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
-            ClusterState::Offline(words) => (2, ProgressState::Waiting, own_words(words)),
+            ClusterState::Offline(text) => (2, ProgressState::Waiting, own_message(text)),
             ClusterState::Queued | ClusterState::AwaitsRun => continue,
             ClusterState::Ignored => {
                 progress.total -= 1;
@@ -275,17 +274,17 @@ impl Teller<'_> {
     ) -> (&'r RunRecord, ProgressState, String) {
         let rolled_back = || ProgressState::RolledBack { to: to.commit.clone() };
         if back.phase.is_final() {
-            let message = if run.phase == RunPhase::RolledBack { end_words(run) } else { String::new() };
+            let message = if run.phase == RunPhase::RolledBack { end_message(run) } else { String::new() };
             if matches!(back.phase, RunPhase::Failed | RunPhase::Rejected) {
-                let message = format!("the return to {} ended: {}", to.commit.short(), end_words(back));
+                let message = format!("the return to {} ended: {}", to.commit.short(), end_message(back));
                 return (back, ProgressState::Failed, message);
             }
             return (run, rolled_back(), message);
         }
-        let (state, words) = self.state(back, to);
+        let (state, text) = self.state(back, to);
         let state = if state == ProgressState::Queued { ProgressState::Moving } else { state };
-        let words = if words.is_empty() { words } else { format!(": {words}") };
-        (back, state, format!("rolling back to {}{words}", to.commit.short()))
+        let text = if text.is_empty() { text } else { format!(": {text}") };
+        (back, state, format!("rolling back to {}{text}", to.commit.short()))
     }
 
     /// Returns the state of a run, with its reason.
@@ -305,7 +304,7 @@ impl Teller<'_> {
                 (S::WaitingForPerson, "deletions wait for approval".to_owned())
             }
             RunPhase::Waiting | RunPhase::Stopping | RunPhase::Stopped if view.record.paused.is_some() => {
-                (S::Paused, paused_words(view))
+                (S::Paused, paused_message(view))
             }
             RunPhase::Waiting => (S::Waiting, message()),
             RunPhase::Halted => (S::Failed, message()),
@@ -313,14 +312,14 @@ impl Teller<'_> {
                 (S::Paused, "stopped; continues when its `state` says Run".to_owned())
             }
             RunPhase::Succeeded => (S::Done, message()),
-            RunPhase::Failed => (S::Failed, end_words(run)),
-            RunPhase::Rejected => (S::Rejected, end_words(run)),
+            RunPhase::Failed => (S::Failed, end_message(run)),
+            RunPhase::Rejected => (S::Rejected, end_message(run)),
             RunPhase::Superseded => (S::Superseded { by: self.newer(run, snapshot) }, String::new()),
             RunPhase::RolledBack => {
                 let to = view.record.last_succeeded.and_then(|to| view.snapshot_at(to));
                 match to.filter(|to| to.index != snapshot.index) {
-                    Some(to) => (S::RolledBack { to: to.commit.clone() }, end_words(run)),
-                    None => (S::Failed, end_words(run)),
+                    Some(to) => (S::RolledBack { to: to.commit.clone() }, end_message(run)),
+                    None => (S::Failed, end_message(run)),
                 }
             }
         }
@@ -330,7 +329,7 @@ impl Teller<'_> {
         let view = self.view;
         let moves = super::staged_run::active_run(view.runs).is_some_and(|active| active.name == run.name);
         match rollout_state(view) {
-            RolloutState::Unreachable(words) if moves => unreachable(&words),
+            RolloutState::Unreachable(text) if moves => unreachable(&text),
             RolloutState::WaitingForPerson(wait) if moves => waiting(view, &wait),
             _ => (ProgressState::Moving, run.message.clone()),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::{LINKS_MAX, Link, PlacementView, chain, said, why};
+use super::placement::{LINKS_MAX, Link, PlacementView, chain, reported, why};
 use super::work::{counted, listing};
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
@@ -51,7 +51,7 @@ impl<'a> ClusterLinks<'a> {
             links: [ConditionStatus::Unknown; LINKS_MAX],
             overridden: false,
         };
-        for (place, (_, own)) in found.links.iter_mut().zip(said(view, binding)) {
+        for (place, (_, own)) in found.links.iter_mut().zip(reported(view, binding)) {
             *place = own.map_or(ConditionStatus::Unknown, |own| own.status);
             found.overridden |= own.is_some_and(|own| own.reason == Reason::OverriddenSucceeded);
         }
@@ -136,12 +136,12 @@ impl RollUp<'_> {
             let in_status = |wanted: ConditionStatus| clusters.iter().filter(move |c| c.links[position] == wanted);
             let [unknown, failed] =
                 [ConditionStatus::Unknown, ConditionStatus::False].map(|status| in_status(status).count());
-            let (state, reason, words, count) = match (unknown, failed) {
-                (0, 0) => (ConditionStatus::True, holding_reason(link, clusters), link.words[2], clusters.len()),
-                (0, _) => (ConditionStatus::False, link.failed.clone(), link.words[1], failed),
-                _ => (ConditionStatus::Unknown, link.unknown.clone(), link.words[0], unknown),
+            let (state, reason, text, count) = match (unknown, failed) {
+                (0, 0) => (ConditionStatus::True, holding_reason(link, clusters), link.phrases[2], clusters.len()),
+                (0, _) => (ConditionStatus::False, link.failed.clone(), link.phrases[1], failed),
+                _ => (ConditionStatus::Unknown, link.unknown.clone(), link.phrases[0], unknown),
             };
-            let mut message = format!("{count} of {} {words}", counted(clusters.len(), "cluster"));
+            let mut message = format!("{count} of {} {text}", counted(clusters.len(), "cluster"));
             if state != ConditionStatus::True {
                 message = format!("{message}: {}", listing(in_status(state).map(|c| c.cluster.to_string())));
                 if let Some(halted) = &self.view.record.halted {

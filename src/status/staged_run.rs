@@ -115,8 +115,8 @@ pub fn command_name(placement: &PlacementKey, name: &str) -> String {
 }
 
 /// Describes how an unsuccessful run ended.
-pub fn end_words(run: &RunRecord) -> String {
-    said(
+pub fn end_message(run: &RunRecord) -> String {
+    message_or(
         run,
         match run.phase {
             RunPhase::Superseded => "a newer snapshot has a run of its own",
@@ -128,22 +128,22 @@ pub fn end_words(run: &RunRecord) -> String {
 }
 
 /// Describes the progress of a stage's clusters.
-pub fn clusters_words(stage: &StageRecord) -> String {
+pub fn clusters_summary(stage: &StageRecord) -> String {
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
-    let mut words = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
+    let mut text = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
     for (phase, state) in [
         (ClusterPhase::Failed, "failed"),
         (ClusterPhase::Deferred, "deferred while offline"),
         (ClusterPhase::Skipped, "skipped"),
     ] {
         if count(phase) > 0 {
-            words.extend([", ", &count(phase).to_string(), " ", state]);
+            text.extend([", ", &count(phase).to_string(), " ", state]);
         }
     }
-    words
+    text
 }
 
 /// Returns the run's message, or `otherwise` if it has none.
-pub fn said(run: &RunRecord, otherwise: &str) -> String {
+pub fn message_or(run: &RunRecord, otherwise: &str) -> String {
     if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() }
 }

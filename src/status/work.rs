@@ -117,23 +117,23 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
         return match outcome {
             ApplyOutcome::Pending => Vec::new(),
             ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff => {
-                vec![condition(ConditionType::DiffReported, true, outcome.reason(), says(plain_words(outcome)))]
+                vec![condition(ConditionType::DiffReported, true, outcome.reason(), says(outcome_text(outcome)))]
             }
             _ => vec![condition(
                 ConditionType::DiffReported,
                 false,
                 Reason::FailedToReportDiff,
-                says(plain_words(outcome)),
+                says(outcome_text(outcome)),
             )],
         };
     }
     if outcome != ApplyOutcome::Applied {
-        return vec![condition(ConditionType::Applied, false, outcome.reason(), says(plain_words(outcome)))];
+        return vec![condition(ConditionType::Applied, false, outcome.reason(), says(outcome_text(outcome)))];
     }
     let mut conditions =
-        vec![condition(ConditionType::Applied, true, outcome.reason(), plain_words(outcome).to_owned())];
+        vec![condition(ConditionType::Applied, true, outcome.reason(), outcome_text(outcome).to_owned())];
     if let Some(availability) = manifest.availability {
-        let (holds, reason, words) = match availability {
+        let (holds, reason, text) = match availability {
             Availability::Available => (true, Reason::Available, "the object is available"),
             Availability::NotTrackable => {
                 (true, Reason::NotTrackable, "the object does not report whether it is available")
@@ -143,13 +143,13 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
             }
             Availability::Failed => (false, Reason::ManifestNotAvailableYet, "the object failed"),
         };
-        conditions.push(condition(ConditionType::Available, holds, reason, says(words)));
+        conditions.push(condition(ConditionType::Available, holds, reason, says(text)));
     }
     conditions
 }
 
 /// Returns the meaning of an outcome, as text for users.
-fn plain_words(outcome: ApplyOutcome) -> &'static str {
+fn outcome_text(outcome: ApplyOutcome) -> &'static str {
     match outcome {
         ApplyOutcome::Pending => "the object is about to be applied",
         ApplyOutcome::Applied => "the object is applied",

@@ -271,7 +271,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     use crate::model::records::MemberKind;
     let is_reached = cluster.kind != MemberKind::Unreachable;
     let joined = is_reached && !cluster.left && cluster.has_answered();
-    let join_words = match (cluster.left, joined) {
+    let join_message = match (cluster.left, joined) {
         (true, _) => "the cluster left the fleet; nothing on it is touched",
         (false, true) => "the cluster is a member",
         (false, false) if is_reached => "the cluster has never answered",
@@ -286,7 +286,7 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
         listed.map(|(name, property)| (name.clone(), json!({"value": property, "observationTime": seen}))).collect();
     // A field of ManagedCluster: what claim selectors read of the cluster itself.
     let claims = cluster.claims.iter().map(|(name, value)| json!({"name": name, "value": value}));
-    let conditions = member_conditions(cluster, joined, join_words);
+    let conditions = member_conditions(cluster, joined, join_message);
     let mut metadata = metadata(None, cluster.name.as_str(), cluster.joined_at);
     if !cluster.labels.is_empty() {
         metadata.insert("labels".into(), value(&cluster.labels));
@@ -306,31 +306,24 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
             "clusterClaims": claims.collect::<Vec<Value>>(),
             "addOnScores": pushed_scores(cluster),
             "pushedProperties": pushed_properties(cluster, now),
-            "agentStatus": [member_agent(cluster, joined, join_words, seen)],
+            "agentStatus": [member_agent(cluster, joined, join_message, seen)],
         })),
     })
 }
 
 /// Returns the scores that machines pushed, those that have expired too.
 fn pushed_scores(cluster: &ClusterRecord) -> Vec<Value> {
-    let scores = cluster.pushed.scores.iter();
-    scores.flat_map(|(by, said)| said.values.iter().map(move |score| said_by(value(score), by, said))).collect()
-}
-
-/// Returns the properties that machines pushed, as long as they hold.
-fn pushed_properties(cluster: &ClusterRecord, now: Timestamp) -> Vec<Value> {
-    let held = cluster.pushed.properties.iter().filter(|(_, said)| said.holds(now));
-    let named = |(name, value): (&String, &String)| json!({"name": name, "value": value});
-    held.flat_map(|(by, said)| said.values.iter().map(move |property| said_by(named(property), by, said))).collect()
-}
-
-/// Adds who pushed something, and until when it holds.
-fn said_by<T>(mut shown: Value, by: &str, said: &TimedValues<T>) -> Value {
-    shown["pushedBy"] = json!(by);
-    if let Some(end) = said.valid_until {
-        shown["validUntil"] = json!(end);
-    }
-    shown
+    let scores = cluster.pushed.scores.iter().flat_map(|(by, timed)| {
+        timed.values.iter().map(move |score| {
+            let mut shown = value(score);
+            shown["pushedBy"] = json!(by);
+            if let Some(end) = timed.valid_until {
+                shown["validUntil"] = json!(end);
+            }
+            shown
+        })
+    });
+    scores.collect()
 }
 
 fn member_condition(
@@ -342,30 +335,32 @@ fn member_condition(
     Condition::new(type_, holds, if holds { holding } else { failing }, message, 0, cluster.since)
 }
 
-fn member_conditions(cluster: &ClusterRecord, joined: bool, join_words: &str) -> Vec<Condition> {
+fn member_conditions(cluster: &ClusterRecord, joined: bool, join_message: &str) -> Vec<Condition> {
     use {ConditionType as T, Reason as R};
     let ready = (joined, R::MemberClusterReadyToJoin, R::MemberClusterNotReadyToJoin);
     let member = (joined, R::MemberClusterJoined, R::MemberClusterLeft);
     let mut conditions = vec![
-        member_condition(cluster, T::ReadyToJoin, ready, join_words),
-        member_condition(cluster, T::Joined, member, join_words),
+        member_condition(cluster, T::ReadyToJoin, ready, join_message),
+        member_condition(cluster, T::Joined, member, join_message),
     ];
     let unknown = cluster.properties_unknown.as_deref();
     if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
         let collected = (unknown.is_none(), R::PropertiesCollected, R::PropertiesNotCollected);
-        let words = unknown.unwrap_or("nodes and pods are watched");
-        conditions.push(member_condition(cluster, T::ClusterPropertyCollectionSucceeded, collected, words));
+        let description = unknown.unwrap_or("nodes and pods are watched");
+        conditions.push(member_condition(cluster, T::ClusterPropertyCollectionSucceeded, collected, description));
     }
     conditions
 }
 
-fn member_agent(cluster: &ClusterRecord, joined: bool, join_words: &str, seen: Timestamp) -> Value {
+fn member_agent(cluster: &ClusterRecord, joined: bool, join_message: &str, seen: Timestamp) -> Value {
     use {ConditionType as T, Reason as R};
     let why = cluster.message.as_deref().unwrap_or_default();
     let member = (joined, R::InternalMemberClusterJoined, R::InternalMemberClusterLeft);
     let healthy = (cluster.online, R::InternalMemberClusterHealthy, R::InternalMemberClusterUnhealthy);
-    let conditions =
-        [member_condition(cluster, T::Joined, member, join_words), member_condition(cluster, T::Healthy, healthy, why)];
+    let conditions = [
+        member_condition(cluster, T::Joined, member, join_message),
+        member_condition(cluster, T::Healthy, healthy, why),
+    ];
     let mut agent = json!({"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": seen});
     if !cluster.has_answered() {
         // It was never observed.

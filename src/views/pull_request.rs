@@ -56,7 +56,7 @@ pub enum ObjectChange {
 
 impl ObjectChange {
     /// Returns the word for it.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
             Self::Changed => "changed",

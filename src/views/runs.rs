@@ -16,8 +16,7 @@ use crate::model::runs::{
     request_name,
 };
 use crate::status::staged_run::{
-    ClosedGate, check_words, closed_gates, clusters_words, current_stage, end_words, said, stuck_clusters,
-    waiting_checks,
+    ClosedGate, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
 };
 use crate::status::work::{counted, listing};
 
@@ -120,30 +119,34 @@ impl Says<'_> {
 fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let words = || said(run, "the run is under way");
+    let under_way = || message_or(run, "the run is under way");
     let mut conditions = vec![initialized(run)];
     let mut progress = |status, reason, message: String| {
         conditions.push(says.condition(ConditionType::Progressing, status, reason, run.since, message));
     };
     match run.phase {
         RunPhase::Pending | RunPhase::Initialized => {}
-        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, words()),
-        RunPhase::Waiting => progress(False, Reason::UpdateRunWaiting, waiting_words(run)),
-        RunPhase::Halted => progress(False, Reason::UpdateRunHalted, said(run, "too many clusters failed")),
+        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, under_way()),
+        RunPhase::Waiting => progress(False, Reason::UpdateRunWaiting, waiting_message(run)),
+        RunPhase::Halted => progress(False, Reason::UpdateRunHalted, message_or(run, "too many clusters failed")),
         RunPhase::Stopping => {
             progress(
                 Unknown,
                 Reason::UpdateRunStopping,
-                said(run, "no further cluster is started; some are on their way"),
+                message_or(run, "no further cluster is started; some are on their way"),
             );
         }
         RunPhase::Stopped => {
-            progress(False, Reason::UpdateRunStopped, said(run, "stopped, and continues when its state says Run"));
+            progress(
+                False,
+                Reason::UpdateRunStopped,
+                message_or(run, "stopped, and continues when its state says Run"),
+            );
         }
-        RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, said(run, "every stage is done")),
+        RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, message_or(run, "every stage is done")),
         // KubeFleet has one reason for every end without success: the message says which one it was.
         RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
-            progress(False, Reason::UpdateRunFailed, end_words(run));
+            progress(False, Reason::UpdateRunFailed, end_message(run));
         }
     }
     if matches!(run.phase, RunPhase::Updating | RunPhase::Stopping)
@@ -162,11 +165,11 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
                 ConditionType::Succeeded,
                 Reason::UpdateRunSucceeded,
                 run.since,
-                said(run, "every stage is done"),
+                message_or(run, "every stage is done"),
             ));
         }
         phase if phase.is_final() => {
-            conditions.push(says.fails(ConditionType::Succeeded, Reason::UpdateRunFailed, run.since, end_words(run)));
+            conditions.push(says.fails(ConditionType::Succeeded, Reason::UpdateRunFailed, run.since, end_message(run)));
         }
         _ => {}
     }
@@ -186,20 +189,20 @@ fn initialized(run: &RunRecord) -> Condition {
             ConditionType::Initialized,
             Reason::UpdateRunInitializedFailed,
             run.since,
-            said(run, "the run cannot begin"),
+            message_or(run, "the run cannot begin"),
         ),
         None => says.condition(
             ConditionType::Initialized,
             ConditionStatus::Unknown,
             Reason::UpdateRunNotInitializedYet,
             run.since,
-            said(run, "the run has not begun"),
+            message_or(run, "the run has not begun"),
         ),
     }
 }
 
-fn waiting_words(run: &RunRecord) -> String {
-    let words = |gate: &ClosedGate| {
+fn waiting_message(run: &RunRecord) -> String {
+    let describe = |gate: &ClosedGate| {
         let (stage, place) = (&gate.stage.name, if gate.before { "before" } else { "after" });
         match gate.opens_at() {
             Some(at) => format!("{place} stage {stage}: waits until {at:.0}"),
@@ -207,13 +210,7 @@ fn waiting_words(run: &RunRecord) -> String {
         }
     };
     let gates = closed_gates(run);
-    let checks = waiting_checks(run)
-        .into_iter()
-        .flat_map(|(stage, checks)| check_words(checks).into_iter().map(move |check| (&stage.name, check)));
-    let checks =
-        checks.map(|(stage, check)| format!("after stage {stage}: waits for {} ({})", check.wanted, check.state));
-    let words: Vec<String> = gates.iter().map(words).chain(checks).collect();
-    if words.is_empty() { said(run, "a gate is closed") } else { listing(words.into_iter()) }
+    if gates.is_empty() { message_or(run, "a gate is closed") } else { listing(gates.iter().map(describe)) }
 }
 
 fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
@@ -257,34 +254,34 @@ fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     match (stage.phase, run.phase) {
         // The run goes first: its stage's own phase does not show that the run is stopping.
         (_, RunPhase::Stopping) if is_under_way => {
-            progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_words(stage))
+            progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_summary(stage))
         }
         (_, RunPhase::Stopped) if is_under_way => {
-            progressing(False, Reason::StageUpdatingStopped, run.since, clusters_words(stage))
+            progressing(False, Reason::StageUpdatingStopped, run.since, clusters_summary(stage))
         }
         (_, RunPhase::Halted) if is_under_way => {
-            progressing(False, Reason::StageUpdatingWaiting, run.since, said(run, "too many clusters failed"))
+            progressing(False, Reason::StageUpdatingWaiting, run.since, message_or(run, "too many clusters failed"))
         }
         (StagePhase::Pending, _) => vec![],
         // The run ended at this gate, which nobody can open any more.
         (StagePhase::WaitingBefore, phase) if phase.is_final() => {
-            done(Reason::StageUpdatingFailed, False, &end_words(run))
+            done(Reason::StageUpdatingFailed, False, &end_message(run))
         }
         (StagePhase::WaitingBefore | StagePhase::WaitingAfter, _) => {
-            progressing(False, Reason::StageUpdatingWaiting, stage.since, waiting_words(run))
+            progressing(False, Reason::StageUpdatingWaiting, stage.since, waiting_message(run))
         }
         (StagePhase::Updating, _) => {
             let at = stage.started_at.unwrap_or(stage.since);
-            progressing(True, Reason::StageUpdatingStarted, at, clusters_words(stage))
+            progressing(True, Reason::StageUpdatingStarted, at, clusters_summary(stage))
         }
         // Source: KubeFleet, whose deletion stage always runs, and succeeds without clusters too.
         (StagePhase::Skipped, _) if stage.name != DELETION_STAGE => {
             done(Reason::StageUpdatingSkippedNoClusters, True, "the stage has no clusters")
         }
         (StagePhase::Succeeded | StagePhase::Skipped, _) => {
-            done(Reason::StageUpdatingSucceeded, True, &clusters_words(stage))
+            done(Reason::StageUpdatingSucceeded, True, &clusters_summary(stage))
         }
-        (StagePhase::Failed, _) => done(Reason::StageUpdatingFailed, False, &end_words(run)),
+        (StagePhase::Failed, _) => done(Reason::StageUpdatingFailed, False, &end_message(run)),
     }
 }
 
@@ -307,7 +304,7 @@ fn cluster_status(run: &RunRecord, cluster: &RunCluster) -> Value {
 
 fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
     let says = Says(run);
-    let words =
+    let own_or =
         |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
     let started = |message: String| {
         says.holds(
@@ -317,29 +314,29 @@ fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
             message,
         )
     };
-    let told = || "the update of the cluster began".to_owned();
+    let update_began = || "the update of the cluster began".to_owned();
     match cluster.phase {
         ClusterPhase::Pending => vec![],
         ClusterPhase::Deferred => {
-            let message = words("the cluster does not answer; it is updated when it returns");
+            let message = own_or("the cluster does not answer; it is updated when it returns");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingDeferred, cluster.since, message)]
         }
         ClusterPhase::Skipped => {
-            let message = words("the cluster left; it is skipped");
+            let message = own_or("the cluster left; it is skipped");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingSkipped, cluster.since, message)]
         }
-        ClusterPhase::Updating => vec![started(words("the update of the cluster began"))],
+        ClusterPhase::Updating => vec![started(own_or("the update of the cluster began"))],
         ClusterPhase::Succeeded => {
-            let done = words("the cluster is done");
+            let done = own_or("the cluster is done");
             vec![
-                started(told()),
+                started(update_began()),
                 says.holds(ConditionType::Succeeded, Reason::ClusterUpdatingSucceeded, cluster.since, done),
             ]
         }
         ClusterPhase::Failed => {
-            let failed = words("the cluster failed");
+            let failed = own_or("the cluster failed");
             vec![
-                started(told()),
+                started(update_began()),
                 says.fails(ConditionType::Succeeded, Reason::ClusterUpdatingFailed, cluster.since, failed),
             ]
         }
@@ -355,21 +352,21 @@ fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRe
         StageTaskType::Approval => {
             status.insert("approvalRequestName".into(), request_name(&run.name, &stage.name, side(before)).into());
             if let Some(at) = task.asked_at.or(task.done_at) {
-                let words = "a person is asked";
+                let message = "a person is asked";
                 conditions.push(says.holds(
                     ConditionType::ApprovalRequestCreated,
                     Reason::StageTaskApprovalRequestCreated,
                     at,
-                    words,
+                    message,
                 ));
             }
             if let Some(at) = task.done_at {
-                let words = requests::approved_words(task);
+                let message = requests::approved_message(task);
                 conditions.push(says.holds(
                     ConditionType::ApprovalRequestApproved,
                     Reason::StageTaskApprovalRequestApproved,
                     at,
-                    words,
+                    message,
                 ));
             }
         }

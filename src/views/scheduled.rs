@@ -57,8 +57,8 @@ impl<'a> Scheduled<'a> {
 
     /// Describes why the placement got too few clusters; `None` if it got enough.
     pub fn shortfall(&self) -> Option<String> {
-        let words = self.complaint()?;
-        Some(format!("{} {}: {words}", self.kind(), self.name()))
+        let description = self.complaint()?;
+        Some(format!("{} {}: {description}", self.kind(), self.name()))
     }
 
     fn complaint(&self) -> Option<String> {

@@ -24,7 +24,7 @@ impl Offset {
     }
 
     /// Returns the time as a duration for users: at most two units, `0s` below a tenth of a second.
-    pub fn words(self) -> String {
+    pub fn text(self) -> String {
         let tenths = (self.0 + 50) / 100;
         let seconds = tenths / 10;
         let two = |big: i64, unit: &str, small: i64, small_unit: &str| match small {

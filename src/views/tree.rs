@@ -13,8 +13,8 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{Binding, ClusterDecision, ClusterRecord, DeletionGate, SourceRecord};
 use crate::model::runs::DELETION_GATE;
 use crate::status::binding::binding_lists;
-use crate::status::fleet::{fleet_warnings, unwatched_words};
-use crate::status::placement::{PlacementView, chain, waiting_words, why};
+use crate::status::fleet::{fleet_warnings, unwatched_messages};
+use crate::status::placement::{PlacementView, chain, waiting_message, why};
 use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
 use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 
@@ -102,8 +102,8 @@ pub fn status_lines(view: &StatusView) -> Vec<Line> {
     let mut lines: Vec<Line> =
         warnings.iter().map(|warning| Line::default().with(Style::Bad, format!("! {warning}"))).collect();
     lines.extend(source_lines(view));
-    let unwatched = unwatched_words(view.clusters.values()).into_iter();
-    lines.extend(unwatched.map(|words| Line::default().with(Style::Progressing, format!("! {words}"))));
+    let unwatched = unwatched_messages(view.clusters.values()).into_iter();
+    lines.extend(unwatched.map(|description| Line::default().with(Style::Progressing, format!("! {description}"))));
     if view.placements.is_empty() {
         lines.push(Line::default());
         lines.push(Line::default().with(Style::Muted, "no placements"));
@@ -145,10 +145,10 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
     let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
     let mut lines = Vec::new();
     if let Some(why) = &source.unrestored {
-        let words = format!(
+        let description = format!(
             "✗ the accepted commit cannot be read: {why}; nothing is decided, and clusters keep what they have"
         );
-        lines.push(Line::default().with(Style::Bad, words));
+        lines.push(Line::default().with(Style::Bad, description));
     }
     if !source.refused.is_empty() {
         let seen = short(&source.seen);
@@ -169,18 +169,18 @@ fn source_lines(view: &StatusView) -> Vec<Line> {
         lines.push(Line::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
     }
     if let Some(why) = &source.unwatched {
-        let words = "! the source cannot be watched for changes, gitfleet polls it every second: ";
-        lines.push(Line::default().with(Style::Progressing, format!("{words}{why}")));
+        let description = "! the source cannot be watched for changes, gitfleet polls it every second: ";
+        lines.push(Line::default().with(Style::Progressing, format!("{description}{why}")));
     }
     if let Some(held) = &source.held_rewrite {
         let held = held.short();
-        let words = match &source.held_why {
+        let description = match &source.held_why {
             Some(why) => format!("! {why}; {held} waits for `gitfleet resume`"),
             None => {
                 format!("! {held} does not descend from {}; it waits for `gitfleet resume`", short(&source.accepted))
             }
         };
-        lines.push(Line::default().with(Style::Progressing, words));
+        lines.push(Line::default().with(Style::Progressing, description));
     }
     let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
     lines.push(Line::default().with(Style::Strong, "source ").with(Style::Plain, format!("{}{branch}", source.url)));
@@ -200,12 +200,12 @@ fn left_lines(view: &StatusView) -> Vec<Line> {
     for cluster in view.clusters.values().filter(is_new) {
         left.entry(cluster.message.as_deref().unwrap_or("left the fleet")).or_default().push(cluster);
     }
-    let words = |(why, clusters): (&str, Vec<&ClusterRecord>)| {
+    let description = |(why, clusters): (&str, Vec<&ClusterRecord>)| {
         let names = listing(clusters.iter().map(|cluster| cluster.name.to_string()));
         let last = clusters.iter().map(|cluster| cluster.since).max().unwrap_or(view.now);
         format!("  {names}: {why} (since {})", age(last, view.now))
     };
-    left.into_iter().map(words).map(|words| Line::default().with(Style::Muted, words)).collect()
+    left.into_iter().map(description).map(|description| Line::default().with(Style::Muted, description)).collect()
 }
 
 /// Lines with their branches.
@@ -261,19 +261,19 @@ fn note_lines(view: &PlacementView) -> Vec<Line> {
     if let Some(pause) = &record.paused {
         let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let since = age(pause.at, view.now);
-        let words = format!("! paused by {} {since} ago{reason}; gitfleet resume {}", pause.by, record.key);
-        lines.push(Line::default().with(Style::Progressing, words));
+        let description = format!("! paused by {} {since} ago{reason}; gitfleet resume {}", pause.by, record.key);
+        lines.push(Line::default().with(Style::Progressing, description));
     }
     if let Some(held) = &record.held {
         let since = age(held.since, view.now);
-        let words =
+        let description =
             format!("✗ snapshot {} is held since {since}: it {}; gitfleet retry {}", held.index, held.why, record.key);
-        lines.push(Line::default().with(Style::Bad, words));
+        lines.push(Line::default().with(Style::Bad, description));
     }
     if record.superseded > 0 {
         let count = usize::try_from(record.superseded).unwrap_or(usize::MAX);
-        let words = format!("superseded {} before a rollout finished", counted(count, "time"));
-        lines.push(Line::default().with(Style::Muted, words));
+        let description = format!("superseded {} before a rollout finished", counted(count, "time"));
+        lines.push(Line::default().with(Style::Muted, description));
     }
     lines
 }
@@ -284,41 +284,41 @@ fn heading(view: &PlacementView, done: usize, total: usize) -> Line {
     let snapshot = newest.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
     let commit = view.snapshot.map(|s| format!(" ({})", s.commit.short())).unwrap_or_default();
     let state = rollout_state(view);
-    let is_told_below = is_told_below(&state);
-    let (style, glyph, words) = match state {
+    let is_shown_below = is_shown_below(&state);
+    let (style, glyph, description) = match state {
         RolloutState::AllAtTarget if record.removed => (Style::Ok, "✓", "removed".to_owned()),
         RolloutState::AllAtTarget => (Style::Ok, "✓", String::new()),
         RolloutState::Progressing if record.removed => (Style::Progressing, "↻", "being removed".to_owned()),
         RolloutState::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
         RolloutState::WaitingForTime(until) => {
-            let words = match until {
+            let description = match until {
                 None => "waits".to_owned(),
                 Some(until) if until > view.now => format!("waits {} more", age(view.now, until)),
                 // The decision that continues the rollout is still to come.
                 Some(_) => "the wait is over".to_owned(),
             };
-            (Style::Progressing, "↻", words)
+            (Style::Progressing, "↻", description)
         }
         // The branches already say it.
-        RolloutState::WaitingForPerson(_) if is_told_below => {
+        RolloutState::WaitingForPerson(_) if is_shown_below => {
             (Style::Progressing, "!", "waits for a person".to_owned())
         }
-        RolloutState::Failed(_) if is_told_below => (Style::Bad, "✗", "cannot continue".to_owned()),
+        RolloutState::Failed(_) if is_shown_below => (Style::Bad, "✗", "cannot continue".to_owned()),
         RolloutState::WaitingForPerson(wait) => (Style::Progressing, "!", wait.to_string()),
         RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
         RolloutState::Failed(failure) => (Style::Bad, "✗", failure.to_string()),
     };
-    let colon = if words.is_empty() { "" } else { ": " };
+    let colon = if description.is_empty() { "" } else { ": " };
     Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Muted, format!("{} ", record.key.kind()))
         .with(Style::Strong, record.key.to_string())
         .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {} up to date{colon}", counted(total, "cluster")))
-        .with(style, words)
+        .with(style, description)
 }
 
 /// Tells whether the branches contain what a heading would say: the placement's notes and gate, or the run.
-fn is_told_below(state: &RolloutState) -> bool {
+fn is_shown_below(state: &RolloutState) -> bool {
     use {Failure as F, PersonWait as P};
     match state {
         RolloutState::WaitingForPerson(P::Deletions(_) | P::Paused(_) | P::Approval(_) | P::Run(_))
@@ -339,9 +339,9 @@ fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Line>
     let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
     let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
     let what = gate.what();
-    let words = format!("! {what} wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
+    let description = format!("! {what} wait for a person since {}: {reason}, digest {digest}", age(*since, view.now));
     let mut lines = vec![
-        Line::default().with(Style::Progressing, words),
+        Line::default().with(Style::Progressing, description),
         Line::default().with(Style::Muted, format!("    by {}", staged::who_may(gate.approvers.as_deref(), approvers))),
         Line::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
     ];
@@ -368,13 +368,13 @@ fn cluster_lines(
 ) -> Vec<Line> {
     let name = &decision.cluster_name;
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
-    let (style, glyph, words) = picked_state(view, decision, binding);
+    let (style, glyph, description) = picked_state(view, decision, binding);
     let mut lines = vec![
         Line::default()
             .with(style, format!("{glyph} "))
             .with(Style::Plain, format!("{:width$}  ", name.as_str()))
             .with(Style::Muted, format!("snapshot {held}  "))
-            .with(style, words),
+            .with(style, description),
     ];
     lines.extend(binding.into_iter().flat_map(|binding| object_lines(view, binding)));
     lines
@@ -385,9 +385,9 @@ fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<Line> {
     let mut lines = Vec::new();
     let lists = binding_lists(binding, view.work(&binding.cluster));
     for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
-        let words = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
+        let description = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
         let style = if failed.condition.type_ == ConditionType::Applied { Style::Bad } else { Style::Progressing };
-        lines.push(Line::default().with(style, words));
+        lines.push(Line::default().with(style, description));
     }
     if let Some(rest) = lists.failed.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
         lines.push(Line::default().with(Style::Muted, format!("    and {rest} more")));
@@ -411,11 +411,11 @@ fn picked_state(
 ) -> (Style, &'static str, String) {
     let offline = view.offline(&decision.cluster_name);
     let Some(binding) = binding else {
-        let words = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
-        return (Style::Muted, "·", words);
+        let description = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
+        return (Style::Muted, "·", description);
     };
     if binding.snapshot.is_none() || binding.snapshot != view.newest() {
-        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_words(view, binding));
+        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_message(view, binding));
     }
     cluster_state(view, &decision.cluster_name, binding)
 }
@@ -424,7 +424,7 @@ fn picked_state(
 fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding) -> (Style, &'static str, String) {
     let offline = view.offline(cluster);
     let since = |condition: &Condition| age(condition.last_transition_time, view.now);
-    let (style, glyph, mut words) = match standing(binding, view.mode()) {
+    let (style, glyph, mut description) = match standing(binding, view.mode()) {
         None => (Style::Progressing, "↻", "begins".to_owned()),
         Some(c) if c.status == ConditionStatus::True => {
             let word = match (&c.type_, &c.reason) {
@@ -441,19 +441,20 @@ fn cluster_state(view: &PlacementView, cluster: &ClusterName, binding: &Binding)
             );
             // Objects are listed below the cluster: the phrase keeps only the count.
             let count = c.message.split(": ").next().unwrap_or_default();
-            let words = if moving || c.type_ == ConditionType::Applied { count.to_owned() } else { c.message.clone() };
-            if moving { (Style::Progressing, "↻", words) } else { (Style::Bad, "✗", words) }
+            let description =
+                if moving || c.type_ == ConditionType::Applied { count.to_owned() } else { c.message.clone() };
+            if moving { (Style::Progressing, "↻", description) } else { (Style::Bad, "✗", description) }
         }
     };
     if let Some(offline) = offline {
         // The condition's message already says it.
-        if words.contains("the cluster is offline") {
-            return (Style::Muted, "?", words);
+        if description.contains("the cluster is offline") {
+            return (Style::Muted, "?", description);
         }
-        words = format!("{words}; offline{} since {}", why(offline), age(offline.since, view.now));
-        return (Style::Muted, "?", words);
+        description = format!("{description}; offline{} since {}", why(offline), age(offline.since, view.now));
+        return (Style::Muted, "?", description);
     }
-    (style, glyph, words)
+    (style, glyph, description)
 }
 
 /// Returns the condition that shows a binding's progress: the first of the chain that is not true, or the last.
@@ -476,7 +477,7 @@ fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<L
     // In a mass removal, bindings stay until a person has agreed.
     let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
     let held = view.work(&binding.cluster).map_or(0, |w| w.held_deletions.len());
-    let words = match (gone, view.offline(&binding.cluster)) {
+    let description = match (gone, view.offline(&binding.cluster)) {
         (true, _) => "left the fleet; what is there stays".to_owned(),
         (_, Some(offline)) => format!("no longer picked; removed when it answers{}", why(offline)),
         _ if held > 0 => format!("no longer picked; {} held", counted(held, "deletion")),
@@ -487,7 +488,7 @@ fn leftover_line(view: &PlacementView, binding: &Binding, width: usize) -> Vec<L
         },
     };
     let name = format!("{:width$}  ", binding.cluster.as_str());
-    vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, words)]
+    vec![Line::default().with(Style::Muted, "- ").with(Style::Plain, name).with(Style::Muted, description)]
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ fn delivered(scenario: &str, faults: &[(&str, Fault)]) -> (World, Vec<Case>) {
 }
 
 /// What a binding says of its objects.
-fn applied_words(daemon: &Daemon<'_>, placement: &str) -> String {
+fn applied_message(daemon: &Daemon<'_>, placement: &str) -> String {
     let of = |binding: &Value| binding["metadata"]["labels"]["kubernetes-fleet.io/parent-CRP"] == placement;
     let bindings = daemon.get("bindings").into_iter().filter(of);
     let conditions =
@@ -144,7 +144,7 @@ fn nothing_is_pruned(faults: &[(&str, Fault)]) {
         daemon.until(&format!("{name}: the list is tried again"), || proxy.hits(NAMESPACES) >= 2);
         assert!(world.logged("pruned").is_empty(), "not known is not gone: {:?}", world.logged("pruned"));
         daemon.until(&format!("{name}: the binding says why"), || {
-            applied_words(&daemon, name).contains("nothing is deleted there (Namespace: ")
+            applied_message(&daemon, name).contains("nothing is deleted there (Namespace: ")
         });
     }
     assert!(cases.iter().all(Case::has_second), "not known is not gone");

@@ -73,8 +73,8 @@ fuzz_target!(|input: &[u8]| {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(DATABASE_FILE), &damaged).unwrap();
     if let Err(error) = use_all(folder.path()) {
-        let is_told = matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. } | Error::Newer { .. });
-        assert!(is_told, "{error:?}");
+        let is_expected = matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. } | Error::Newer { .. });
+        assert!(is_expected, "{error:?}");
     }
 
     let mut changed = text.clone().into_bytes();

@@ -41,7 +41,7 @@ pub fn fate_with(refused: &Refused) -> impl Fn(&ClusterName, &Desired) -> Fate +
 pub type Changed = BTreeMap<(ClusterName, ObjectKey), Timestamp>;
 
 /// 6: what was changed and is not put back is not reported as applied.
-fn is_told(placement: &PlacementKey, cluster: &ClusterName, live: &LiveObject, status: &WorkStatus) -> Verdict {
+fn is_reported(placement: &PlacementKey, cluster: &ClusterName, live: &LiveObject, status: &WorkStatus) -> Verdict {
     let key = live.id.key();
     let manifest = status.manifests.iter().find(|manifest| manifest.id.key() == key);
     let is_called_applied = manifest.is_some_and(|manifest| {
@@ -108,7 +108,7 @@ impl Run {
             let ours = core.placements().iter().filter(|(placement, _)| applyset_id(placement) == *live.applyset);
             for (placement, state) in ours {
                 let Some(status) = state.works.get(&spot.0) else { continue };
-                is_told(placement, &spot.0, live, status)?;
+                is_reported(placement, &spot.0, live, status)?;
                 let binding = self.checker.binding(&(placement.clone(), spot.0.clone()));
                 let is_wanted = status.manifests.iter().any(|manifest| manifest.id.key() == spot.1);
                 if is_wanted
@@ -145,7 +145,7 @@ fn w03_what_is_called_applied_though_it_was_changed_is_caught() {
         serde_json::from_value(nothing).unwrap()
     };
     let p = PlacementKey::cluster_scoped("p");
-    let told = |applied: &str, digest: &str| is_told(&p, &"a".into(), &live, &status(applied, digest));
+    let told = |applied: &str, digest: &str| is_reported(&p, &"a".into(), &live, &status(applied, digest));
     assert_eq!(told("ManifestApplyFailed", "d"), Ok(()));
     assert_eq!(told("Applied", "another"), Ok(()), "it is another manifest that was reported");
     assert!(told("Applied", "d").unwrap_err().starts_with("6:"));

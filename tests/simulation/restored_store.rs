@@ -81,7 +81,7 @@ impl Restored {
     }
 
     /// A snapshot that people or a failed rollout said no to is left, and whoever writes a run in git names the snapshot.
-    fn note_words(&mut self, core: &Core) {
+    fn note_commands(&mut self, core: &Core) {
         let is_said = |key: &PlacementKey| {
             let Some(state) = core.placements().get(key) else { return true };
             let is_written = |cause: &RunCause| matches!(cause, RunCause::Written { .. });
@@ -135,7 +135,7 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 if let Some(core) = simulation.core() {
-                    state.note_words(core);
+                    state.note_commands(core);
                 }
                 state.see(&fact)?;
                 match fact {

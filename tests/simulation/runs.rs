@@ -77,7 +77,7 @@ impl Checker {
             few_move(&run, stage, known)?;
             self.gates(&run, stage)?;
             if let Some(known) = known {
-                self.keeps_words(&run, stage, known)?;
+                self.keeps_approvals(&run, stage, known)?;
             }
             self.turns_out(&run, stage, known)?;
             self.takes_its_time(key, &run, stage, known)?;
@@ -148,7 +148,7 @@ impl Checker {
     }
 
     /// 7: a word that was given stays until it is too old, and a gate that is open stays open.
-    fn keeps_words(&self, run: &RunRecord, stage: &StageRecord, known: &StageRecord) -> Verdict {
+    fn keeps_approvals(&self, run: &RunRecord, stage: &StageRecord, known: &StageRecord) -> Verdict {
         let expire = SignedDuration::try_from(self.rules.expire_after).unwrap_or(SignedDuration::MAX);
         for (before, after) in tasks(known).zip(tasks(stage)) {
             if before.done_at.is_some() && before.done_at != after.done_at {
@@ -238,8 +238,8 @@ impl Checker {
                 ));
             }
             let moves = |run: &&RunRecord| run.placement == placement && run.snapshot() == Some(index);
-            let is_told = |c: &RunCluster| c.name == cluster && c.phase != ClusterPhase::Pending;
-            let reached = |stage: &StageRecord| stage.phase.is_reached() && stage.clusters.iter().any(is_told);
+            let has_begun = |c: &RunCluster| c.name == cluster && c.phase != ClusterPhase::Pending;
+            let reached = |stage: &StageRecord| stage.phase.is_reached() && stage.clusters.iter().any(has_begun);
             let mut runs = self.runs.values().filter(moves);
             if record.is_external() && !runs.any(|run| run.stages.iter().any(reached)) {
                 return Err(format!(

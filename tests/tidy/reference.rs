@@ -193,8 +193,8 @@ fn type_of(schema: &Value, part: &Value) -> String {
 fn write_help(page: &mut String, command: clap::Command, name: &str) {
     let mut command = command.bin_name(name).term_width(HELP_WIDTH).mut_args(|argument| {
         // What every command takes is told once.
-        let is_told = argument.is_global_set() && name.contains(' ');
-        argument.hide_env_values(true).hide(is_told)
+        let is_repeated = argument.is_global_set() && name.contains(' ');
+        argument.hide_env_values(true).hide(is_repeated)
     });
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
@@ -277,13 +277,13 @@ fn http_page_is_fresh() {
          ## Callers\n\nA token is sent as `Authorization: Bearer TOKEN`. Without a token the answer is 401, with an unknown one 403.\n\n\
          | caller | must show |\n|---|---|\n"
         .to_owned();
-    for (name, shows) in Caller::ALL.map(Caller::words) {
+    for (name, shows) in Caller::ALL.map(Caller::description) {
         writeln!(page, "| {name} | {shows} |").unwrap();
     }
     page.push_str("\n## Routes\n\n| request | caller | parameters | answer | limit |\n|---|---|---|---|---|\n");
     for Route { method, path, caller, parameters, answer, limit, in_turn, .. } in ROUTES {
         let limits = limit.map(|limit| limit.to_string()).into_iter().chain(in_turn.then(|| "in turn".to_owned()));
-        let (caller, limits) = (caller.words().0, limits.collect::<Vec<_>>().join("; "));
+        let (caller, limits) = (caller.description().0, limits.collect::<Vec<_>>().join("; "));
         writeln!(page, "| `{method} {path}` | {caller} | {parameters} | {answer} | {limits} |").unwrap();
     }
     write!(

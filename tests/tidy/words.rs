@@ -25,6 +25,16 @@ const BANNED: &[(&str, &str)] = &[
     ("in force", "accepted"),
     ("let in", "accepted, admitted"),
     ("passed over", "skipped"),
+    ("goes on", "continues"),
+    ("go on", "continue"),
+    ("went on", "continued"),
+    ("looked at", "checked, read, polled"),
+    ("written down", "stored, recorded"),
+    ("acted on", "executed; it has an effect"),
+    ("heard of", "noticed, known"),
+    ("hears of", "notices"),
+    ("as wished", "as declared, converged"),
+    ("anew", "again"),
     ("our house", "the project"),
 ];
 

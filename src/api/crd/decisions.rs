@@ -9,7 +9,7 @@ use crate::api::table::{self, OCM_GROUP};
 /// Returns the definition: what OCM's objects may hold fits into it, and nothing else is needed by who reads decisions.
 pub fn placement_decision_crd() -> Value {
     let kind = table::lookup(OCM_GROUP, "PlacementDecision").expect("the kind is in the table");
-    let text = |words: &str| json!({"description": words, "type": "string"});
+    let text = |message: &str| json!({"description": message, "type": "string"});
     let item = json!({
         "description": "One decided cluster.",
         "type": "object",

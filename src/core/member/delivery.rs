@@ -128,8 +128,8 @@ impl Delivery {
     /// the write did not show the object.
     pub(super) fn note_baselines(&mut self, status: &WorkStatus) {
         let order = Arc::clone(&self.order);
-        let told = order.manifests.iter().zip(&status.manifests);
-        for (desired, manifest) in told.filter(|(_, manifest)| manifest.applied == ApplyOutcome::Applied) {
+        let reported = order.manifests.iter().zip(&status.manifests);
+        for (desired, manifest) in reported.filter(|(_, manifest)| manifest.applied == ApplyOutcome::Applied) {
             if self.progress.baseline(desired).is_none() && manifest.owned.is_some() {
                 self.note_baseline(&desired.key, &desired.digest, manifest.owned.clone());
             }

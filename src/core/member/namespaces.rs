@@ -11,7 +11,7 @@ pub(super) struct Namespaces {
     /// What the watch of an API server saw, or why there is none, for people.
     watched: Option<Result<BTreeSet<String>, String>>,
     /// What the core was told last.
-    told: Option<Result<BTreeSet<String>, String>>,
+    reported: Option<Result<BTreeSet<String>, String>>,
 }
 
 impl Reconciler {
@@ -37,10 +37,10 @@ impl Reconciler {
             None if !self.has_health => Ok(delivered.collect()),
             None => return None,
         };
-        if self.namespaces.told.as_ref() == Some(&namespaces) {
+        if self.namespaces.reported.as_ref() == Some(&namespaces) {
             return None;
         }
-        self.namespaces.told = Some(namespaces.clone());
+        self.namespaces.reported = Some(namespaces.clone());
         Some(MemberEvent::Namespaces { cluster: self.cluster.clone(), namespaces })
     }
 }

@@ -9,7 +9,7 @@ fn exporting() -> Life {
     let (core, effects) = Core::begin(configuration, SavedRecords::default(), Timestamp::UNIX_EPOCH);
     let mut life = Life { core, store: MemoryStore::new(), now: Timestamp::UNIX_EPOCH, effects };
     let (member, payload, placement) = (cluster("a", ""), payload("1"), placement("p", "", ""));
-    life.hear(SourceEvent::Accepted(tree(&[("m.yaml", &member), ("a.yaml", &payload), ("p.yaml", &placement)])));
+    life.handle(SourceEvent::Accepted(tree(&[("m.yaml", &member), ("a.yaml", &payload), ("p.yaml", &placement)])));
     life.online(BTreeSet::new());
     life.settle();
     let order = life.order(&p()).expect("the cluster is assigned it");

@@ -29,9 +29,9 @@ fn measured(life: &mut Life) -> Vec<Measured> {
 #[test]
 fn a_rollout_is_counted_at_each_change() {
     let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-    life.hear(SourceEvent::Seen(staged(true).commit.clone().expect("it is a commit")));
+    life.handle(SourceEvent::Seen(staged(true).commit.clone().expect("it is a commit")));
     life.now += SECOND * 3;
-    life.hear(SourceEvent::Accepted(staged(true)));
+    life.handle(SourceEvent::Accepted(staged(true)));
     life.online(BTreeSet::new());
     life.settle();
     let source = life.core.source();
@@ -49,12 +49,12 @@ fn a_rollout_is_counted_at_each_change() {
     let restarted = Life::begin(life.store, life.now);
     waits(&restarted);
     let mut life = restarted;
-    life.hear(SourceEvent::Restored(Ok(staged(true))));
-    life.hear(SourceEvent::Unchanged);
+    life.handle(SourceEvent::Restored(Ok(staged(true))));
+    life.handle(SourceEvent::Unchanged);
     life.online(BTreeSet::new());
     for snapshot in life.reads() {
         let payload = payload_of(&staged(true), &snapshot).expect("it is there");
-        life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+        life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
     }
     life.settle();
     waits(&life);
@@ -62,7 +62,7 @@ fn a_rollout_is_counted_at_each_change() {
     approve(&mut life, "p-0", "all");
     life.settle();
     let order = life.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(_, MemberCommand::Order { order, .. }) => Some(Arc::clone(order)),
+        Effect::Command(_, MemberCommand::Order { order, .. }) => Some(Arc::clone(order)),
         _ => None,
     });
     assert_eq!(measured(&mut life), [Measured::Approved(GateKind::BeforeStage, SECOND * 10)]);
@@ -77,7 +77,7 @@ fn a_rollout_is_counted_at_each_change() {
     assert_eq!(life.core.measures().placements(StateKind::AtTarget), 1);
     assert_eq!(measured(&mut life), [Measured::Available(SECOND * 75)], "from when the commit was seen, and once");
 
-    life.hear(SourceEvent::Accepted(staged(false)));
+    life.handle(SourceEvent::Accepted(staged(false)));
     life.settle();
     assert_eq!(life.core.measures().gates(GateKind::Deletion), (1, Some(life.now)));
     life.wait(SECOND * 7);
@@ -99,13 +99,13 @@ fn a_commit_that_is_refused_is_seen_and_not_accepted() {
     let accepted_at = life.core.source().accepted_at;
     life.now += SECOND;
     let refused = CommitId::new("refused");
-    life.hear(SourceEvent::Seen(refused.clone()));
+    life.handle(SourceEvent::Seen(refused.clone()));
     let seen = life.now;
     life.now += SECOND;
-    life.hear(SourceEvent::Refused(refused.clone(), Vec::new()));
+    life.handle(SourceEvent::Refused(refused.clone(), Vec::new()));
     life.now += SECOND;
-    life.hear(SourceEvent::Refused(refused, Vec::new()));
+    life.handle(SourceEvent::Refused(refused, Vec::new()));
     assert_eq!((life.core.source().seen_at, life.core.source().accepted_at), (Some(seen), accepted_at));
-    life.hear(SourceEvent::Unchanged);
+    life.handle(SourceEvent::Unchanged);
     assert_eq!(life.core.source().seen_at, accepted_at, "the branch went back");
 }

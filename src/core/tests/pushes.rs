@@ -33,7 +33,7 @@ fn what_is_pushed_counts_when_it_is_written_and_until_its_end() {
     assert_eq!(read(&life).as_deref(), Some("2"), "the last of one token");
     assert_eq!(life.core.next_wake(), Timestamp::from_second(100).ok());
     let mut life = Life::begin(life.store, life.now);
-    life.hear(SourceEvent::Accepted(tree(&[("a.yaml", &cluster("a", ""))])));
+    life.handle(SourceEvent::Accepted(tree(&[("a.yaml", &cluster("a", ""))])));
     life.online(BTreeSet::new());
     life.settle();
     assert_eq!(read(&life).as_deref(), Some("2"), "it survives a restart");

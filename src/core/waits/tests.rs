@@ -36,6 +36,6 @@ fn d15_a_clock_that_was_set_moves_what_was_measured_by_it() {
 
 #[test]
 fn a_step_is_said_in_words() {
-    assert_eq!(words(SignedDuration::from_secs(-3661)), "1h 1m 1s back");
-    assert_eq!(words(SignedDuration::from_secs(5)), "5s ahead");
+    assert_eq!(format_step(SignedDuration::from_secs(-3661)), "1h 1m 1s back");
+    assert_eq!(format_step(SignedDuration::from_secs(5)), "5s ahead");
 }

@@ -104,8 +104,8 @@ pub fn meaning(
         ChatVerb::Help => return Ok(vec![Meaning::Help]),
         _ => {}
     }
-    if let Some(told) = rollout.thread.filter(|told| told.number != thread) {
-        let why = format!("this change is rolled out together with #{}; write the command there", told.number);
+    if let Some(own) = rollout.thread.filter(|own| own.number != thread) {
+        let why = format!("this change is rolled out together with #{}; write the command there", own.number);
         return Err(Answer::of(why));
     }
     if let Some(sha) = chat.sha.as_ref().filter(|sha| !rollout.commit.as_str().starts_with(sha.as_str())) {
@@ -267,8 +267,8 @@ fn superseded(way: &Progress) -> Option<&str> {
     }
 }
 
-fn listing(words: impl Iterator<Item = String>) -> String {
-    words.collect::<Vec<_>>().join(", ")
+fn listing(text: impl Iterator<Item = String>) -> String {
+    text.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -263,7 +263,7 @@ impl CommitRollouts {
     }
 
     /// Returns the newest rollout of a conversation, or of one that links to it.
-    pub fn told_in(&self, thread: ThreadNumber) -> Option<&CommitRollout> {
+    pub fn rollout_in(&self, thread: ThreadNumber) -> Option<&CommitRollout> {
         let is_here = |rollout: &&CommitRollout| {
             rollout.thread.is_some_and(|t| t.number == thread) || rollout.also.contains(&thread)
         };
@@ -330,24 +330,24 @@ impl CommitRollouts {
     }
 
     /// Handles a new state of a placement.
-    pub fn take(&mut self, told: &PlacementUpdate, now: Timestamp) {
+    pub fn take(&mut self, update: &PlacementUpdate, now: Timestamp) {
         let mut current = BTreeSet::new();
-        for (position, way) in told.ways.iter().enumerate() {
+        for (position, way) in update.ways.iter().enumerate() {
             // Only the newest progress of the placement can come from another commit.
-            let commit = if position == 0 { self.commit_of(told, way) } else { way.commit.clone() };
+            let commit = if position == 0 { self.commit_of(update, way) } else { way.commit.clone() };
             let Some(commit) = commit else { continue };
             current.insert(commit.clone());
-            self.put(&commit, told, way, now);
+            self.put(&commit, update, way, now);
         }
-        let newest = told.ways.first().and_then(|way| self.commit_of(told, way));
+        let newest = update.ways.first().and_then(|way| self.commit_of(update, way));
         let left_behind: Vec<CommitId> = self
             .iter()
             .filter(|rollout| !current.contains(&rollout.commit))
-            .filter(|rollout| rollout.placements.get(&told.placement).is_some_and(|way| !way.state.is_final()))
+            .filter(|rollout| rollout.placements.get(&update.placement).is_some_and(|way| !way.state.is_final()))
             .map(|rollout| rollout.commit.clone())
             .collect();
         for commit in left_behind {
-            let Some(way) = self.get_mut(&commit).and_then(|rollout| rollout.placements.get_mut(&told.placement))
+            let Some(way) = self.get_mut(&commit).and_then(|rollout| rollout.placements.get_mut(&update.placement))
             else {
                 continue;
             };
@@ -366,12 +366,12 @@ impl CommitRollouts {
 
     /// Returns the commit that the progress belongs to: the one that created the snapshot. If that was rolled out and a later
     /// commit moved the placement without a new snapshot (other clusters, other deletions), it belongs to the later commit.
-    fn commit_of(&self, told: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
-        let is_told_of =
-            |commit: &CommitId| self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
-        let moved = told.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
+    fn commit_of(&self, update: &PlacementUpdate, way: &Progress) -> Option<CommitId> {
+        let known_in =
+            |commit: &CommitId| self.get(commit).and_then(|rollout| rollout.placements.get(&update.placement));
+        let moved = update.concerned_by.as_ref().or(self.accepted.as_ref().filter(|_| way.commit.is_none()));
         let is_begun = |rollout: &&CommitRollout| {
-            let known = rollout.placements.get(&told.placement);
+            let known = rollout.placements.get(&update.placement);
             known.is_some_and(|known| known.snapshot == way.snapshot && !known.state.is_final())
         };
         let Some(own) = &way.commit else {
@@ -382,18 +382,18 @@ impl CommitRollouts {
         // A process that did not see the later commit arrive finds its rollout started.
         let begun = || self.iter().filter(is_begun).map(|rollout| &rollout.commit).find(|commit| *commit != own);
         let moved = moved.or_else(begun);
-        let is_done = is_told_of(own).is_none_or(|known| known.state == ProgressState::Done);
+        let is_done = known_in(own).is_none_or(|known| known.state == ProgressState::Done);
         match moved {
-            Some(later) if later != own && is_done && (!way.state.is_final() || is_told_of(later).is_some()) => {
+            Some(later) if later != own && is_done && (!way.state.is_final() || known_in(later).is_some()) => {
                 Some(later.clone())
             }
             _ => Some(own.clone()),
         }
     }
 
-    fn put(&mut self, commit: &CommitId, told: &PlacementUpdate, way: &Progress, now: Timestamp) {
+    fn put(&mut self, commit: &CommitId, update: &PlacementUpdate, way: &Progress, now: Timestamp) {
         let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
-        let known = self.get(commit).and_then(|rollout| rollout.placements.get(&told.placement));
+        let known = self.get(commit).and_then(|rollout| rollout.placements.get(&update.placement));
         match known {
             // A change that ended before anybody was notified is no rollout.
             None if way.state.is_final() => return,
@@ -403,7 +403,7 @@ impl CommitRollouts {
             _ => {}
         }
         let rollout = self.begin(commit.clone(), now);
-        rollout.placements.insert(told.placement.clone(), way.clone());
+        rollout.placements.insert(update.placement.clone(), way.clone());
         self.settle(commit, now);
     }
 

@@ -8,7 +8,7 @@ use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, ve
 use super::commit_rollout::CommitRollout;
 use super::messages::EDIT_PAUSE;
 use super::origin::{Origin, origin};
-use super::outbox::{Saying, Slot};
+use super::outbox::{Slot, SlotContent};
 use super::records::{self, Heard};
 use crate::forge::webhook::text_digest;
 use crate::http::Instruction;
@@ -59,7 +59,7 @@ enum Vouched {
 }
 
 /// Returns what to do instead of an unproven command.
-fn unknown_words(is_hooked: bool, asks_approval: bool) -> &'static str {
+fn unproven_message(is_hooked: bool, asks_approval: bool) -> &'static str {
     match (is_hooked, asks_approval) {
         (true, _) => {
             "gitfleet cannot verify that its author wrote this text: the webhook did not report the comment when it was \
@@ -89,7 +89,7 @@ impl Console {
                 // A deleted comment does not count. The host says which conversation it belongs to, not the webhook: somebody
                 // with the webhook's secret must not move a command from one conversation to another.
                 match comment.filter(|comment| comment.thread == thread) {
-                    Some(comment) => self.hear(thread, &comment).await,
+                    Some(comment) => self.process_comment(thread, &comment).await,
                     None => drop(self.awaited.remove(&id)),
                 }
             }
@@ -104,7 +104,7 @@ impl Console {
 
     /// Reads the new comments of a conversation.
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
-        let since = self.rollouts.told_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
+        let since = self.rollouts.rollout_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
         let Some(mut comments) = self.read(self.handles.forge.comments(thread, since).await) else { return };
         // Before any is skipped: handled comments need not be listed again either.
         let newest = comments.iter().map(|comment| comment.updated_at).max();
@@ -112,13 +112,13 @@ impl Console {
         comments.sort_by_key(|comment| comment.id);
         comments.retain(|comment| self.heard.get(&comment.id).is_none_or(|heard| heard.ignored));
         for comment in comments {
-            self.hear(thread, &comment).await;
+            self.process_comment(thread, &comment).await;
         }
         if self.awaited.values().any(|(of, _)| *of == thread) {
             // A process that starts now must find them again.
             return;
         }
-        let commit = self.rollouts.told_in(thread).map(|rollout| rollout.commit.clone());
+        let commit = self.rollouts.rollout_in(thread).map(|rollout| rollout.commit.clone());
         if let (Some(newest), Some(commit)) = (newest.filter(|newest| since.is_none_or(|at| at < *newest)), commit)
             && let Some(rollout) = self.rollouts.get_mut(&commit)
         {
@@ -127,7 +127,7 @@ impl Console {
     }
 
     /// Handles a comment that was just read, once.
-    async fn hear(&mut self, thread: ThreadNumber, comment: &Comment) {
+    async fn process_comment(&mut self, thread: ThreadNumber, comment: &Comment) {
         let Some(me) = self.me.clone() else { return };
         let now = self.now();
         let body = text_digest(&comment.body);
@@ -203,7 +203,7 @@ impl Console {
                     return Vouched::NotYet;
                 }
                 let asks = chats.iter().any(|chat| chat.verb == ChatVerb::Approve);
-                Vouched::Refused(Answer::of(unknown_words(hooked && self.hooked_at.is_some(), asks)))
+                Vouched::Refused(Answer::of(unproven_message(hooked && self.hooked_at.is_some(), asks)))
             }
         }
     }
@@ -216,7 +216,7 @@ impl Console {
         chats: &[ChatCommand],
         now: Timestamp,
     ) -> Dealt {
-        let Some(rollout) = self.rollouts.told_in(thread).cloned() else {
+        let Some(rollout) = self.rollouts.rollout_in(thread).cloned() else {
             if self.pulls.is_open(thread) {
                 let asks = chats.iter().all(|chat| chat.verb == ChatVerb::Status);
                 if asks {
@@ -297,7 +297,7 @@ impl Console {
     }
 
     fn react(&mut self, comment: &Comment, reaction: Reaction, now: Timestamp) {
-        self.outbox.say(Slot::Reaction { comment: comment.id, reaction }, Saying::Reaction, now);
+        self.outbox.set(Slot::Reaction { comment: comment.id, reaction }, SlotContent::Reaction, now);
     }
 
     /// Tells whether few enough comments of a conversation were handled lately, so that each may get reactions.
@@ -320,7 +320,7 @@ impl Console {
             let body = super::messages::reply(&comment.author.login, answer);
             let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
             let due = written.map_or(now, |at| at + EDIT_PAUSE);
-            self.outbox.say(slot, Saying::Comment { thread, body }, due);
+            self.outbox.set(slot, SlotContent::Comment { thread, body }, due);
         }
         Dealt { outcome: format!("refused: {}", answer.why), answer: first }
     }

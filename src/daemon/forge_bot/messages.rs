@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::Console;
 use super::comment_policy::Answer;
 use super::commit_rollout::{CommitRollout, Trouble};
-use super::outbox::{Saying, Slot};
+use super::outbox::{Slot, SlotContent};
 use crate::config::Notify;
 use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
 use crate::model::id::{CommitId, PlacementKey};
@@ -55,7 +55,7 @@ impl Console {
 
     /// Puts every status and comment of a rollout into the outbox; unchanged ones are not written again.
     pub(super) fn show_rollout(&mut self, rollout: &CommitRollout, now: Timestamp) {
-        self.tell_statuses(rollout, now);
+        self.set_statuses(rollout, now);
         let Some(thread) = rollout.thread else { return self.seek_thread(rollout, now) };
         let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
         let body = self.body(rollout);
@@ -68,13 +68,13 @@ impl Console {
             || rollout.trouble.is_some()
             || rollout.placements.values().any(|progress| progress.state.needs_person());
         let due = written.filter(|_| !is_urgent).map_or(now, |at| at + EDIT_PAUSE);
-        self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, due);
+        self.outbox.set(slot, SlotContent::Comment { thread: thread.number, body }, due);
         for number in &rollout.also {
             let slot = Slot::Comment { id: self.mark(&["pointer", rollout.commit.as_str(), &number.to_string()]) };
             let body = reply::pointer(thread.number);
-            self.outbox.say(slot, Saying::Comment { thread: *number, body }, now);
+            self.outbox.set(slot, SlotContent::Comment { thread: *number, body }, now);
         }
-        self.tell_needs(rollout, thread.number, now);
+        self.show_needs(rollout, thread.number, now);
     }
 
     fn body(&self, rollout: &CommitRollout) -> String {
@@ -96,18 +96,18 @@ impl Console {
         })
     }
 
-    fn tell_statuses(&mut self, rollout: &CommitRollout, now: Timestamp) {
+    fn set_statuses(&mut self, rollout: &CommitRollout, now: Timestamp) {
         let chars = self.handles.forge.limits().description_chars;
         let url = rollout.url.as_deref();
         if let Some(Trouble::Refused { errors, .. }) = &rollout.trouble {
-            self.say_status(&rollout.commit, refused_status(errors, chars, url), now);
+            self.set_status(&rollout.commit, refused_status(errors, chars, url), now);
         }
         for progress in rollout.placements.values() {
             let mut all = statuses(progress, chars, url).into_iter();
             // The first is the placement's own: it covers a stage whose own status still waits.
             if let Some(status) = all.next() {
                 let due = self.when(&rollout.commit, &status, SignedDuration::ZERO, now);
-                self.say_status(&rollout.commit, status, due);
+                self.set_status(&rollout.commit, status, due);
             }
             for status in all {
                 let waits = progress
@@ -116,14 +116,14 @@ impl Console {
                     .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
                 let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
                 let due = self.when(&rollout.commit, &status, pause, now);
-                self.say_status(&rollout.commit, status, due);
+                self.set_status(&rollout.commit, status, due);
             }
         }
     }
 
-    fn say_status(&mut self, commit: &CommitId, status: CommitStatus, due: Timestamp) {
+    fn set_status(&mut self, commit: &CommitId, status: CommitStatus, due: Timestamp) {
         let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
-        self.outbox.say(slot, Saying::Status(status), due);
+        self.outbox.set(slot, SlotContent::Status(status), due);
     }
 
     /// Returns when a status is due: a final one immediately, a first one after a pause, counts now and then.
@@ -142,7 +142,7 @@ impl Console {
     }
 
     /// Notifies people that they have to act, in a separate comment for each need: an edit sends no mail.
-    fn tell_needs(&mut self, rollout: &CommitRollout, thread: ThreadNumber, now: Timestamp) {
+    fn show_needs(&mut self, rollout: &CommitRollout, thread: ThreadNumber, now: Timestamp) {
         let many = rollout.placements.len() > 1;
         for progress in rollout.placements.values() {
             let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
@@ -164,7 +164,7 @@ impl Console {
                 let slot = Slot::Comment { id };
                 if self.outbox.entry(&slot).is_none() {
                     let body = notice(&rollout.commit, progress, need, many, &self.settings.voice);
-                    self.outbox.say(slot, Saying::Comment { thread, body }, now);
+                    self.outbox.set(slot, SlotContent::Comment { thread, body }, now);
                 }
             }
         }

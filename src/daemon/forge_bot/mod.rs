@@ -157,7 +157,7 @@ struct Console {
     to_find: BTreeMap<CommitId, Timestamp>,
     finishing: Option<oneshot::Sender<()>>,
     /// Logged failures, and when: a lasting failure is logged once an hour.
-    said: BTreeMap<String, Timestamp>,
+    warned: BTreeMap<String, Timestamp>,
 }
 
 /// Waits for a webhook; forever without them.
@@ -205,7 +205,7 @@ impl Console {
             tidy_at: now,
             to_find,
             finishing: None,
-            said: BTreeMap::new(),
+            warned: BTreeMap::new(),
         }
     }
 
@@ -267,7 +267,7 @@ impl Console {
         let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
-            Message::Update(ForgeUpdate::Placement(told)) => self.rollouts.take(&told, now),
+            Message::Update(ForgeUpdate::Placement(update)) => self.rollouts.take(&update, now),
             Message::Update(ForgeUpdate::Source(source)) => {
                 if source.accepted != self.accepted {
                     self.accepted.clone_from(&source.accepted);
@@ -425,7 +425,7 @@ impl Console {
 
     fn next_wake(&self) -> Timestamp {
         let now = self.now();
-        let said = match self.outbox.next(now) {
+        let due = match self.outbox.next(now) {
             Next::At(at) => Some(at),
             // A due comment waits until our account is known; the reads below wake up for that.
             Next::Write(_) | Next::Nothing => None,
@@ -439,7 +439,7 @@ impl Console {
         let read = read.filter(|_| !has_reading).or(Some(now));
         // Failed reads are not repeated before their pause is over.
         let read = read.max(self.read_after);
-        said.into_iter().chain(read).min().unwrap_or(now + FAR)
+        due.into_iter().chain(read).min().unwrap_or(now + FAR)
     }
 
     /// Tells whether nothing is left to write that can be written now.

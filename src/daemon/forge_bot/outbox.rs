@@ -66,7 +66,7 @@ impl Slot {
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
-pub enum Saying {
+pub enum SlotContent {
     /// A reaction.
     Reaction,
     /// A status.
@@ -80,7 +80,7 @@ pub enum Saying {
     },
 }
 
-impl Saying {
+impl SlotContent {
     /// Returns the digest for comparison: it ignores the link of a status.
     fn digest(&self) -> Digest {
         let hash = match self {
@@ -100,7 +100,7 @@ pub struct Entry {
     pub slot: Slot,
     /// The desired content, until it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<Saying>,
+    pub wanted: Option<SlotContent>,
     /// When it may be written; later if several changes shall become one.
     pub due: Timestamp,
     /// The digest of the written content.
@@ -136,7 +136,7 @@ pub struct Write {
     /// The slot.
     pub slot: Slot,
     /// The content to write.
-    pub saying: Saying,
+    pub content: SlotContent,
     /// The comment that is edited; absent writes a new one.
     pub comment: Option<u64>,
     /// The sequence number in the text.
@@ -213,8 +213,8 @@ impl Outbox {
 
     /// Sets the desired content of a slot, to be written at `due` at the latest; does nothing if it was written already. It
     /// replaces a waiting content and keeps its due time if that is earlier.
-    pub fn say(&mut self, slot: Slot, saying: Saying, due: Timestamp) {
-        let digest = saying.digest();
+    pub fn set(&mut self, slot: Slot, content: SlotContent, due: Timestamp) {
+        let digest = content.digest();
         let Some(entry) = self.entries.get_mut(&slot) else {
             if self.waiting() >= WAITING_MAX {
                 tracing::error!(?slot, "too many messages to the forge are waiting; this one is dropped");
@@ -222,7 +222,7 @@ impl Outbox {
             }
             let entry = Entry {
                 slot: slot.clone(),
-                wanted: Some(saying),
+                wanted: Some(content),
                 due,
                 stands: None,
                 comment: None,
@@ -242,11 +242,11 @@ impl Outbox {
             }
             return;
         }
-        if entry.wanted.as_ref() == Some(&saying) && entry.due <= due {
+        if entry.wanted.as_ref() == Some(&content) && entry.due <= due {
             return;
         }
         entry.due = if entry.wanted.is_some() { entry.due.min(due) } else { due };
-        entry.wanted = Some(saying);
+        entry.wanted = Some(content);
         self.changed.push(slot);
     }
 
@@ -274,11 +274,11 @@ impl Outbox {
         }
         // The map has the order of the variants of `Slot`, which is the promised order.
         if let Some(entry) = waiting().find(|entry| entry.due() <= now)
-            && let Some(saying) = entry.wanted.clone()
+            && let Some(content) = entry.wanted.clone()
         {
             return Next::Write(Box::new(Write {
                 slot: entry.slot.clone(),
-                saying,
+                content,
                 comment: entry.comment,
                 sequence: entry.sequence + 1,
                 unsure: entry.unsure,
@@ -316,10 +316,10 @@ impl Outbox {
                 entry.denied_until = None;
                 entry.comment = comment;
                 entry.sequence = write.sequence;
-                entry.stands = Some(write.saying.digest());
+                entry.stands = Some(write.content.digest());
                 entry.written_at = Some(now);
                 // A newer content may have arrived during the write: it stays due.
-                if entry.wanted.as_ref() == Some(&write.saying) {
+                if entry.wanted.as_ref() == Some(&write.content) {
                     entry.wanted = None;
                 }
                 // A comment is handled once, and a reaction may be repeated: no record is needed.
@@ -360,7 +360,7 @@ impl Outbox {
                     entry.unsure = false;
                     entry.wanted = None;
                     // Treated as written: the same text is not sent again, others are.
-                    entry.stands = Some(write.saying.digest());
+                    entry.stands = Some(write.content.digest());
                     if matches!(write.slot, Slot::Reaction { .. }) {
                         self.entries.remove(&write.slot);
                     }
@@ -382,9 +382,9 @@ impl Outbox {
 }
 
 /// Tells whether a commit already has a status.
-pub fn says_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
-    let words = |status: &CommitStatus| (status.state, status.description.clone());
-    statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| words(found) == words(wanted))
+pub fn is_set_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
+    let shown = |status: &CommitStatus| (status.state, status.description.clone());
+    statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| shown(found) == shown(wanted))
 }
 
 #[cfg(test)]

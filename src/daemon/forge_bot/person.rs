@@ -70,7 +70,7 @@ impl Console {
                     )),
                     _ => cannot("who made this change", &error),
                 })?;
-                took_part = took_part.or(part.map(|part| format!("{} #{number}", part.words())));
+                took_part = took_part.or(part.map(|part| format!("{} #{number}", part.description())));
             }
         }
         let credentials = Credentials { id: author.id, permission, teams, took_part, comment: url.to_owned() };

@@ -63,9 +63,9 @@ impl Console {
 
     /// Logs a failure, a lasting one once an hour.
     pub(super) fn warn(&mut self, error: &Error, now: Timestamp) {
-        let words = error.to_string();
-        self.said.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
-        if let std::collections::btree_map::Entry::Vacant(entry) = self.said.entry(words) {
+        let text = error.to_string();
+        self.warned.retain(|_, at| now.duration_since(*at) < SignedDuration::from_hours(1));
+        if let std::collections::btree_map::Entry::Vacant(entry) = self.warned.entry(text) {
             tracing::warn!(reason = entry.key(), "the forge cannot be reached; trying again");
             entry.insert(now);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::outbox::{Saying, Slot};
+use super::outbox::{Slot, SlotContent};
 use super::records::Planned;
 use super::{Console, clock};
 use crate::config::PlanContent;
@@ -31,7 +31,7 @@ pub(super) struct Made {
     head: CommitId,
     base: Option<CommitId>,
     /// Status and comment; or why there are none, which is retried.
-    said: Result<(StatusState, String, String), String>,
+    result: Result<(StatusState, String, String), String>,
 }
 
 /// The open pull requests into the branch.
@@ -220,7 +220,7 @@ impl Console {
                     let body = super::messages::not_planned(&pull.base);
                     let slot = Slot::Comment { id: self.plan_slot(number) };
                     if self.outbox.entry(&slot).is_some() {
-                        self.outbox.say(slot, Saying::Comment { thread: number, body }, now);
+                        self.outbox.set(slot, SlotContent::Comment { thread: number, body }, now);
                     }
                 }
             }
@@ -250,12 +250,12 @@ impl Console {
                 }
                 _ => Err(ending()),
             };
-            let (base, said) = match made {
-                Ok((base, said)) => (base, Ok(said)),
+            let (base, result) = match made {
+                Ok((base, result)) => (base, Ok(result)),
                 Err(why) => (None, Err(why)),
             };
             // The bot may have ended.
-            drop(sender.send(Made { number: pull.number, head: pull.head, base, said }));
+            drop(sender.send(Made { number: pull.number, head: pull.head, base, result }));
         });
     }
 
@@ -267,8 +267,8 @@ impl Console {
         let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {
             return;
         };
-        let (state, line, body) = match made.said {
-            Ok(said) => said,
+        let (state, line, body) = match made.result {
+            Ok(result) => result,
             Err(reason) => {
                 tracing::warn!(pull = made.number, reason, "no plan can be made for a pull request; trying again");
                 self.pulls.due.insert(made.number, now + AGAIN_PAUSE);
@@ -281,9 +281,9 @@ impl Console {
         let description = crate::views::comments::escape::shorten(&line, self.handles.forge.limits().description_chars);
         let status = CommitStatus { context: PLAN_CONTEXT.to_owned(), state, description, target_url };
         let slot = Slot::Status { commit: made.head, context: PLAN_CONTEXT.to_owned() };
-        self.outbox.say(slot, Saying::Status(status), now);
+        self.outbox.set(slot, SlotContent::Status(status), now);
         let slot = Slot::Comment { id: self.plan_slot(made.number) };
-        self.outbox.say(slot, Saying::Comment { thread: made.number, body }, now);
+        self.outbox.set(slot, SlotContent::Comment { thread: made.number, body }, now);
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Console;
 use super::commit_rollout::Asked;
 use super::origin::shown_digest;
-use super::outbox::{Saying, SendOutcome, Slot, Write, says_already};
+use super::outbox::{SendOutcome, Slot, SlotContent, Write, is_set_already};
 use crate::forge::{Error, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::CommitId;
@@ -21,8 +21,8 @@ impl Console {
         let ops = self.outbox.take_changed();
         let ops = ops.iter().map(|(slot, entry)| super::records::outbox_op(slot, entry.as_ref())).collect();
         self.write(ops).await;
-        let outcome = match (&write.slot, &write.saying) {
-            (Slot::Comment { id }, Saying::Comment { thread, body }) => {
+        let outcome = match (&write.slot, &write.content) {
+            (Slot::Comment { id }, SlotContent::Comment { thread, body }) => {
                 let text = format!("{}{body}", marker(id, write.sequence));
                 match self.put_comment(&write, id, *thread, &text).await {
                     Ok(Some(comment)) => {
@@ -33,7 +33,7 @@ impl Console {
                     Err(error) => SendOutcome::Failed(error),
                 }
             }
-            (Slot::Status { commit, .. }, Saying::Status(_)) => match self.put_status(&write, commit).await {
+            (Slot::Status { commit, .. }, SlotContent::Status(_)) => match self.put_status(&write, commit).await {
                 Ok(()) => SendOutcome::Stands { comment: None },
                 Err(error) => SendOutcome::Failed(error),
             },
@@ -98,8 +98,8 @@ impl Console {
     }
 
     async fn put_status(&self, write: &Write, commit: &CommitId) -> Result<()> {
-        let Saying::Status(status) = &write.saying else { return Ok(()) };
-        if write.unsure && says_already(&self.handles.forge.statuses(commit).await?, status) {
+        let SlotContent::Status(status) = &write.content else { return Ok(()) };
+        if write.unsure && is_set_already(&self.handles.forge.statuses(commit).await?, status) {
             return Ok(());
         }
         self.handles.forge.set_status(commit, status).await
@@ -108,8 +108,8 @@ impl Console {
     /// Records the content of a comment of gitfleet, and since when it is visible, by the forge's clock.
     fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
         self.note_asked(id, comment, text);
-        let told = self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == id);
-        let Some(commit) = told.map(|rollout| rollout.commit.clone()) else { return };
+        let rollout = self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == id);
+        let Some(commit) = rollout.map(|rollout| rollout.commit.clone()) else { return };
         let now: Timestamp = comment.updated_at;
         if let Some(rollout) = self.rollouts.get_mut(&commit) {
             rollout.note_shown(now);

@@ -44,7 +44,7 @@ impl ConsoleTask {
     }
 
     /// Sends the bot an update.
-    pub fn tell(&self, update: ForgeUpdate) {
+    pub fn send(&self, update: ForgeUpdate) {
         // The channel ends only with this process.
         drop(self.messages.send(Message::Update(update)));
     }

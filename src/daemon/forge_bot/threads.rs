@@ -107,8 +107,9 @@ impl Console {
             self.rollouts.iter().filter(|rollout| rollout.ended_at.is_some()).collect();
         ended.sort_by_key(|rollout| std::cmp::Reverse(rollout.ended_at));
         let open = self.rollouts.iter().filter(|rollout| rollout.ended_at.is_none());
-        let told = open.chain(ended.into_iter().take(ENDED_MAX));
-        told.flat_map(|rollout| rollout.thread.iter().map(|thread| thread.number).chain(rollout.also.iter().copied()))
+        let shown = open.chain(ended.into_iter().take(ENDED_MAX));
+        shown
+            .flat_map(|rollout| rollout.thread.iter().map(|thread| thread.number).chain(rollout.also.iter().copied()))
             .collect()
     }
 }

@@ -8,7 +8,7 @@ use super::comment_policy::{Answer, COMMENT_AGE_MAX, gate_target};
 use super::commit_rollout::{Asked, CommitRollout};
 use super::listen::ANSWERS_MAX;
 use super::origin::{is_as_written, is_unchanged, was_seen};
-use super::outbox::{Saying, Slot};
+use super::outbox::{Slot, SlotContent};
 use crate::forge::Error;
 use crate::model::commands::{Command, Verb};
 use crate::model::forge::{Approval, ForgeUser, History, Reaction, ThreadNumber};
@@ -93,14 +93,14 @@ impl Console {
         }
         for given in given {
             let how = "by reaction";
-            if let Some(said) = self.vote(rollout, asked, Vote { by: &given.by, url: &comment.url, how }).await {
+            if let Some(decision) = self.vote(rollout, asked, Vote { by: &given.by, url: &comment.url, how }).await {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit)
                     && let Some(known) = rollout.asked.iter_mut().find(|known| known.comment == asked.comment)
                 {
                     // Also after a refusal: the same reaction is not evaluated with each poll.
                     known.heard.insert(given.by.id, given.at);
                 }
-                match said {
+                match decision {
                     Ok(()) => return VoteOutcome::Approved,
                     Err(answer) => self.answer_vote(rollout, &given.by, &answer),
                 }
@@ -127,7 +127,7 @@ impl Console {
         let is_one = rollout.gates().filter(|(_, _, gate)| gate.stage != DELETION_GATE).count() == 1;
         for review in given {
             let vote = Vote { by: &review.by, url: &review.url, how: "by review" };
-            let said = if !is_one {
+            let decision = if !is_one {
                 let why = "a review names no stage, and more than one waits; react with 🚀 to the comment that asks for the one \
                            you mean";
                 Some(Err(Answer::of(why)))
@@ -138,11 +138,11 @@ impl Console {
                     "the review is of another commit than the pull request ends with; review that one",
                 )))
             };
-            if let Some(said) = said {
+            if let Some(decision) = decision {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit) {
                     rollout.reviewed.insert(review.id);
                 }
-                match said {
+                match decision {
                     Ok(()) => return,
                     Err(answer) => self.answer_vote(rollout, &review.by, &answer),
                 }
@@ -183,7 +183,7 @@ impl Console {
         let slot = Slot::Comment { id: self.mark(&["vote", rollout.commit.as_str(), &by.id.to_string(), &answer.why]) };
         if self.outbox.entry(&slot).is_none() {
             let body = super::messages::reply(&by.login, answer);
-            self.outbox.say(slot, Saying::Comment { thread: thread.number, body }, self.now());
+            self.outbox.set(slot, SlotContent::Comment { thread: thread.number, body }, self.now());
         }
     }
 }

@@ -127,7 +127,7 @@ async fn apply(
             differences: added(order, desired, &answer),
         }),
         Err(error) if error.is_offline() => Err(error),
-        Err(error) => Ok(Answer::refused(refusal(&error), words(desired, &error))),
+        Err(error) => Ok(Answer::refused(refusal(&error), error_message(desired, &error))),
     }
 }
 
@@ -143,7 +143,7 @@ fn refusal(error: &Error) -> ApplyOutcome {
 
 /// Returns an API server's error without text that may contain a Secret's data: complaints about a field quote its value. A
 /// conflict names only fields and managers.
-fn words(desired: &Desired, error: &Error) -> String {
+fn error_message(desired: &Desired, error: &Error) -> String {
     match error {
         Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
             format!(
@@ -169,7 +169,7 @@ async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, s
     };
     let found = match found {
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
-        found => found.map_err(|error| words(desired, &error)),
+        found => found.map_err(|error| error_message(desired, &error)),
     };
     StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
 }
@@ -236,7 +236,7 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
         Ok(found) => found,
         Err(error) if error.is_offline() => return Err(error),
         Err(error) => {
-            return Ok(Some(Answer::refused(refusal(&error), words(desired, &error))));
+            return Ok(Some(Answer::refused(refusal(&error), error_message(desired, &error))));
         }
     };
     Ok((!found.is_empty()).then(|| Answer {
@@ -254,7 +254,7 @@ async fn compare(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> R
         if error.is_offline() {
             Err(error)
         } else {
-            Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, words(desired, &error)))
+            Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, error_message(desired, &error)))
         }
     };
     let live = match target.get(&desired.id).await {

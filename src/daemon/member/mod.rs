@@ -113,7 +113,7 @@ impl Member {
             match self.connect().await {
                 Ok(version) => {
                     // Before it counts as online: a ResourcePlacement is not to go where its namespace is not.
-                    self.tell_namespaces();
+                    self.report_namespaces();
                     // The receiver goes only when the process ends.
                     drop(self.events.send(self.reconciler.announce(version)));
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
@@ -185,7 +185,7 @@ impl Member {
         self.namespaces.is_some() && self.reconciler.awaits_namespaces()
     }
 
-    fn tell_namespaces(&mut self) {
+    fn report_namespaces(&mut self) {
         if let Some(event) = self.reconciler.take_namespaces() {
             drop(self.events.send(event));
         }
@@ -279,7 +279,7 @@ impl Member {
         let now = clock::now();
         let instant = Instant::now();
         // Before the work that brought a namespace: whoever waits for both has seen both.
-        self.tell_namespaces();
+        self.report_namespaces();
         let unreported = self.reconciler.unreported();
         let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
         for placement in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {

@@ -25,13 +25,13 @@ impl Member {
             }
             Observation::Namespaces(namespaces) => {
                 self.reconciler.see_namespaces(namespaces);
-                self.tell_namespaces();
+                self.report_namespaces();
             }
             Observation::Unwatched(reason) => {
                 drop(self.events.send(MemberEvent::Unwatched { cluster: self.cluster.clone(), reason }));
             }
             // Its panic ends this task too: both restart together.
-            Observation::Panicked(words) => resume_unwind(Box::new(words)),
+            Observation::Panicked(text) => resume_unwind(Box::new(text)),
             Observation::FactsFailed(error) => self.offline = Some(error.to_string()),
             Observation::Failed(kind, error) if error.is_offline() => {
                 tracing::debug!(kind = kind.kind, %error, "a watch failed");

@@ -96,7 +96,10 @@ async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
             other => format!("{other:?}"),
         });
     }
-    assert_eq!(said, ["ended", "started again", "ended", "started again", "answers", "ended", "started again", "answers"]);
+    assert_eq!(
+        said,
+        ["ended", "started again", "ended", "started again", "answers", "ended", "started again", "answers"]
+    );
     commands.send(MemberCommand::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
     tokio::time::timeout(LIMIT, task).await.expect("it ends with the daemon").expect("without an error");

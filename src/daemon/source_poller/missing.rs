@@ -39,7 +39,7 @@ pub(super) struct Opening {
     pub requests: Sender<SourceRequest>,
     pub news: mpsc::UnboundedSender<SourceEvent>,
     /// The reason that was last reported.
-    pub told: Option<String>,
+    pub reported: Option<String>,
     /// The source once it exists, and its watch.
     pub following: Option<(Box<Follower>, Option<git::Watch>)>,
 }
@@ -66,11 +66,11 @@ impl Opening {
 
     /// Reports why the source is missing if the reason changed. The accepted commit cannot be read either.
     fn fail(&mut self, why: String) {
-        if self.told.as_ref() == Some(&why) {
+        if self.reported.as_ref() == Some(&why) {
             return;
         }
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
-        self.told = Some(why.clone());
+        self.reported = Some(why.clone());
         // The receiver may be gone.
         drop(self.news.send(SourceEvent::Restored(Err(why.clone()))));
         drop(self.news.send(SourceEvent::Failed(why)));
@@ -123,7 +123,7 @@ impl Opening {
             on_rewrite: settings.on_rewrite,
             accepted_rewrite: settings.accepted_rewrite.clone(),
             branch: settings.branch.clone(),
-            branch_told: false,
+            branch_reported: false,
             failures: 0,
             unread: None,
             failing: false,

@@ -17,13 +17,13 @@ impl Follower {
                 return Some(format!("{now} is checked out, and {followed} was followed"));
             }
             // A branch that a person accepted replaces the earlier one: the core must learn of it.
-            followed => self.branch_told &= *followed == now,
+            followed => self.branch_reported &= *followed == now,
         }
         self.branch = now;
-        if !std::mem::replace(&mut self.branch_told, true)
+        if !std::mem::replace(&mut self.branch_reported, true)
             && let Some(branch) = self.branch.clone()
         {
-            self.tell(SourceEvent::Follows(branch));
+            self.send(SourceEvent::Follows(branch));
         }
         None
     }

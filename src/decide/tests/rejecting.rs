@@ -35,10 +35,7 @@ fn a_rejected_follow_up_run_holds_no_snapshot_and_its_clusters() {
     case.commit(&[("g.yaml", member("g", "three"))]);
     assert_eq!(case.settle(), "a0 b0 c0 d0 e0 f- g0", "nobody said no to it");
     assert_eq!(case.clusters_of("p-0-3"), "g Succeeded");
-    assert_eq!(
-        case.say(Verb::Retry, "p").expect("it was rejected"),
-        "p-0-4 asks again for what p-0-2 was to do"
-    );
+    assert_eq!(case.say(Verb::Retry, "p").expect("it was rejected"), "p-0-4 asks again for what p-0-2 was to do");
     assert_eq!(case.settle(), "a0 b0 c0 d0 e0 f- g0");
     assert_eq!(case.clusters_of("p-0-4"), "e Succeeded, f Pending", "its gate is the same, and closed");
     assert_eq!(case.say(Verb::Retry, "p").expect_err("once").reason, RefusalReason::NotPossible);

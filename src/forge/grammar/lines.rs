@@ -66,7 +66,7 @@ impl Reader<'_> {
                 if self.body.get(at.clone()) != Some(&*text) {
                     self.mark();
                 }
-                self.say(&text);
+                self.push(&text);
                 self.read = at.end;
             }
             // Each line of a paragraph may be a command; elsewhere, such as in a quote, a break begins none.
@@ -84,7 +84,7 @@ impl Reader<'_> {
             // Marked on both sides, so that it commands nothing; its text is kept, because a reason may hold code.
             Event::Code(text) => {
                 self.mark();
-                self.say(&text);
+                self.push(&text);
                 self.mark();
                 self.read = at.end;
             }
@@ -112,10 +112,10 @@ impl Reader<'_> {
     }
 
     fn mark(&mut self) {
-        self.say(&MARKUP.to_string());
+        self.push(&MARKUP.to_string());
     }
 
-    fn say(&mut self, text: &str) {
+    fn push(&mut self, text: &str) {
         self.line.iter_mut().for_each(|line| line.push_str(text));
     }
 

@@ -169,7 +169,7 @@ fn what_is_a_mistake() {
         ("no commit", "/approve canary sha=main123".to_owned(), "7 to 40"),
         ("an unknown key", "/approve canary confirm=1".to_owned(), "`confirm=1` is not known here"),
         ("a key of another", "/approve canary cluster=a".to_owned(), "`cluster=a` is not known here"),
-        ("twice", "/retry cluster=a cluster=b".to_owned(), "said twice"),
+        ("twice", "/retry cluster=a cluster=b".to_owned(), "given twice"),
         ("a stage in capitals", "/approve Canary".to_owned(), "no stage's name"),
         ("a word of markup", "/approve **canary**".to_owned(), "a word is no stage's name"),
         ("a mention", "/approve @org/all".to_owned(), "a word is no stage's name"),

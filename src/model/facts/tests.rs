@@ -302,7 +302,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn tell(tally: &mut Tally, event: &Event) {
+fn count(tally: &mut Tally, event: &Event) {
     match event {
         Event::Node(uid, cpu, mib) => {
             tally.set_node(&uid.to_string(), None, &node(&format!("{cpu}m"), &format!("{mib}Mi")));
@@ -316,9 +316,9 @@ fn tell(tally: &mut Tally, event: &Event) {
     }
 }
 
-fn tell_all<'a>(tally: &mut Tally, events: impl Iterator<Item = &'a Event>) {
+fn count_all<'a>(tally: &mut Tally, events: impl Iterator<Item = &'a Event>) {
     for event in events {
-        tell(tally, event);
+        count(tally, event);
     }
 }
 
@@ -333,11 +333,11 @@ proptest! {
                 // A watch that fell behind lists what is there, and continues from that.
                 tally.list_nodes();
                 tally.list_pods();
-                tell_all(&mut tally, last.values());
+                count_all(&mut tally, last.values());
                 tally.pods_listed();
                 tally.nodes_listed();
             }
-            tell(&mut tally, event);
+            count(&mut tally, event);
             match event {
                 Event::Node(uid, ..) => drop(last.insert((false, *uid), event.clone())),
                 Event::NodeGone(uid) => drop(last.remove(&(false, *uid))),
@@ -346,7 +346,7 @@ proptest! {
             }
         }
         let mut scratch = empty();
-        tell_all(&mut scratch, last.values());
+        count_all(&mut scratch, last.values());
         prop_assert_eq!(facts(&tally), facts(&scratch));
         let cpu: u64 = last.values().map(|e| if let Event::Node(_, cpu, _) = e { u64::from(*cpu) } else { 0 }).sum();
         prop_assert_eq!(facts(&tally).nodes.map(|n| n.allocatable.cpu_milli), Ok(cpu.into()));

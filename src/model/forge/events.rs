@@ -58,7 +58,7 @@ pub enum Part {
 
 impl Part {
     /// Returns the contribution as a phrase that follows the name of the account.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Opened => "opened",
             Self::Authored => "wrote a commit of",

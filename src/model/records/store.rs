@@ -138,7 +138,7 @@ impl Kept {
     }
 }
 
-fn cut(words: &str) -> String {
+fn cut(text: &str) -> String {
     // Characters and not bytes: truncating inside a character would panic.
-    words.chars().take(KEPT_WORDS_MAX).collect()
+    text.chars().take(KEPT_WORDS_MAX).collect()
 }

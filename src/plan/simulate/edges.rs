@@ -58,7 +58,7 @@ impl Simulation {
             _ => Err(format!("the accepted commit {commit} cannot be read")),
         };
         self.source.unread = restored.is_err();
-        self.say(Event::Source(SourceEvent::Restored(restored)));
+        self.send(Event::Source(SourceEvent::Restored(restored)));
     }
 
     pub(super) fn poll(&mut self) {
@@ -67,7 +67,7 @@ impl Simulation {
         }
         if self.dice.chance(self.faults.source_fails) {
             self.source.failing = true;
-            self.say(Event::Source(SourceEvent::Failed("it does not answer".to_owned())));
+            self.send(Event::Source(SourceEvent::Failed("it does not answer".to_owned())));
             return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
         }
         if self.source.unread {
@@ -76,13 +76,13 @@ impl Simulation {
         }
         let recovered = std::mem::take(&mut self.source.failing);
         let Some(tip) = self.source.tip.clone() else { return };
-        if self.source.told.as_ref() == Some(&tip) {
+        if self.source.reported.as_ref() == Some(&tip) {
             if recovered {
-                self.say(Event::Source(SourceEvent::Readable));
+                self.send(Event::Source(SourceEvent::Readable));
             }
             return;
         }
-        self.source.told = Some(tip.clone());
+        self.source.reported = Some(tip.clone());
         let news = match &self.source.commits[&tip] {
             Ok(_) if self.source.accepted.as_ref() == Some(&tip) => SourceEvent::Unchanged,
             _ if !self.source.descends(&tip) && self.source.accepted_rewrite.as_ref() != Some(&tip) => {
@@ -96,13 +96,13 @@ impl Simulation {
             }
             Err(errors) => SourceEvent::Refused(tip, errors.clone()),
         };
-        self.say(Event::Source(news));
+        self.send(Event::Source(news));
     }
 
     /// A person accepted a rewritten history: its tip is considered again.
     pub(super) fn accept_rewrite(&mut self, commit: CommitId) {
         self.source.accepted_rewrite = Some(commit);
-        self.source.told = None;
+        self.source.reported = None;
         self.push_in(self.latencies.source, Happening::Poll(self.life));
     }
 
@@ -122,7 +122,7 @@ impl Simulation {
         self.push_in(range, Happening::Hear(self.life, Box::new(event)));
     }
 
-    fn say(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         self.push_in(self.latencies.report, Happening::Hear(self.life, Box::new(event)));
     }
 }
@@ -193,7 +193,7 @@ impl Simulation {
         let epoch = member.epoch;
         self.facts.push(Fact::Disconnected { cluster: cluster.clone(), connection });
         self.push_at(at, Happening::Connect(cluster.clone(), epoch));
-        self.tell(cluster, MemberEvent::Offline { cluster: cluster.clone(), reason: reason.to_owned() });
+        self.report_event(cluster, MemberEvent::Offline { cluster: cluster.clone(), reason: reason.to_owned() });
     }
 
     pub(super) fn connect(&mut self, cluster: &ClusterName, epoch: u64) {
@@ -222,7 +222,7 @@ impl Simulation {
         let facts = Box::new(Facts::new(Ok(nodes), Ok(Totals::default())));
         let facts = MemberEvent::Facts { cluster: cluster.clone(), facts };
         for event in namespaces.into_iter().chain([online, facts]) {
-            self.tell(cluster, event);
+            self.report_event(cluster, event);
         }
         self.pump(cluster);
     }
@@ -281,7 +281,7 @@ impl Simulation {
     }
 
     /// Lets the daemon hear what a member's task says, in the order it is said.
-    pub(super) fn tell(&mut self, cluster: &ClusterName, event: MemberEvent) {
+    pub(super) fn report_event(&mut self, cluster: &ClusterName, event: MemberEvent) {
         let arrives = later(self.now, self.dice.time(self.latencies.report));
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.heard_until = member.heard_until.max(arrives);
@@ -359,9 +359,9 @@ impl Simulation {
                 && let MemberEvent::Work { cluster, placement, status } = &event
             {
                 let (cluster, placement, status) = (cluster.clone(), placement.clone(), status.clone());
-                self.tell(&cluster.clone(), MemberEvent::Work { cluster, placement, status });
+                self.report_event(&cluster.clone(), MemberEvent::Work { cluster, placement, status });
             }
-            self.tell(cluster, event);
+            self.report_event(cluster, event);
         }
         self.arrange(cluster);
     }

@@ -217,15 +217,15 @@ impl SimulatedMember {
                     return (Answer::refused(ApplyOutcome::NotTakenOver, "it was there before".to_owned()), Vec::new());
                 }
                 WhenToTakeOver::IfNoDiff if differs => {
-                    let words = "it was there before and differs".to_owned();
-                    return (Answer::refused(ApplyOutcome::FailedToTakeOver, words), Vec::new());
+                    let text = "it was there before and differs".to_owned();
+                    return (Answer::refused(ApplyOutcome::FailedToTakeOver, text), Vec::new());
                 }
                 WhenToTakeOver::IfNoDiff | WhenToTakeOver::Always => {}
             }
         }
         if fate == Fate::Refused {
-            let words = format!("{}: the API server refused it (422 Invalid)", desired.id);
-            return (Answer::refused(ApplyOutcome::ManifestApplyFailed, words), Vec::new());
+            let text = format!("{}: the API server refused it (422 Invalid)", desired.id);
+            return (Answer::refused(ApplyOutcome::ManifestApplyFailed, text), Vec::new());
         }
         self.writes += 1;
         self.version += 1;

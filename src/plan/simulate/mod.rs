@@ -61,7 +61,7 @@ struct SimulatedSource {
     tip: Option<CommitId>,
     /// In this process: the source thread's accepted commit, and the tip it has reported.
     accepted: Option<CommitId>,
-    told: Option<CommitId>,
+    reported: Option<CommitId>,
     /// In this process: the commits accepted since the last retain effect.
     fresh: Vec<CommitId>,
     failing: bool,
@@ -134,7 +134,7 @@ impl Simulation {
             commits: BTreeMap::new(),
             tip: None,
             accepted: None,
-            told: None,
+            reported: None,
             fresh: Vec::new(),
             failing: false,
             unread: false,
@@ -284,7 +284,7 @@ impl Simulation {
             // Messages to an earlier process are dropped.
             Happening::Wake(life) if life == self.life => self.wake_at = None,
             Happening::Poll(life) if life == self.life => self.poll(),
-            Happening::Hear(life, event) if life == self.life => self.hear(*event),
+            Happening::Hear(life, event) if life == self.life => self.handle(*event),
             Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
             // Members outlive the daemon: their events are checked by connection, and a request may arrive late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
@@ -309,7 +309,7 @@ impl Simulation {
         let (core, effects) = Core::begin(self.configuration.clone(), saved, self.clock());
         self.facts.push(Fact::Began);
         self.source.accepted = core.accepted().cloned();
-        self.source.told = None;
+        self.source.reported = None;
         self.source.fresh.clear();
         self.source.failing = false;
         self.source.accepted_rewrite = core.accepted_rewrite().cloned();
@@ -319,7 +319,7 @@ impl Simulation {
         self.act(effects);
     }
 
-    fn hear(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = self.clock();
         let Some(core) = &mut self.core else { return };
         let mut facts = if let Event::Source(news) = &event { Fact::of_news(news) } else { Vec::new() };
@@ -430,7 +430,7 @@ impl Simulation {
             match effect {
                 Effect::StartMember(cluster, access) => self.start_member(&cluster, &access),
                 Effect::StopMember(cluster) => self.stop_member(&cluster),
-                Effect::Tell(cluster, command) => {
+                Effect::Command(cluster, command) => {
                     if let MemberCommand::Order { order, .. } = &command {
                         self.facts.push(Fact::Ordered(Arc::clone(order)));
                     }
@@ -453,7 +453,7 @@ impl Simulation {
                 Effect::AcceptRewrite(commit) => self.accept_rewrite(commit),
                 Effect::Ask(_, queries) => self.answer_queries(queries),
                 // There is no hub and no forge.
-                Effect::Publish(_) | Effect::Console(_) | Effect::Measured(_) => {}
+                Effect::Publish(_) | Effect::UpdateForge(_) | Effect::Measured(_) => {}
             }
         }
     }

@@ -18,7 +18,7 @@ impl Simulation {
         let Some(reconciler) = &mut member.reconciler else { return };
         reconciler.see_namespaces(Ok(namespaces.clone()));
         if let Some(event) = reconciler.take_namespaces() {
-            self.tell(cluster, event);
+            self.report_event(cluster, event);
         }
     }
 }

@@ -207,7 +207,7 @@ impl<'a> Driver<'a> {
         self.simulation.fate = self.fate(false);
         let world = self.simulation.core().map(|core| (core.world(), core.placements()));
         self.watch = Watch::begin(self.simulation.now(), self.scenario, world);
-        self.watch.say(self.simulation.now(), global(EventKind::Pushed, "the commit is pushed"));
+        self.watch.push(self.simulation.now(), global(EventKind::Pushed, "the commit is pushed"));
         for absence in absences {
             self.schedule(absence.from, Action::Reach(absence.cluster.clone(), false));
             if let Some(until) = absence.until {
@@ -305,7 +305,7 @@ impl<'a> Driver<'a> {
             Some(Action::Reach(cluster, answers)) => {
                 self.simulation.set_reachable(&cluster, answers);
                 let kind = if answers { EventKind::ClusterOnline } else { EventKind::ClusterOffline };
-                self.watch.say(self.simulation.now(), SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
+                self.watch.push(self.simulation.now(), SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
             }
             Some(Action::Push(tree)) => self.push_later(&tree),
             // Opened by somebody else meanwhile, or gone: nothing to approve.
@@ -329,13 +329,13 @@ impl<'a> Driver<'a> {
         let stage = &approval.stage;
         if meant.is_empty() {
             let message = format!("approval of {named}stage {stage}: nothing waits there");
-            self.watch.say(self.simulation.now(), global(EventKind::ApprovalRefused, message));
+            self.watch.push(self.simulation.now(), global(EventKind::ApprovalRefused, message));
         }
         for gate in meant {
             if let Err(why) = self.approve(&gate) {
                 let refused = global(EventKind::ApprovalRefused, format!("approval of {named}stage {stage}: {why}"));
                 let event = SimulatedEvent { placement: Some(gate.placement.to_string()), ..refused };
-                self.watch.say(self.simulation.now(), event);
+                self.watch.push(self.simulation.now(), event);
             }
         }
     }

@@ -232,10 +232,7 @@ fn check_digest(stage: &StageRecord, shown: Option<&str>) -> Result<(), Refusal>
     let message = if shown.len() < DIGEST_PREFIX_MIN {
         format!("the digest {shown:?} is too short: give at least {DIGEST_PREFIX_MIN} characters of it")
     } else {
-        format!(
-            "stage {} is at digest {digest}, not {shown}: check what it would do now, and decide again",
-            stage.name
-        )
+        format!("stage {} is at digest {digest}, not {shown}: check what it would do now, and decide again", stage.name)
     };
     Err(refusal(RefusalReason::DigestMismatch, message))
 }

@@ -136,7 +136,7 @@ fn observed(request: &Request<'_>, kind: &PrioritizerKind, slot: u32, count: u32
 
 fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> ClusterExplanation {
     let reason = match (&rejected, picked) {
-        (Some(refusal), _) => words(refusal),
+        (Some(refusal), _) => describe(refusal),
         (None, true) => "kept: the placement is misconfigured, its last good decisions stay".to_owned(),
         (None, false) => "not judged: the placement is misconfigured".to_owned(),
     };
@@ -154,7 +154,7 @@ fn unranked(hub: &Hub, slot: u32, picked: bool, rejected: Option<Refusal>) -> Cl
 }
 
 /// Formats a refusal as a sentence.
-fn words(refusal: &Refusal) -> String {
+fn describe(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
         (SET_FILTER, Some(sets)) if subject == SET_SUBJECT => format!("in cluster set {sets}, not in {wanted}"),

@@ -65,7 +65,7 @@ fn operation(
 }
 
 /// Returns the name of a patch's operation.
-pub fn word(operation: PatchOperation) -> &'static str {
+pub fn operation_name(operation: PatchOperation) -> &'static str {
     match operation {
         PatchOperation::Add => "add",
         PatchOperation::Remove => "remove",

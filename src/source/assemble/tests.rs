@@ -109,7 +109,7 @@ fn bad_input_is_named() {
         (
             "inside a list",
             &[("a.yaml", b"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: a}\n")],
-            &["a.yaml:7: Secret a: metadata.namespace: a Secret lives"],
+            &["a.yaml:7: Secret a: metadata.namespace: a Secret is namespaced"],
         ),
         (
             "two overrides on one object",

@@ -8,7 +8,7 @@ use crate::model::runs::{
 };
 use crate::status::binding::settled_work;
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, check_words, closed_gates, clusters_words, waiting_checks};
+use crate::status::staged_run::{ClosedGate, closed_gates, clusters_summary};
 use crate::status::work::{is_available, named};
 
 /// Returns how many clusters of a stage are done.
@@ -20,7 +20,7 @@ pub fn done(stage: &StageRecord) -> usize {
 pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: &ProgressState) -> Vec<StageProgress> {
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
-    let told = |(stage, is_removal): (&StageRecord, bool)| {
+    let described = |(stage, is_removal): (&StageRecord, bool)| {
         let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
@@ -42,7 +42,7 @@ pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: 
             clusters: clusters(view, stage),
         }
     };
-    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(told).collect()
+    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(described).collect()
 }
 
 fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: bool) -> ProgressState {
@@ -87,7 +87,7 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
     match stage.phase {
         StagePhase::Pending | StagePhase::Skipped | StagePhase::Succeeded => String::new(),
         StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => run.message.clone(),
-        StagePhase::Updating => clusters_words(stage),
+        StagePhase::Updating => clusters_summary(stage),
         StagePhase::Failed => run.message.clone(),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => gates.join(" and "),
     }
@@ -120,15 +120,15 @@ fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
     });
     let mut lines = worst(lines.collect());
     for line in &mut lines {
-        let words = match (&line.state, view.offline(&line.name)) {
+        let text = match (&line.state, view.offline(&line.name)) {
             (ProgressState::Waiting, offline) => {
                 offline.map(|c| format!("does not answer{}", why(c))).unwrap_or_default()
             }
             _ => blocked(view, &line.name),
         };
-        if !words.is_empty() && !line.message.contains(&words) {
+        if !text.is_empty() && !line.message.contains(&text) {
             let before = if line.message.is_empty() { String::new() } else { format!("{}: ", line.message) };
-            line.message = format!("{before}{words}");
+            line.message = format!("{before}{text}");
         }
     }
     lines

@@ -96,11 +96,9 @@ impl fmt::Display for RolloutState {
 impl fmt::Display for PersonWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deletions(words)
-            | Self::Paused(words)
-            | Self::Approval(words)
-            | Self::Run(words)
-            | Self::Store(words) => f.write_str(words),
+            Self::Deletions(text) | Self::Paused(text) | Self::Approval(text) | Self::Run(text) | Self::Store(text) => {
+                f.write_str(text)
+            }
             Self::NoRun => f.write_str("clusters of an External placement wait for a staged update run"),
         }
     }
@@ -115,12 +113,12 @@ impl fmt::Display for Failure {
             ),
             Self::Halted(why) => write!(f, "the rollout is halted: {why}"),
             Self::Unfulfilled => f.write_str("fewer clusters fit than the policy asks for"),
-            Self::Invalid(words)
-            | Self::Clusters(words)
-            | Self::Held(words)
-            | Self::RunRefused(words)
-            | Self::RunHalted(words)
-            | Self::Source(words) => f.write_str(words),
+            Self::Invalid(text)
+            | Self::Clusters(text)
+            | Self::Held(text)
+            | Self::RunRefused(text)
+            | Self::RunHalted(text)
+            | Self::Source(text) => f.write_str(text),
         }
     }
 }

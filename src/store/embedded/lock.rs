@@ -82,7 +82,7 @@ fn lock_file(folder: &Path) -> Result<File> {
         .create(true)
         .truncate(false)
         .open(folder.join(LOCK_FILE))
-        .map_err(|source| RawError::from(source).told(folder, "opening the lock file"))
+        .map_err(|source| RawError::from(source).with_path(folder, "opening the lock file"))
 }
 
 fn lock_error(folder: &Path, file: &mut File, error: TryLockError) -> Error {
@@ -92,6 +92,6 @@ fn lock_error(folder: &Path, file: &mut File, error: TryLockError) -> Error {
             let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
             Error::Locked { path: folder.to_owned(), pid: read.ok().and_then(|_| text.trim().parse().ok()) }
         }
-        TryLockError::Error(source) => RawError::from(source).told(folder, "locking"),
+        TryLockError::Error(source) => RawError::from(source).with_path(folder, "locking"),
     }
 }

@@ -126,7 +126,7 @@ impl EmbeddedStore {
             drop(Self::open(folder)?);
             (lock, open, checked) = read()?;
         }
-        let handle = checked.map_err(|failure| failure.told(folder, "opening the database"))?;
+        let handle = checked.map_err(|failure| failure.with_path(folder, "opening the database"))?;
         Ok(Self::new(folder, JOURNAL_ENTRIES_MAX, open, handle, Some(lock)))
     }
 
@@ -135,7 +135,7 @@ impl EmbeddedStore {
     /// # Errors
     /// As [`EmbeddedStore::open`].
     pub fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
-        make_folder(folder).map_err(|source| RawError::from(source).told(folder, "making the folder"))?;
+        make_folder(folder).map_err(|source| RawError::from(source).with_path(folder, "making the folder"))?;
         let lock = Lock::exclusive(folder)?;
         let file = folder.join(DATABASE_FILE);
         let open = Box::new(move || {
@@ -154,7 +154,7 @@ impl EmbeddedStore {
             let handle = open().map_err(RawError::Database)?;
             handle.prepare(path).map(|()| handle)
         });
-        let handle = opened.map_err(|failure| failure.told(path, "opening the database"))?;
+        let handle = opened.map_err(|failure| failure.with_path(path, "opening the database"))?;
         Ok(Self::new(path, journal_max, open, handle, lock))
     }
 
@@ -190,7 +190,7 @@ impl EmbeddedStore {
         {
             self.close();
         }
-        answer.map_err(|failure| failure.told(&self.path, action))
+        answer.map_err(|failure| failure.with_path(&self.path, action))
     }
 
     /// Drops the database handle; the next call opens it again.
@@ -406,7 +406,7 @@ fn begun(error: redb::TransactionError) -> RawError {
 
 impl RawError {
     /// Returns the error with the store's path.
-    fn told(self, path: &Path, action: &'static str) -> Error {
+    fn with_path(self, path: &Path, action: &'static str) -> Error {
         let path = path.to_owned();
         match self {
             Self::Store(error) => error,

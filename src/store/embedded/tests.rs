@@ -376,8 +376,8 @@ fn d12_a_damaged_page_is_no_panic() {
         let errors = use_all(folder.path());
         found += usize::from(!errors.is_empty());
         for error in errors {
-            let is_told = matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. });
-            assert!(is_told, "page {page} in round {round}: {error:?}");
+            let is_expected = matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. });
+            assert!(is_expected, "page {page} in round {round}: {error:?}");
             let words = error.to_string();
             assert!(words.contains("gitfleet store restore") && words.contains(DATABASE_FILE), "{words}");
         }

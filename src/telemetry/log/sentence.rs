@@ -30,15 +30,15 @@ where
         SystemTime.format_time(&mut to)?;
         write!(to, "{} {}{level:>5}{} ", style(PLAIN), style(colour(level)), style(PLAIN))?;
         context.format_fields(to.by_ref(), event)?;
-        let mut said = Names::default();
-        event.record(&mut said);
+        let mut names = Names::default();
+        event.record(&mut names);
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let Some(fields) = extensions.get::<FormattedFields<N>>() else { continue };
-            // Values in spans are names, which hold no space: each word is a field. What was said is not said twice.
+            // Values in spans are names, which hold no space: each word is a field. What was recorded is not recorded twice.
             for field in fields.split(' ').filter(|field| !field.is_empty()) {
                 let name = field.split_once('=').map_or(field, |(name, _)| name);
-                if said.0.insert(name.to_owned()) {
+                if names.0.insert(name.to_owned()) {
                     write!(to, " {field}")?;
                 }
             }

@@ -55,7 +55,7 @@ pub fn shorten(text: &str, chars: usize) -> String {
 /// Returns a text for places without markup, such as a title or a commit status: one line of visible characters, truncated to
 /// that many.
 pub fn plain(text: &str, chars: usize) -> String {
-    shorten(&words(text), chars)
+    shorten(&one_line(text), chars)
 }
 
 /// Returns a text as a code span, in one line. An empty text gives a span with a blank.
@@ -90,22 +90,22 @@ pub fn fenced(language: &str, text: &str) -> String {
 
 /// Returns a text in one line, escaped for markdown, for a cell of a table and for HTML.
 pub fn prose(text: &str) -> String {
-    escaped(&shorten(&words(text), PROSE_CHARS_MAX))
+    escaped(&shorten(&one_line(text), PROSE_CHARS_MAX))
 }
 
 /// Returns a text for a cell of a table: [`prose`], shorter.
 pub fn cell(text: &str) -> String {
-    escaped(&shorten(&words(text), CELL_CHARS_MAX))
+    escaped(&shorten(&one_line(text), CELL_CHARS_MAX))
 }
 
 /// Returns the words of a text, one blank between them.
-fn words(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let seen: String = text.chars().filter(|c| !is_unseen(*c)).collect();
     seen.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn line(text: &str) -> String {
-    shorten(&words(text), CODE_CHARS_MAX)
+    shorten(&one_line(text), CODE_CHARS_MAX)
 }
 
 /// Returns the lines of a text; blanks and tabs stay.

@@ -103,7 +103,7 @@ pub fn need_text(
         Need::Gate { gate, stage } => {
             let line = voice.line("approve", Some(&gate.stage), key, commit);
             let head = match stage {
-                Some(stage) => format!("✋ **{placement}, stage {}**: {}", code(&stage.name), cell(&gate_words(stage))),
+                Some(stage) => format!("✋ **{placement}, stage {}**: {}", code(&stage.name), cell(&gate_text(stage))),
                 None => format!("✋ **{placement}**: deletions wait for approval"),
             };
             let what = gate.what.iter().take(DELETIONS_MAX).map(|what| format!("- {}\n", prose(what)));
@@ -113,11 +113,12 @@ pub fn need_text(
         }
         Need::Failure { stage, message, clusters, can_retry } => {
             let place = stage.map(|stage| format!(", stage {}", code(&stage.name))).unwrap_or_default();
-            let words = if can_retry { "failed" } else { "cannot be carried out" };
-            let said = if message.is_empty() { String::new() } else { format!(": {}", prose(message)) };
+            let description = if can_retry { "failed" } else { "cannot be carried out" };
+            let details = if message.is_empty() { String::new() } else { format!(": {}", prose(message)) };
             let failed = clusters.iter().filter(|c| c.state == ProgressState::Failed).take(FAILURES_MAX);
             let failed = failed.map(|c| format!("- {}: {}\n", code(c.name.as_str()), prose(&c.message)));
-            let text = format!("❌ **{placement}{place}**: {words}{said}\n\n{}", failed.collect::<Vec<_>>().concat());
+            let text =
+                format!("❌ **{placement}{place}**: {description}{details}\n\n{}", failed.collect::<Vec<_>>().concat());
             let lines = ["retry", "rollback"].map(|verb| voice.line(verb, None, key, commit));
             // The placement has an error, not a cluster: a retry would fail the same way.
             if can_retry { text + &block(&lines) } else { text + "\nFix it in git.\n" }
@@ -125,7 +126,7 @@ pub fn need_text(
     }
 }
 
-fn gate_words(stage: &StageProgress) -> String {
+fn gate_text(stage: &StageProgress) -> String {
     if stage.message.is_empty() { "waits for approval".to_owned() } else { stage.message.clone() }
 }
 

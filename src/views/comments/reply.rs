@@ -39,7 +39,7 @@ pub fn issue_body(commit: &CommitId, branch: &str, voice: &CommandStyle) -> Stri
 
 /// Describes why a commit on the branch is not rolled out: the position of each error.
 pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
-    let told = |error: &InputError| {
+    let described = |error: &InputError| {
         let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
         let place = code(&format!("{}{line}", error.path));
         let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
@@ -48,7 +48,7 @@ pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
         format!("- {place}:{about} {}{hint}\n", prose(&error.message))
     };
     let head = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n", code(commit.short()));
-    let list = errors.iter().take(ERRORS_MAX).map(told).collect::<Vec<_>>().concat();
+    let list = errors.iter().take(ERRORS_MAX).map(described).collect::<Vec<_>>().concat();
     let more = match errors.len().saturating_sub(ERRORS_MAX) {
         0 => String::new(),
         more => format!("\nand {more} more\n"),

@@ -3,7 +3,7 @@
 use super::escape::{cell, code, code_cell, prose};
 use super::notice::{need_text, needs};
 use super::reply::help;
-use super::style::{CommandStyle, sign, state_words, when};
+use super::style::{CommandStyle, sign, state_text, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, Progress, ProgressState, StageProgress};
 
@@ -61,8 +61,8 @@ pub fn rollout_comment(report: &RolloutReport) -> String {
     let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
     // One line: two reports that look active would send readers to the wrong one.
     if !report.placements.is_empty() && all_superseded() {
-        let by = report.placements.iter().map(|placement| state_words(&placement.state)).max().unwrap_or_default();
-        return format!("⏩ {}: {by}\n", commit_words(report));
+        let by = report.placements.iter().map(|placement| state_text(&placement.state)).max().unwrap_or_default();
+        return format!("⏩ {}: {by}\n", commit_text(report));
     }
     let mut parts = vec![fixed(headline(report))];
     parts.extend(needed(report));
@@ -103,7 +103,7 @@ fn fitting(mut parts: Vec<CommentPart>) -> String {
     text
 }
 
-fn commit_words(report: &RolloutReport) -> String {
+fn commit_text(report: &RolloutReport) -> String {
     let commit = report.commit.as_ref().map(|commit| format!(" of {}", code(commit.short()))).unwrap_or_default();
     let subject = report.subject.as_ref().filter(|subject| !subject.is_empty());
     format!("**Rollout{commit}**{}", subject.map(|subject| format!(" ({})", cell(subject))).unwrap_or_default())
@@ -112,22 +112,22 @@ fn commit_words(report: &RolloutReport) -> String {
 fn headline(report: &RolloutReport) -> String {
     let mut counts: Vec<(String, usize)> = Vec::new();
     for placement in &report.placements {
-        let words = match &placement.state {
+        let description = match &placement.state {
             // Counted together, whichever commits superseded them.
             ProgressState::Superseded { .. } => "superseded".to_owned(),
             ProgressState::RolledBack { .. } => "rolled back".to_owned(),
-            state => state_words(state),
+            state => state_text(state),
         };
-        match counts.iter_mut().find(|(known, _)| *known == words) {
+        match counts.iter_mut().find(|(known, _)| *known == description) {
             Some((_, count)) => *count += 1,
-            None => counts.push((words, 1)),
+            None => counts.push((description, 1)),
         }
     }
     let counts: Vec<String> = match &counts[..] {
         [] => vec!["no placement changes".to_owned()],
-        counts => counts.iter().map(|(words, count)| format!("{count} {words}")).collect(),
+        counts => counts.iter().map(|(description, count)| format!("{count} {description}")).collect(),
     };
-    format!("{}: {}\n", commit_words(report), counts.join(", "))
+    format!("{}: {}\n", commit_text(report), counts.join(", "))
 }
 
 fn needed(report: &RolloutReport) -> Vec<CommentPart> {
@@ -150,12 +150,12 @@ fn needed(report: &RolloutReport) -> Vec<CommentPart> {
 
 fn placement_parts(placement: &Progress, position: usize) -> Vec<CommentPart> {
     let name = code(&placement.placement.to_string());
-    let words = format!("{} {name}: {}", sign(&placement.state), state_words(&placement.state));
+    let description = format!("{} {name}: {}", sign(&placement.state), state_text(&placement.state));
     if matches!(placement.state, ProgressState::Superseded { .. }) {
-        return vec![CommentPart { text: format!("\n{words}\n"), rank: Some((2, position)) }];
+        return vec![CommentPart { text: format!("\n{description}\n"), rank: Some((2, position)) }];
     }
     let message = if placement.message.is_empty() { String::new() } else { format!(" ({})", cell(&placement.message)) };
-    let mut text = format!("\n#### {words}, {}/{} clusters{message}\n", placement.done, placement.total);
+    let mut text = format!("\n#### {description}, {}/{} clusters{message}\n", placement.done, placement.total);
     if !placement.stages.is_empty() {
         text.push_str("\n| stage | clusters | state | who and when |\n|---|---|---|---|\n");
         placement.stages.iter().for_each(|stage| text.push_str(&row(stage)));
@@ -180,13 +180,13 @@ fn row(stage: &StageProgress) -> String {
     };
     let facts: Vec<String> = people.into_iter().chain(time).collect();
     let is_said_by_message = matches!(stage.state, ProgressState::WaitingForPerson | ProgressState::Waiting);
-    let words = match &*stage.message {
-        "" => state_words(&stage.state),
+    let description = match &*stage.message {
+        "" => state_text(&stage.state),
         message if is_said_by_message => cell(message),
-        message => format!("{}: {}", state_words(&stage.state), cell(message)),
+        message => format!("{}: {}", state_text(&stage.state), cell(message)),
     };
     let (name, sign) = (code_cell(&stage.name), sign(&stage.state));
-    format!("| {name} | {}/{} | {sign} {words} | {} |\n", stage.done, stage.total, facts.join(", "))
+    format!("| {name} | {}/{} | {sign} {description} | {} |\n", stage.done, stage.total, facts.join(", "))
 }
 
 /// Returns a folded table of clusters; the title is safe.
@@ -196,7 +196,7 @@ fn details(title: &str, clusters: &[ClusterProgress]) -> Option<String> {
     }
     let row = |cluster: &ClusterProgress| {
         let (name, sign) = (code_cell(cluster.name.as_str()), sign(&cluster.state));
-        format!("| {name} | {sign} {} | {} |\n", state_words(&cluster.state), prose(&cluster.message))
+        format!("| {name} | {sign} {} | {} |\n", state_text(&cluster.state), prose(&cluster.message))
     };
     let rows = clusters.iter().map(row).collect::<Vec<_>>().concat();
     let head = "| cluster | state | message |\n|---|---|---|\n";

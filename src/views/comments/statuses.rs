@@ -5,7 +5,7 @@
 //! that name is `:plan`. KubeFleet's names have at most 63 characters, so a context has fewer than 255.
 
 use super::escape::plain;
-use super::style::state_words;
+use super::style::state_text;
 use crate::model::forge::{CommitStatus, StatusState};
 use crate::model::id::PlacementKey;
 use crate::model::manifest::InputError;
@@ -30,17 +30,17 @@ pub fn statuses(progress: &Progress, chars: usize, url: Option<&str>) -> Vec<Com
     let own = status(context.clone(), &progress.state, &description(progress), chars, url);
     let has_begun = |stage: &&StageProgress| !matches!(stage.state, ProgressState::Queued | ProgressState::Skipped);
     let stages = progress.stages.iter().filter(has_begun).map(|stage| {
-        let words = counted(stage.done, stage.total, &stage.state, &stage.message);
-        status(format!("{context}/{}", stage.name), &stage.state, &words, chars, url)
+        let text = counted(stage.done, stage.total, &stage.state, &stage.message);
+        status(format!("{context}/{}", stage.name), &stage.state, &text, chars, url)
     });
     std::iter::once(own).chain(stages).collect()
 }
 
-fn status(context: String, state: &ProgressState, words: &str, chars: usize, url: Option<&str>) -> CommitStatus {
+fn status(context: String, state: &ProgressState, text: &str, chars: usize, url: Option<&str>) -> CommitStatus {
     CommitStatus {
         context,
         state: status_state(state),
-        description: plain(words, chars),
+        description: plain(text, chars),
         target_url: url.map(str::to_owned),
     }
 }
@@ -75,12 +75,12 @@ fn description(progress: &Progress) -> String {
 
 /// Counts the finished clusters and names the state; the reason only if somebody must know it, because reasons change often.
 fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> String {
-    let words = match state {
-        ProgressState::Superseded { .. } => return state_words(state),
+    let text = match state {
+        ProgressState::Superseded { .. } => return state_text(state),
         ProgressState::Done => return format!("{done}/{total} clusters"),
-        state => format!("{done}/{total}, {}", state_words(state)),
+        state => format!("{done}/{total}, {}", state_text(state)),
     };
-    let is_told = matches!(
+    let has_details = matches!(
         state,
         ProgressState::Failed
             | ProgressState::Error
@@ -88,18 +88,18 @@ fn counted(done: usize, total: usize, state: &ProgressState, message: &str) -> S
             | ProgressState::Paused
             | ProgressState::Waiting
     );
-    if is_told && !message.is_empty() { format!("{words}: {message}") } else { words }
+    if has_details && !message.is_empty() { format!("{text}: {message}") } else { text }
 }
 
 /// Returns the status of a refused commit on the branch.
 pub fn refused_status(errors: &[InputError], chars: usize, url: Option<&str>) -> CommitStatus {
     let begin = "not rolled out: ";
-    let words = format!("{begin}{}", first_error(errors, chars.saturating_sub(begin.len())));
-    plan(StatusState::Failure, &words, chars, url)
+    let text = format!("{begin}{}", first_error(errors, chars.saturating_sub(begin.len())));
+    plan(StatusState::Failure, &text, chars, url)
 }
 
-fn plan(state: StatusState, words: &str, chars: usize, url: Option<&str>) -> CommitStatus {
-    let (context, description) = (PLAN_CONTEXT.to_owned(), plain(words, chars));
+fn plan(state: StatusState, text: &str, chars: usize, url: Option<&str>) -> CommitStatus {
+    let (context, description) = (PLAN_CONTEXT.to_owned(), plain(text, chars));
     CommitStatus { context, state, description, target_url: url.map(str::to_owned) }
 }
 
@@ -107,12 +107,12 @@ fn plan(state: StatusState, words: &str, chars: usize, url: Option<&str>) -> Com
 fn first_error(errors: &[InputError], chars: usize) -> String {
     let Some(first) = errors.first() else { return "it cannot be taken".to_owned() };
     let line = if first.line > 0 { format!(":{}", first.line) } else { String::new() };
-    let words = format!("{}{line}: {}", first.path, first.message);
+    let text = format!("{}{line}: {}", first.path, first.message);
     match errors.len() - 1 {
-        0 => words,
+        0 => text,
         more => {
             let end = format!(" (and {more} more)");
-            format!("{}{end}", plain(&words, chars.saturating_sub(end.len())))
+            format!("{}{end}", plain(&text, chars.saturating_sub(end.len())))
         }
     }
 }

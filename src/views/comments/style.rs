@@ -51,8 +51,8 @@ impl CommandStyle {
 }
 
 /// Returns a state in a word or two, safe in any place.
-pub fn state_words(state: &ProgressState) -> String {
-    let words = match state {
+pub fn state_text(state: &ProgressState) -> String {
+    let message = match state {
         ProgressState::Queued => "not begun",
         ProgressState::Moving => "on the way",
         ProgressState::WaitingForPerson => "waiting for approval",
@@ -66,7 +66,7 @@ pub fn state_words(state: &ProgressState) -> String {
         ProgressState::Superseded { by } => return format!("superseded by {}", short(by)),
         ProgressState::RolledBack { to } => return format!("rolled back to {}", short(to)),
     };
-    words.to_owned()
+    message.to_owned()
 }
 
 /// Returns a short commit id, safe in any place.

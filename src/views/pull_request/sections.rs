@@ -148,7 +148,7 @@ fn placement_blocks(report: &PullReport, placement: &PlacementPlan, blocks: &mut
     let objects: Vec<&ObjectDiff> = report.objects.iter().filter(|object| object.placement == key).collect();
     let count = |change| objects.iter().filter(|object| object.change == change).count();
     let counts = [ObjectChange::Added, ObjectChange::Changed, ObjectChange::Deleted]
-        .map(|change| (count(change), change.word()))
+        .map(|change| (count(change), change.name()))
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
@@ -260,7 +260,7 @@ fn gates(gates: &[GatePlan]) -> String {
 }
 
 fn object_block(object: &ObjectDiff) -> Block {
-    let (word, id) = (object.change.word(), object.id.to_string());
+    let (word, id) = (object.change.name(), object.id.to_string());
     let line = format!("{word} {}\n\n", code(&id));
     match &object.text {
         // Prose and no code span: in a `<summary>` hosts read HTML, where backticks have no meaning.
@@ -321,13 +321,13 @@ fn timeline_block(timeline: &Timeline) -> Option<Block> {
         Timeline::None => None,
         Timeline::LeftOut(why) => Some(Block::of(Priority::Timeline, format!("\nNo timeline: {}.\n", prose(why)), "")),
         Timeline::Chart { chart, approvals_after } => {
-            let said = format!(
+            let caption = format!(
                 "simulated, with each approval {} after it is asked for; how long objects take is assumed",
                 prose(approvals_after)
             );
             // The chart contains only letters and digits: it cannot end the fence.
             let text = format!(
-                "\n<details><summary>Timeline: {said}</summary>\n\n```mermaid\n{}\n```\n\n</details>\n",
+                "\n<details><summary>Timeline: {caption}</summary>\n\n```mermaid\n{}\n```\n\n</details>\n",
                 chart.trim_end()
             );
             Some(Block::of(Priority::Timeline, text, "\n_The timeline is left out: it does not fit._\n"))

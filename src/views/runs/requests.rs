@@ -60,22 +60,22 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
         let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
         let is_rejected = run.phase == RunPhase::Rejected && is_its_end;
         let reason = if is_rejected { Reason::Rejected } else { Reason::UpdateRunEnded };
-        let words = super::end_words(run);
-        return vec![condition(ConditionType::Approved, ConditionStatus::False, reason, words, run.since)];
+        let description = super::end_message(run);
+        return vec![condition(ConditionType::Approved, ConditionStatus::False, reason, description, run.since)];
     }
     let Some(last) = task.approvals.last() else { return Vec::new() };
-    let words = approved_words(task);
+    let description = approved_message(task);
     let Some(done_at) = task.done_at else {
         return vec![condition(
             ConditionType::Approved,
             ConditionStatus::Unknown,
             Reason::MoreApprovalsNeeded,
-            format!("{words}; more people must approve"),
+            format!("{description}; more people must approve"),
             last.at,
         )];
     };
     vec![
-        condition(ConditionType::Approved, ConditionStatus::True, reason(last), words, last.at),
+        condition(ConditionType::Approved, ConditionStatus::True, reason(last), description, last.at),
         condition(
             ConditionType::ApprovalAccepted,
             ConditionStatus::True,
@@ -100,8 +100,8 @@ fn reason(approval: &Approval) -> Reason {
 }
 
 /// Describes who approved, through which channel, and why.
-pub fn approved_words(task: &TaskRecord) -> String {
-    let words = |approval: &Approval| {
+pub fn approved_message(task: &TaskRecord) -> String {
+    let description = |approval: &Approval| {
         let place = match approval.by.surface {
             Channel::CommandLine => "on the command line",
             Channel::Api => "over the API",
@@ -111,7 +111,7 @@ pub fn approved_words(task: &TaskRecord) -> String {
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
         format!("approved by {} {place}{why}", approval.by.name)
     };
-    task.approvals.iter().map(words).collect::<Vec<_>>().join("; ")
+    task.approvals.iter().map(description).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns a placement's closed deletion gate as an object of gitfleet, to list it among the approval requests.

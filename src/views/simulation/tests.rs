@@ -64,7 +64,7 @@ fn times_as_people_and_scripts_read_them() {
     ];
     for (millis, words, shown, json) in rows {
         let at = Offset(millis);
-        let found = (at.words(), clock(at), serde_json::to_string(&at).expect("a number"));
+        let found = (at.text(), clock(at), serde_json::to_string(&at).expect("a number"));
         assert_eq!(found, (words.to_owned(), shown.to_owned(), json.to_owned()), "{millis}");
     }
 }

@@ -47,14 +47,14 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
 fn total(simulated: &Simulated) -> String {
     let count = |wanted: fn(&SimulatedPlacement) -> bool| simulated.placements.iter().filter(|p| wanted(p)).count();
     let mut text = counted(simulated.placements.len(), "placement");
-    for (number, words) in [
+    for (number, description) in [
         (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
         (count(is_quiet), "unchanged"),
         (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
         (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not converged"),
     ] {
         if number > 0 {
-            text.extend([format!(", {number} {words}")]);
+            text.extend([format!(", {number} {description}")]);
         }
     }
     text
@@ -85,7 +85,7 @@ fn event_lines(groups: &[TimelineGroup<'_>]) -> Vec<Line> {
         Line::default()
             .with(Style::Muted, format!("  {}  ", clock(group.at)))
             .with(Style::Plain, format!("{:1$}", group.place, width + gap))
-            .with(group.style, group.words())
+            .with(group.style, group.text())
     });
     let mut lines: Vec<Line> = shown.collect();
     if let Some(more) = groups.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
@@ -152,7 +152,7 @@ fn style(kind: EventKind) -> Style {
 }
 
 impl TimelineGroup<'_> {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         use EventKind as E;
         let many = self.clusters.len() > 1;
         let verb = |one: &'static str, several: &'static str| if many { several } else { one };
@@ -177,18 +177,18 @@ impl TimelineGroup<'_> {
             E::ClusterRemoved => verb("has removed it", "have removed it"),
         };
         let names = || first_of(self.clusters.iter().copied(), NAMES_MAX);
-        let mut words = match self.clusters.len() {
+        let mut description = match self.clusters.len() {
             0 => String::new(),
             1 => format!("{} {verb}", names()),
             count => format!("{} {verb}: {}", counted(count, "cluster"), names()),
         };
-        match (words.is_empty(), self.message.is_empty()) {
+        match (description.is_empty(), self.message.is_empty()) {
             (_, true) => {}
-            (true, false) => words.push_str(self.message),
-            (false, false) if many => words.extend(["; ", self.message]),
-            (false, false) => words.extend([": ", self.message]),
+            (true, false) => description.push_str(self.message),
+            (false, false) if many => description.extend(["; ", self.message]),
+            (false, false) => description.extend([": ", self.message]),
         }
-        words
+        description
     }
 }
 
@@ -201,7 +201,7 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
         Outcome::WaitsForPerson | Outcome::Offline => Style::Progressing,
         _ => Style::Bad,
     };
-    let mut lines = vec![labelled("outcome", style, outcome_words(placement))];
+    let mut lines = vec![labelled("outcome", style, outcome_text(placement))];
     if let Some(at) = placement.failed_at {
         let touched: Vec<&str> = placement.touched_at_failure.iter().map(ClusterName::as_str).collect();
         let names = if touched.is_empty() { "none".to_owned() } else { first_of(touched.into_iter(), NAMES_MAX) };
@@ -211,9 +211,9 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
         lines.push(labelled("touched", Style::Bad, text));
     }
     if let Some(wait) = &placement.longest_wait {
-        lines.push(labelled("longest wait", Style::Plain, wait_words(wait)));
+        lines.push(labelled("longest wait", Style::Plain, wait_text(wait)));
     }
-    let gates = gate_words(placement);
+    let gates = gate_text(placement);
     if !gates.is_empty() {
         lines.push(labelled("gates", Style::Plain, gates));
     }
@@ -224,11 +224,11 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
     lines
 }
 
-fn outcome_words(placement: &SimulatedPlacement) -> String {
+fn outcome_text(placement: &SimulatedPlacement) -> String {
     let ended = placement.ended_at.unwrap_or_default();
     let because = if placement.message.is_empty() { String::new() } else { format!(": {}", placement.message) };
     match placement.outcome {
-        Outcome::Done => format!("done after {}{because}", ended.words()),
+        Outcome::Done => format!("done after {}{because}", ended.text()),
         Outcome::WaitsForPerson => format!("waits for a person since {}{because}", clock(ended)),
         Outcome::Offline => format!("waits for clusters that do not answer{because}"),
         Outcome::NotFinished => format!("not finished in time{because}"),
@@ -239,8 +239,8 @@ fn outcome_words(placement: &SimulatedPlacement) -> String {
     }
 }
 
-fn wait_words(wait: &Wait) -> String {
-    let long = wait.seconds.map_or_else(|| "without end".to_owned(), Offset::words);
+fn wait_text(wait: &Wait) -> String {
+    let long = wait.seconds.map_or_else(|| "without end".to_owned(), Offset::text);
     let cluster = wait.cluster.as_ref().map(ToString::to_string).unwrap_or_default();
     let what = match wait.for_ {
         WaitFor::Cluster => format!("for {cluster} to be done"),
@@ -253,7 +253,7 @@ fn wait_words(wait: &Wait) -> String {
     format!("{long} {what}{stage}{run}, from {}", clock(wait.started_at))
 }
 
-fn gate_words(placement: &SimulatedPlacement) -> String {
+fn gate_text(placement: &SimulatedPlacement) -> String {
     let of_stages = placement
         .runs
         .iter()
@@ -270,7 +270,8 @@ fn one_gate(gate: &SimulatedGate) -> String {
         GateType::Approval | GateType::Deletion => ("approved after", "not approved"),
     };
     match gate.waited {
-        Some(waited) => format!("{done} {}", waited.words()),
-        None => open.to_owned(),
+        Some(waited) => format!("{what} {}", waited.text()),
+        None if gate.type_ == GateType::TimedWait => "still waiting".to_owned(),
+        None => "not approved".to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use crate::model::runs::{
 use crate::status::placement::{PlacementView, why};
 use crate::status::rollout::approve_line;
 use crate::status::staged_run::{
-    ClosedGate, active_run, closed_gates, clusters_words, command_name, current_stage, end_words, stuck_clusters,
+    ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
     waiting_checks,
 };
 use crate::status::work::{counted, listing};
@@ -30,7 +30,7 @@ pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
         _ => Line::default()
             .with(Style::Bad, "✗ ")
             .with(Style::Plain, format!("run {}  ", last.name))
-            .with(Style::Bad, format!("ended {since} ago: {}", end_words(last))),
+            .with(Style::Bad, format!("ended {since} ago: {}", end_message(last))),
     };
     Some(Node::leaf(vec![line]))
 }
@@ -48,12 +48,12 @@ fn stages(run: &RunRecord) -> String {
 fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -> Node {
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
-    let (style, glyph, words) = run_state(view, run, &name);
+    let (style, glyph, text) = run_state(view, run, &name);
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("run {name}  "))
         .with(Style::Muted, format!("to {snapshot} by {}  ", run.strategy))
-        .with(style, words);
+        .with(style, text);
     let mut lines = vec![heading];
     if let Some((_, stuck)) = stuck_clusters(run, view.now) {
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
@@ -105,17 +105,17 @@ fn stage_node(
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
         StagePhase::Pending => (Style::Muted, "·"),
     };
-    let words = match stage.phase {
+    let text = match stage.phase {
         StagePhase::Skipped => "no clusters".to_owned(),
         StagePhase::Pending if is_current => format!("{}, next", counted(stage.clusters.len(), "cluster")),
         StagePhase::Pending => counted(stage.clusters.len(), "cluster"),
-        _ => clusters_words(stage),
+        _ => clusters_summary(stage),
     };
     let ended = stage.ended_at.map(|at| format!(", ended {} ago", age(at, view.now))).unwrap_or_default();
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("stage {}  ", stage.name))
-        .with(Style::Muted, format!("{words}{ended}"));
+        .with(Style::Muted, format!("{text}{ended}"));
     let mut lines = vec![heading];
     if is_current {
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
@@ -193,12 +193,12 @@ pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String
 fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {
     let binding = view.bindings().find(|binding| binding.cluster == cluster.name);
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
-    let (style, glyph, words) = state(view, run, cluster, binding);
+    let (style, glyph, text) = state(view, run, cluster, binding);
     let line = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("{:width$}  ", cluster.name.as_str()))
         .with(Style::Muted, format!("snapshot {held}  "))
-        .with(style, words);
+        .with(style, text);
     let mut lines = vec![line];
     // Objects of other clusters are in their desired state, or in that of the earlier snapshot.
     if let Some(binding) = binding.filter(|_| matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed)) {

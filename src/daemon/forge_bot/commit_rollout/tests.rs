@@ -274,10 +274,10 @@ fn the_conversation_of_several_rollouts_is_the_newest_open_ones() {
         rollout.also = also.into_iter().collect();
         rollout.ended_at = ended.map(at);
     }
-    let told_in = |number| rollouts.told_in(number).map(|rollout| rollout.commit.to_string());
-    assert_eq!(told_in(1).as_deref(), Some("a"), "what continues, though the other is newer");
-    assert_eq!(told_in(2).as_deref(), Some("c"), "the newer of two");
-    assert_eq!(told_in(4), None);
+    let rollout_in = |number| rollouts.rollout_in(number).map(|rollout| rollout.commit.to_string());
+    assert_eq!(rollout_in(1).as_deref(), Some("a"), "what continues, though the other is newer");
+    assert_eq!(rollout_in(2).as_deref(), Some("c"), "the newer of two");
+    assert_eq!(rollout_in(4), None);
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn comment_slot(id: &str) -> Slot {
     Slot::Comment { id: id.to_owned() }
 }
 
-fn status(context: &str, description: &str) -> Saying {
-    Saying::Status(CommitStatus {
+fn status(context: &str, description: &str) -> SlotContent {
+    SlotContent::Status(CommitStatus {
         context: context.to_owned(),
         state: StatusState::Pending,
         description: description.to_owned(),
@@ -32,8 +32,8 @@ fn status(context: &str, description: &str) -> Saying {
     })
 }
 
-fn comment(body: &str) -> Saying {
-    Saying::Comment { thread: 1, body: body.to_owned() }
+fn comment(body: &str) -> SlotContent {
+    SlotContent::Comment { thread: 1, body: body.to_owned() }
 }
 
 fn write(outbox: &Outbox, now: Timestamp) -> Write {
@@ -75,17 +75,17 @@ fn restored(outbox: &mut Outbox) -> Outbox {
 #[test]
 fn what_stands_is_not_said_again_also_after_a_restart() {
     let mut first = outbox();
-    first.say(status_slot("a"), status("a", "1/3"), at(0));
-    first.say(comment_slot("m"), comment("hello"), at(0));
+    first.set(status_slot("a"), status("a", "1/3"), at(0));
+    first.set(comment_slot("m"), comment("hello"), at(0));
     end(&mut first, at(0), SendOutcome::Stands { comment: None });
     end(&mut first, at(0), stands(7));
     let mut second = restored(&mut first);
     for outbox in [&mut first, &mut second] {
-        outbox.say(status_slot("a"), status("a", "1/3"), at(9));
-        outbox.say(comment_slot("m"), comment("hello"), at(9));
+        outbox.set(status_slot("a"), status("a", "1/3"), at(9));
+        outbox.set(comment_slot("m"), comment("hello"), at(9));
         assert_eq!(outbox.next(at(9)), Next::Nothing);
         assert_eq!(outbox.take_changed(), BTreeMap::new(), "nothing is stored either");
-        outbox.say(comment_slot("m"), comment("bye"), at(9));
+        outbox.set(comment_slot("m"), comment("bye"), at(9));
         let edit = write(outbox, at(9));
         assert_eq!((edit.comment, edit.sequence, edit.unsure), (Some(7), 2, false), "the comment is edited");
     }
@@ -94,11 +94,11 @@ fn what_stands_is_not_said_again_also_after_a_restart() {
 #[test]
 fn a_status_with_another_link_alone_is_the_same() {
     let mut outbox = outbox();
-    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    outbox.set(status_slot("a"), status("a", "1/3"), at(0));
     end(&mut outbox, at(0), SendOutcome::Stands { comment: None });
-    let Saying::Status(linked) = status("a", "1/3") else { unreachable!("it is one") };
+    let SlotContent::Status(linked) = status("a", "1/3") else { unreachable!("it is one") };
     let linked = CommitStatus { target_url: Some("https://forge.example".into()), ..linked };
-    outbox.say(status_slot("a"), Saying::Status(linked), at(0));
+    outbox.set(status_slot("a"), SlotContent::Status(linked), at(0));
     assert_eq!(outbox.next(at(0)), Next::Nothing);
 }
 
@@ -106,27 +106,27 @@ fn a_status_with_another_link_alone_is_the_same() {
 fn of_many_changes_the_last_is_said_at_the_earliest_time() {
     let mut outbox = outbox();
     for (text, due) in [("1/3", 10), ("2/3", 30), ("3/3", 20)] {
-        outbox.say(status_slot("a"), status("a", text), at(due));
+        outbox.set(status_slot("a"), status("a", text), at(due));
     }
     assert_eq!(outbox.next(at(9)), Next::At(at(10)));
-    assert_eq!(write(&outbox, at(10)).saying, status("a", "3/3"));
-    outbox.say(status_slot("a"), status("a", "failed"), at(5));
-    assert_eq!(end(&mut outbox, at(5), SendOutcome::Stands { comment: None }).saying, status("a", "failed"));
-    outbox.say(status_slot("a"), status("a", "1/3"), at(40));
-    outbox.say(status_slot("a"), status("a", "failed"), at(40));
+    assert_eq!(write(&outbox, at(10)).content, status("a", "3/3"));
+    outbox.set(status_slot("a"), status("a", "failed"), at(5));
+    assert_eq!(end(&mut outbox, at(5), SendOutcome::Stands { comment: None }).content, status("a", "failed"));
+    outbox.set(status_slot("a"), status("a", "1/3"), at(40));
+    outbox.set(status_slot("a"), status("a", "failed"), at(40));
     assert_eq!(outbox.next(at(50)), Next::Nothing, "it is as it was again");
 }
 
 #[test]
 fn what_changes_while_it_is_written_is_said_after() {
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("one"), at(0));
+    outbox.set(comment_slot("m"), comment("one"), at(0));
     let first = write(&outbox, at(0));
     outbox.begins(&first, at(0));
-    outbox.say(comment_slot("m"), comment("two"), at(0));
+    outbox.set(comment_slot("m"), comment("two"), at(0));
     outbox.ended(&first, stands(7), at(0));
     let second = write(&outbox, at(0));
-    assert_eq!((second.saying, second.comment, second.sequence), (comment("two"), Some(7), 2));
+    assert_eq!((second.content, second.comment, second.sequence), (comment("two"), Some(7), 2));
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn after_a_lost_answer_the_forge_is_asked_first() {
     let rows = [
         (status_slot("a"), status("a", "x"), true),
         (comment_slot("m"), comment("x"), true),
-        (reaction, Saying::Reaction, false),
+        (reaction, SlotContent::Reaction, false),
     ];
-    for (slot, saying, unsure) in rows {
+    for (slot, content, unsure) in rows {
         let mut outbox = outbox();
-        outbox.say(slot.clone(), saying, at(0));
+        outbox.set(slot.clone(), content, at(0));
         let first = write(&outbox, at(0));
         assert!(!first.unsure, "{slot:?}: nobody wrote it before");
         outbox.begins(&first, at(0));
@@ -159,9 +159,9 @@ fn after_a_lost_answer_the_forge_is_asked_first() {
 #[test]
 fn an_edit_may_be_repeated() {
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("one"), at(0));
+    outbox.set(comment_slot("m"), comment("one"), at(0));
     end(&mut outbox, at(0), stands(7));
-    outbox.say(comment_slot("m"), comment("two"), at(0));
+    outbox.set(comment_slot("m"), comment("two"), at(0));
     end(&mut outbox, at(0), failed(unreachable()));
     let again = write(&outbox, at(1));
     assert_eq!((again.comment, again.unsure), (Some(7), false));
@@ -180,8 +180,8 @@ fn pauses_of_the_forge_are_kept() {
     ];
     for (failures, wanted) in rows {
         let (mut outbox, mut now) = (outbox(), at(0));
-        outbox.say(comment_slot("m"), comment("x"), now);
-        outbox.say(comment_slot("n"), comment("x"), now);
+        outbox.set(comment_slot("m"), comment("x"), now);
+        outbox.set(comment_slot("n"), comment("x"), now);
         let name = format!("{failures:?}");
         for error in failures {
             if let Next::At(at) = outbox.next(now) {
@@ -191,7 +191,7 @@ fn pauses_of_the_forge_are_kept() {
         }
         let then = now + SignedDuration::from_secs(wanted);
         assert_eq!(outbox.next(now), Next::At(then), "{name}: nothing else is said either");
-        assert_eq!(write(&outbox, then).saying, comment("x"), "{name}");
+        assert_eq!(write(&outbox, then).content, comment("x"), "{name}");
         end(&mut outbox, then, stands(1));
         assert!(matches!(outbox.next(then), Next::Write(_)), "{name}: it answers again");
     }
@@ -200,7 +200,7 @@ fn pauses_of_the_forge_are_kept() {
 #[test]
 fn what_was_refused_for_a_pause_was_not_written() {
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("x"), at(0));
+    outbox.set(comment_slot("m"), comment("x"), at(0));
     end(&mut outbox, at(0), failed(limited(5)));
     assert!(!write(&outbox, at(5)).unsure);
     end(&mut outbox, at(5), failed(unreachable()));
@@ -212,28 +212,28 @@ fn what_was_refused_for_a_pause_was_not_written() {
 fn what_is_denied_waits_for_a_person_and_lets_others_go_on() {
     let forbidden = || Error::Forbidden { what: "comment".into(), why: "locked".into() };
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("one"), at(0));
-    outbox.say(comment_slot("n"), comment("x"), at(0));
+    outbox.set(comment_slot("m"), comment("one"), at(0));
+    outbox.set(comment_slot("n"), comment("x"), at(0));
     end(&mut outbox, at(0), failed(forbidden()));
     assert_eq!(end(&mut outbox, at(0), stands(8)).slot, comment_slot("n"));
     assert_eq!(outbox.next(at(0)), Next::At(at(600)));
     for again in ["one", "two"] {
-        outbox.say(comment_slot("m"), comment(again), at(20));
+        outbox.set(comment_slot("m"), comment(again), at(20));
         assert_eq!(outbox.next(at(20)), Next::At(at(600)), "{again}: the person is still to come");
     }
-    assert_eq!(end(&mut outbox, at(600), stands(9)).saying, comment("two"));
-    outbox.say(comment_slot("m"), comment("three"), at(601));
+    assert_eq!(end(&mut outbox, at(600), stands(9)).content, comment("two"));
+    outbox.set(comment_slot("m"), comment("three"), at(601));
     assert!(matches!(outbox.next(at(601)), Next::Write(_)), "and came");
 }
 
 #[test]
 fn what_is_refused_for_good_is_tried_once() {
     let mut outbox = outbox();
-    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    outbox.set(status_slot("a"), status("a", "1/3"), at(0));
     end(&mut outbox, at(0), failed(Error::Refused { what: "status".into(), why: "no such commit".into() }));
-    outbox.say(status_slot("a"), status("a", "1/3"), at(9));
+    outbox.set(status_slot("a"), status("a", "1/3"), at(9));
     assert_eq!(outbox.next(at(9)), Next::Nothing);
-    outbox.say(status_slot("a"), status("a", "2/3"), at(9));
+    outbox.set(status_slot("a"), status("a", "2/3"), at(9));
     assert!(matches!(outbox.next(at(9)), Next::Write(_)), "other words are worth a try");
 }
 
@@ -241,7 +241,7 @@ fn what_is_refused_for_good_is_tried_once() {
 #[test]
 fn what_cannot_be_seen_is_tried_again_after_a_pause() {
     let mut outbox = outbox();
-    outbox.say(status_slot("a"), status("a", "1/3"), at(0));
+    outbox.set(status_slot("a"), status("a", "1/3"), at(0));
     end(&mut outbox, at(0), failed(Error::NotFound { what: "status".into() }));
     assert_eq!(outbox.next(at(1)), Next::At(at(600)));
     assert!(matches!(outbox.next(at(600)), Next::Write(_)));
@@ -250,12 +250,12 @@ fn what_cannot_be_seen_is_tried_again_after_a_pause() {
 #[test]
 fn a_comment_that_somebody_deleted_is_written_again() {
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("one"), at(0));
+    outbox.set(comment_slot("m"), comment("one"), at(0));
     end(&mut outbox, at(0), stands(7));
-    outbox.say(comment_slot("m"), comment("two"), at(0));
+    outbox.set(comment_slot("m"), comment("two"), at(0));
     end(&mut outbox, at(0), SendOutcome::Gone);
     let again = write(&outbox, at(0));
-    assert_eq!((again.comment, again.unsure, again.saying), (None, true, comment("two")));
+    assert_eq!((again.comment, again.unsure, again.content), (None, true, comment("two")));
     end(&mut outbox, at(0), stands(9));
     assert_eq!(outbox.entry(&comment_slot("m")).and_then(|entry| entry.comment), Some(9));
 }
@@ -264,9 +264,9 @@ fn a_comment_that_somebody_deleted_is_written_again() {
 fn people_are_answered_first_and_comments_come_last() {
     let mut outbox = outbox();
     let reaction = Slot::Reaction { comment: 3, reaction: Reaction::Rocket };
-    outbox.say(comment_slot("m"), comment("x"), at(0));
-    outbox.say(status_slot("a"), status("a", "x"), at(0));
-    outbox.say(reaction.clone(), Saying::Reaction, at(0));
+    outbox.set(comment_slot("m"), comment("x"), at(0));
+    outbox.set(status_slot("a"), status("a", "x"), at(0));
+    outbox.set(reaction.clone(), SlotContent::Reaction, at(0));
     let order: Vec<Slot> = (0..3).map(|_| end(&mut outbox, at(0), stands(1)).slot).collect();
     assert_eq!(order, [reaction, status_slot("a"), comment_slot("m")]);
 }
@@ -274,8 +274,8 @@ fn people_are_answered_first_and_comments_come_last() {
 #[test]
 fn writes_keep_the_forges_pause() {
     let mut outbox = Outbox::restore([], limits(PAUSE));
-    outbox.say(comment_slot("m"), comment("x"), at(0));
-    outbox.say(comment_slot("n"), comment("x"), at(0));
+    outbox.set(comment_slot("m"), comment("x"), at(0));
+    outbox.set(comment_slot("n"), comment("x"), at(0));
     end(&mut outbox, at(0), stands(1));
     assert_eq!(outbox.next(at(0)), Next::At(at(1)));
     end(&mut outbox, at(1), stands(2));
@@ -286,7 +286,7 @@ fn writes_keep_the_forges_pause() {
 fn nothing_is_kept_of_a_reaction_that_stands() {
     let mut outbox = outbox();
     let slot = Slot::Reaction { comment: 3, reaction: Reaction::Rocket };
-    outbox.say(slot.clone(), Saying::Reaction, at(0));
+    outbox.set(slot.clone(), SlotContent::Reaction, at(0));
     end(&mut outbox, at(0), SendOutcome::Stands { comment: None });
     assert_eq!(outbox.entry(&slot), None);
     assert_eq!(outbox.take_changed(), BTreeMap::from([(slot, None)]));
@@ -296,10 +296,10 @@ fn nothing_is_kept_of_a_reaction_that_stands() {
 fn a_forge_that_is_down_for_days_does_not_fill_the_memory() {
     let mut outbox = outbox();
     for position in 0..WAITING_MAX + 10 {
-        outbox.say(comment_slot(&position.to_string()), comment("x"), at(0));
+        outbox.set(comment_slot(&position.to_string()), comment("x"), at(0));
     }
     assert_eq!(outbox.waiting(), WAITING_MAX);
-    outbox.say(comment_slot("0"), comment("y"), at(0));
+    outbox.set(comment_slot("0"), comment("y"), at(0));
     assert_eq!(outbox.waiting(), WAITING_MAX, "what waits already may change");
     let slot = comment_slot("1");
     outbox.release(&slot);
@@ -309,16 +309,16 @@ fn a_forge_that_is_down_for_days_does_not_fill_the_memory() {
 #[test]
 fn a_doubted_comment_is_written_again_though_it_says_the_same() {
     let mut outbox = outbox();
-    outbox.say(comment_slot("m"), comment("x"), at(0));
+    outbox.set(comment_slot("m"), comment("x"), at(0));
     end(&mut outbox, at(0), stands(7));
     outbox.doubt(&comment_slot("m"));
-    outbox.say(comment_slot("m"), comment("x"), at(0));
+    outbox.set(comment_slot("m"), comment("x"), at(0));
     assert_eq!(write(&outbox, at(0)).comment, Some(7));
 }
 
 #[test]
 fn what_a_commits_list_says_already() {
-    let Saying::Status(wanted) = status("a", "1/3") else { unreachable!("it is one") };
+    let SlotContent::Status(wanted) = status("a", "1/3") else { unreachable!("it is one") };
     let with = |change: fn(&mut CommitStatus)| {
         let mut status = wanted.clone();
         change(&mut status);
@@ -333,6 +333,6 @@ fn what_a_commits_list_says_already() {
         ("another row", vec![with(|status| status.context = "b".into())], false),
     ];
     for (name, found, expected) in rows {
-        assert_eq!(says_already(&found, &wanted), expected, "{name}");
+        assert_eq!(is_set_already(&found, &wanted), expected, "{name}");
     }
 }

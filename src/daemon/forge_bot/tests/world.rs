@@ -68,19 +68,21 @@ impl Daemon {
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::StartMember(cluster, _) => {
-                    effects.extend(self.hear(online(cluster.clone())));
+                    effects.extend(self.handle(online(cluster.clone())));
                     let facts = Facts::new(Ok(NodeFacts::default()), Err("it is not told".to_owned()));
-                    effects.extend(self.hear(MemberEvent::Facts { cluster, facts: Box::new(facts) }));
+                    effects.extend(self.handle(MemberEvent::Facts { cluster, facts: Box::new(facts) }));
                 }
-                Effect::Tell(_, MemberCommand::Order { order, .. }) if self.slow => self.held.push_back(order),
-                Effect::Tell(_, MemberCommand::Order { order, .. }) => effects.extend(self.hear(carried_out(&order))),
-                Effect::Console(news) => self.told.push_back(news),
+                Effect::Command(_, MemberCommand::Order { order, .. }) if self.slow => self.held.push_back(order),
+                Effect::Command(_, MemberCommand::Order { order, .. }) => {
+                    effects.extend(self.handle(carried_out(&order)));
+                }
+                Effect::UpdateForge(news) => self.told.push_back(news),
                 _ => {}
             }
         }
     }
 
-    fn hear(&mut self, event: MemberEvent) -> Vec<Effect> {
+    fn handle(&mut self, event: MemberEvent) -> Vec<Effect> {
         self.core.take_in(Event::Member(event), now())
     }
 
@@ -279,7 +281,7 @@ impl World {
     pub fn work(&self) -> bool {
         let mut daemon = self.daemon();
         let Some(order) = daemon.held.pop_front() else { return false };
-        let effects = daemon.hear(carried_out(&order));
+        let effects = daemon.handle(carried_out(&order));
         daemon.act(effects);
         daemon.decide();
         true
@@ -317,7 +319,7 @@ impl World {
     /// Does everything that is due now.
     pub async fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
-            self.tell();
+            self.deliver_updates();
             if self.console.turn().await {
                 continue;
             }
@@ -338,7 +340,7 @@ impl World {
         self.console.next_wake().min(self.daemon().core.next_wake().unwrap_or(Timestamp::MAX))
     }
 
-    fn tell(&self) {
+    fn deliver_updates(&self) {
         self.daemon().decide();
         let told = std::mem::take(&mut self.daemon().told);
         self.daemon().known.extend(told.iter().cloned());

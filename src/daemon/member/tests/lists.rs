@@ -60,7 +60,7 @@ fn inventory(reconciler: &Reconciler) -> Inventory {
     }
 }
 
-fn tell(reconciler: &mut Reconciler, order: &WorkOrder) {
+fn assign(reconciler: &mut Reconciler, order: &WorkOrder) {
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: None });
 }
 
@@ -81,7 +81,7 @@ fn d02_a_failed_list_is_not_an_empty_one() {
     assert!(unknown.complaint().is_some_and(|why| why.contains("ConfigMap: 500")));
     let mut leave = order(2, &[]);
     (leave.remove, leave.prune) = (true, [key("a"), key("b")].into());
-    tell(&mut reconciler, &leave);
+    assign(&mut reconciler, &leave);
     assert_eq!(steps(&mut reconciler), []);
     let Some(MemberEvent::Work { status, .. }) = reconciler.report(&leave.placement, now()) else {
         panic!("it is reported")
@@ -96,7 +96,7 @@ fn d02_a_failed_list_is_not_an_empty_one() {
 fn d02_what_turns_up_after_a_decision_is_reported_and_not_pruned() {
     let mut one = order(1, &[map("a", "1")]);
     let mut reconciler = connected(&one);
-    tell(&mut reconciler, &one);
+    assign(&mut reconciler, &one);
     list(&mut reconciler, &maps(), [live("a", "1", 1), live("stranger", "1", 2)]);
     assert_eq!(steps(&mut reconciler), []);
     let Some(MemberEvent::Work { status, .. }) = reconciler.report(&one.placement, now()) else {
@@ -104,7 +104,7 @@ fn d02_what_turns_up_after_a_decision_is_reported_and_not_pruned() {
     };
     assert!(!status.complete && status.inventory.seen().contains(&key("stranger")));
     one.prune.insert(key("stranger"));
-    tell(&mut reconciler, &one);
+    assign(&mut reconciler, &one);
     assert!(matches!(&steps(&mut reconciler)[..], [Step::Delete { object }] if object.id.key() == key("stranger")));
 }
 
@@ -115,7 +115,7 @@ fn d02_one_kind_that_is_not_listed_stops_no_other_placement() {
     reconciler.list_failed(&maps(), "403".to_owned());
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
     let other = WorkOrder { placement: PlacementKey::cluster_scoped("q"), ..order(1, &[secret]) };
-    tell(&mut reconciler, &other);
+    assign(&mut reconciler, &other);
     let secrets = WatchedKind { group: String::new(), kind: "Secret".into() };
     assert_eq!(reconciler.take_unwatched(), [(secrets.clone(), Some("v1".to_owned()))]);
     assert_eq!(steps(&mut reconciler), [], "its own kind is listed first");
@@ -127,7 +127,7 @@ fn d02_one_kind_that_is_not_listed_stops_no_other_placement() {
 fn d07_a_list_after_a_restored_backup_replaces_what_was_known() {
     let second = WorkOrder { snapshot: 1, ..order(2, &[map("a", "2")]) };
     let mut reconciler = connected(&second);
-    tell(&mut reconciler, &second);
+    assign(&mut reconciler, &second);
     list(&mut reconciler, &maps(), [live("a", "2", 90)]);
     assert_eq!(steps(&mut reconciler), [], "everything is as it is to be");
     // The member goes back to before the second snapshot: object, inventory and versions.
@@ -146,7 +146,7 @@ fn d07_what_a_backup_brought_back_is_deleted_again() {
     let mut less = order(2, &[]);
     less.prune.insert(key("a"));
     let mut reconciler = connected(&order(1, &[map("a", "1")]));
-    tell(&mut reconciler, &less);
+    assign(&mut reconciler, &less);
     list(&mut reconciler, &maps(), [live("a", "1", 10)]);
     assert!(matches!(steps(&mut reconciler)[..], [Step::Delete { .. }]));
     let accepted = StepResult::Deleted { key: key("a"), uid: "uid of a".into(), gone: false };
@@ -162,7 +162,7 @@ fn d07_what_a_backup_brought_back_is_deleted_again() {
 fn within_one_history_an_older_sight_does_not_replace_a_newer_one() {
     let one = order(1, &[map("a", "2")]);
     let mut reconciler = connected(&one);
-    tell(&mut reconciler, &one);
+    assign(&mut reconciler, &one);
     reconciler.take_unwatched();
     reconciler.list_begun(&maps());
     // Written since the list began, which read the member before that.
@@ -180,7 +180,7 @@ fn a_kind_that_is_not_served_is_looked_for_again_when_it_is_there() {
     let one = order(1, std::slice::from_ref(&widget));
     let widgets = WatchedKind { group: "x.org".into(), kind: "Widget".into() };
     let mut reconciler = connected(&order(1, &[]));
-    tell(&mut reconciler, &one);
+    assign(&mut reconciler, &one);
     assert_eq!(reconciler.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
     reconciler.kind_absent(&widgets);
     assert_eq!(inventory(&reconciler).known(), Some(&BTreeSet::new()), "of what is not served nothing is there");

@@ -36,9 +36,9 @@ impl Driver<'_> {
         // A second push of the same commit is skipped.
         if self.pushed.as_ref() == Some(&commit) {
             let message = format!("commit {} is pushed, which is there already", commit.short());
-            return self.watch.say(now, global(EventKind::Pushed, message));
+            return self.watch.push(now, global(EventKind::Pushed, message));
         }
-        self.watch.say(now, global(EventKind::Pushed, format!("commit {} is pushed", commit.short())));
+        self.watch.push(now, global(EventKind::Pushed, format!("commit {} is pushed", commit.short())));
         self.watch.follow(tree);
         self.simulation.fate = self.fate(true);
         self.simulation.push(commit.clone(), Ok(Arc::new(prepared(tree))));
@@ -52,12 +52,12 @@ impl Driver<'_> {
         let held = self.held.clone();
         let first = if is_later { self.corrected() } else { BTreeMap::new() };
         // With overrides the content differs from the tree's: present or refused content of a cluster is the first push's.
-        let told = if is_later { self.told() } else { BTreeSet::new() };
+        let delivered = if is_later { self.delivered() } else { BTreeSet::new() };
         Box::new(move |cluster, desired| {
             let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
             let is_corrected = || {
                 let content = first.get(&*desired.key).filter(|content| ***content != *desired.object);
-                content.is_some() && !told.contains(&(cluster.clone(), desired.digest.clone()))
+                content.is_some() && !delivered.contains(&(cluster.clone(), desired.digest.clone()))
             };
             let fails = |failure: &&super::Failure| {
                 failure.cluster == *cluster
@@ -80,7 +80,7 @@ impl Driver<'_> {
     }
 
     /// Returns the content in the present orders of clusters.
-    fn told(&self) -> BTreeSet<(ClusterName, Digest)> {
+    fn delivered(&self) -> BTreeSet<(ClusterName, Digest)> {
         let core = self.simulation.core();
         let orders = core.into_iter().flat_map(crate::core::Core::orders);
         let named = orders.flat_map(|order| order.manifests.iter().map(move |desired| (order, desired)));

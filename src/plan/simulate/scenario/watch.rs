@@ -147,7 +147,7 @@ impl Watch {
     }
 
     /// Records an event.
-    pub fn say(&mut self, now: Timestamp, event: SimulatedEvent) {
+    pub fn push(&mut self, now: Timestamp, event: SimulatedEvent) {
         if self.is_watching() && !self.is_silent {
             let at = self.offset(now);
             self.events.push(SimulatedEvent { at, ..event });
@@ -169,14 +169,14 @@ impl Watch {
         seen.open = open;
         if is_shown {
             let mut look =
-                Look { key, seen: &mut seen, at: self.offset(now), now, pushed_at: self.pushed_at, said: Vec::new() };
+                Look { key, seen: &mut seen, at: self.offset(now), now, pushed_at: self.pushed_at, events: Vec::new() };
             look.at_all(world, state, &self.strategies);
-            let said = look.said;
-            if !said.is_empty() {
+            let events = look.events;
+            if !events.is_empty() {
                 seen.changed_at = Some(self.offset(now));
             }
-            for event in said {
-                self.say(now, event);
+            for event in events {
+                self.push(now, event);
             }
         }
         self.placements.insert(key.clone(), seen);
@@ -191,7 +191,7 @@ struct Look<'a> {
     at: Offset,
     now: Timestamp,
     pushed_at: Option<Timestamp>,
-    said: Vec<SimulatedEvent>,
+    events: Vec<SimulatedEvent>,
 }
 
 impl Look<'_> {
@@ -215,23 +215,24 @@ impl Look<'_> {
         if !self.seen.halted
             && let Some(why) = &record.halted
         {
-            self.say(EventKind::Halted, None, None, None, format!("halted: {why}"));
+            self.push(EventKind::Halted, None, None, None, format!("halted: {why}"));
             self.fail(state);
         }
         self.seen.halted = record.halted.is_some();
         if let Some(to) = record.goal.filter(|_| self.seen.goal.is_none()) {
-            self.say(EventKind::RollbackBegan, None, None, None, format!("returns to snapshot {to}"));
+            self.push(EventKind::RollbackBegan, None, None, None, format!("returns to snapshot {to}"));
             self.seen.rolled_back = true;
             self.fail(state);
         }
         self.seen.goal = record.goal;
         // A tolerated failure is still a failure.
-        if self.said.iter().any(|said| matches!(said.event, EventKind::ClusterFailed | EventKind::RollbackBegan)) {
+        if self.events.iter().any(|events| matches!(events.event, EventKind::ClusterFailed | EventKind::RollbackBegan))
+        {
             self.fail(state);
         }
     }
 
-    fn say(
+    fn push(
         &mut self,
         event: EventKind,
         run: Option<&str>,
@@ -239,7 +240,7 @@ impl Look<'_> {
         cluster: Option<&ClusterName>,
         message: String,
     ) {
-        self.said.push(SimulatedEvent {
+        self.events.push(SimulatedEvent {
             at: self.at,
             event,
             placement: Some(self.key.to_string()),
@@ -264,7 +265,7 @@ impl Look<'_> {
         let mut seen = self.seen.runs.remove(&run.name).unwrap_or_default();
         let name = run.name.as_str();
         if run.refused && !seen.refused {
-            self.say(EventKind::RunRefused, Some(name), None, None, format!("cannot begin: {}", run.message));
+            self.push(EventKind::RunRefused, Some(name), None, None, format!("cannot begin: {}", run.message));
         }
         seen.refused = run.refused;
         if run.frozen.is_some() && !seen.begun {
@@ -278,7 +279,7 @@ impl Look<'_> {
         }
         if seen.phase != Some(run.phase) && run.phase.is_final() {
             let message = if run.message.is_empty() { String::new() } else { format!(": {}", run.message) };
-            self.say(EventKind::RunEnded, Some(name), None, None, format!("{}{message}", phase_word(run.phase)));
+            self.push(EventKind::RunEnded, Some(name), None, None, format!("{}{message}", phase_name(run.phase)));
             self.seen.ended.insert(run.name.clone(), run.clone());
         }
         seen.phase = Some(run.phase);
@@ -297,9 +298,9 @@ impl Look<'_> {
         );
         if let RunCause::Rollback { of, .. } = &run.cause {
             self.seen.rolled_back = true;
-            self.say(EventKind::RollbackBegan, Some(name), None, None, format!("takes {of} back: {message}"));
+            self.push(EventKind::RollbackBegan, Some(name), None, None, format!("takes {of} back: {message}"));
         } else {
-            self.say(EventKind::RunBegan, Some(name), None, None, format!("begins: {message}"));
+            self.push(EventKind::RunBegan, Some(name), None, None, format!("begins: {message}"));
         }
     }
 
@@ -333,7 +334,7 @@ impl Look<'_> {
             let says =
                 matches!(kind, EventKind::ClusterFailed | EventKind::ClusterDeferred | EventKind::ClusterSkipped);
             let message = if says { cluster.message.clone() } else { String::new() };
-            self.say(kind, Some(&run.name), Some(&stage.name), Some(&cluster.name), message);
+            self.push(kind, Some(&run.name), Some(&stage.name), Some(&cluster.name), message);
         }
         for (task, seen) in stage.after.iter().zip(after) {
             self.task(run, stage, task, seen, "before the next stage", approvers);
@@ -350,7 +351,7 @@ impl Look<'_> {
         place: &str,
         approvers: Option<&str>,
     ) {
-        let wait = task.wait.map(|wait| Offset(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)).words());
+        let wait = task.wait.map(|wait| Offset(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)).text());
         if task.asked_at.is_some() && seen.0.is_none() {
             let message = if let Some(wait) = &wait {
                 format!("waits {wait} {place}")
@@ -358,24 +359,24 @@ impl Look<'_> {
                 let who = approvers.map(|approvers| format!(" ({approvers})")).unwrap_or_default();
                 format!("waits for a person{who} {place}")
             };
-            self.say(EventKind::GateAsked, Some(&run.name), Some(&stage.name), None, message);
+            self.push(EventKind::GateAsked, Some(&run.name), Some(&stage.name), None, message);
         }
         if task.done_at.is_some() && seen.1.is_none() {
             let message = match &wait {
                 Some(wait) => format!("the wait of {wait} is over"),
                 None => "approved".to_owned(),
             };
-            self.say(EventKind::GateOpened, Some(&run.name), Some(&stage.name), None, message);
+            self.push(EventKind::GateOpened, Some(&run.name), Some(&stage.name), None, message);
         }
         *seen = (task.asked_at, task.done_at);
     }
 
     fn bindings(&mut self, state: &PlacementState, world: &World) {
-        let is_told = |binding: &&Binding| {
+        let has_begun = |binding: &&Binding| {
             let left = world.records.get(&binding.cluster).is_none_or(|record| record.left);
             binding.snapshot.is_some() && !binding.deleting && !left
         };
-        let unavailable = state.bindings().filter(is_told).filter(|binding| !is_available(binding)).count();
+        let unavailable = state.bindings().filter(has_begun).filter(|binding| !is_available(binding)).count();
         self.seen.max_unavailable = self.seen.max_unavailable.max(unavailable);
         // A run reports its clusters itself.
         let is_staged = state.record.spec.strategy.type_ == StrategyType::External && !state.record.removed;
@@ -410,7 +411,7 @@ impl Look<'_> {
                     let late = || {
                         format!(
                             "not available within {}",
-                            Offset(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)).words()
+                            Offset(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)).text()
                         )
                     };
                     let refused = conditions.iter().find(|c| {
@@ -439,7 +440,7 @@ impl Look<'_> {
             outcome: ClusterPhase::Updating,
             message: String::new(),
         });
-        self.say(kind, None, None, Some(cluster), String::new());
+        self.push(kind, None, None, Some(cluster), String::new());
     }
 
     fn end(&mut self, position: usize, outcome: ClusterPhase, kind: EventKind, message: String) {
@@ -447,7 +448,7 @@ impl Look<'_> {
         (moved.outcome, moved.ended_at) = (outcome, Some(self.at));
         moved.message.clone_from(&message);
         let cluster = moved.name.clone();
-        self.say(kind, None, None, Some(&cluster), message);
+        self.push(kind, None, None, Some(&cluster), message);
     }
 
     fn binding_gone(&mut self, name: &str) {
@@ -466,7 +467,7 @@ impl Look<'_> {
             self.seen.gate = Some(gate.digest.clone());
             self.seen.gates.push(SimulatedGate::of_deletions(self.at));
             let message = format!("deletions wait for a person: {}", gate.reason);
-            self.say(EventKind::GateAsked, None, Some(DELETION_GATE), None, message);
+            self.push(EventKind::GateAsked, None, Some(DELETION_GATE), None, message);
         }
         let at = self.at;
         if let Some(last) =
@@ -474,7 +475,7 @@ impl Look<'_> {
         {
             last.opened_at = Some(at);
             last.waited = last.asked_at.map(|asked| at.since(asked));
-            self.say(EventKind::GateOpened, None, Some(DELETION_GATE), None, "approved".to_owned());
+            self.push(EventKind::GateOpened, None, Some(DELETION_GATE), None, "approved".to_owned());
         }
     }
 }
@@ -483,7 +484,7 @@ fn is_available(binding: &Binding) -> bool {
     is_right(binding, Mode::of(&binding.apply_strategy))
 }
 
-fn phase_word(phase: RunPhase) -> &'static str {
+fn phase_name(phase: RunPhase) -> &'static str {
     match phase {
         RunPhase::Succeeded => "succeeded",
         RunPhase::Superseded => "superseded",
