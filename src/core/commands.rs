@@ -51,7 +51,7 @@ impl Core {
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             // Where a tip is held, `resume` is about that tip.
             if command.verb == Verb::Resume && self.world.source_unread && self.source.held_rewrite.is_none() {
-                let (batch, done) = goes_on(person, now);
+                let (batch, done) = resume_unread(person, now);
                 self.outstanding = true;
                 return Ok((batch, done));
             }
@@ -78,7 +78,7 @@ impl Core {
 }
 
 /// Lets the accepted commit continue although this process could not read the source.
-fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
+fn resume_unread(person: &Person, now: Timestamp) -> (Batch, Done) {
     let entry = JournalEntry {
         at: now,
         event: JournalKind::WentOnWithoutSource,
@@ -86,7 +86,7 @@ fn goes_on(person: &Person, now: Timestamp) -> (Batch, Done) {
         cluster: None,
         facts: json!({"by": person.name}),
     };
-    let batch = Batch { ops: vec![Op::Journal(entry)], goes_on: true, ..Batch::default() };
+    let batch = Batch { ops: vec![Op::Journal(entry)], continues: true, ..Batch::default() };
     let message =
         "gitfleet continues with the accepted commit, though it has not read the source since it started".to_owned();
     (batch, Done { message, at: now, gate: None })

@@ -91,7 +91,7 @@ pub struct Batch {
     store: Option<StoreRecord>,
     adopts: bool,
     /// A person lets the accepted commit continue although the source was not read.
-    goes_on: bool,
+    continues: bool,
     /// Decisions of people that members keep, taken over by this batch.
     kept: BTreeMap<PlacementKey, Kept>,
     /// The store's record before this batch ended the takeover.

@@ -434,7 +434,7 @@ fn a_member_whose_entry_vanished_has_left() {
 }
 
 #[test]
-fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
+fn a_members_task_that_was_restarted_is_told_its_orders_again() {
     let mut life = Life::with(&[]);
     life.handle(SourceEvent::Accepted(commit("1", "")));
     life.online(BTreeSet::new());

@@ -24,7 +24,7 @@ impl Core {
         if let Some(source) = batch.source {
             self.stored_source = source;
         }
-        if batch.goes_on {
+        if batch.continues {
             self.continue_unread();
         }
         // A command changes a copy: the core takes it over once it is stored.

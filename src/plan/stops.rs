@@ -15,8 +15,8 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
     let run = active_run(&before.runs);
     let waits = after.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
     // Only its author stops a written run.
-    let goes_on = run.is_some_and(|run| waits || matches!(run.cause, RunCause::Written { .. }));
-    if !is_new || before.record.removed || (goes_on && !after.record.removed) {
+    let continues = run.is_some_and(|run| waits || matches!(run.cause, RunCause::Written { .. }));
+    if !is_new || before.record.removed || (continues && !after.record.removed) {
         return None;
     }
     let bindings: Vec<&Binding> = before.bindings().filter(|binding| !binding.deleting).collect();

@@ -357,7 +357,7 @@ mod from_records {
     }
 
     #[test]
-    fn indexes_go_on_from_the_records() {
+    fn indexes_continue_from_the_records() {
         let baseline = daemon(&fleet("1"));
         let first = plan_from(&baseline, &tree(&fleet("2")), NOW);
         let p = of(&first, "p");
@@ -421,7 +421,7 @@ mod from_records {
     }
 
     #[test]
-    fn a_removal_that_goes_on_is_not_the_heads() {
+    fn a_removal_that_continues_is_not_the_heads() {
         let mut baseline = daemon(&fleet("1"));
         let head = tree(&[cluster("a"), cluster("b")].concat());
         baseline.world.tree = Arc::clone(&head);

@@ -100,7 +100,7 @@ fn nothing_to_schedule_is_an_empty_list() {
 }
 
 #[test]
-fn it_goes_on_from_what_a_hub_keeps() {
+fn it_continues_from_what_a_hub_keeps() {
     let two = json!({"placementType": "PickN", "numberOfClusters": 2});
     let three_wanted = json!({"placementType": "PickN", "numberOfClusters": 3});
     let tolerating =

@@ -52,7 +52,7 @@ pub fn value(scratch: &Scratch, member: &str) -> String {
 }
 
 #[test]
-fn a_pass_ends_at_the_approval_and_the_next_goes_on() {
+fn a_pass_ends_at_the_approval_and_the_next_continues() {
     let scratch = fleet();
     let found = scratch.run(&ONCE);
     assert_eq!(found.code, 3, "a gate waits for a person: {}", found.err);

@@ -184,7 +184,7 @@ fn limit_files(daemon: &crate::daemon::Daemon<'_>, bytes: Option<u32>) {
 }
 
 #[test]
-fn on_a_full_disk_nothing_happens_that_was_not_written_down() {
+fn on_a_full_disk_nothing_happens_that_was_not_stored() {
     let member = &shared().members[1];
     let world = World::new(Some("url: ./repo, branch: main, pollInterval: 1s"), &access(std::slice::from_ref(member)));
     world.write("fleet.yaml", &member_clusters([member.name.as_str()]));

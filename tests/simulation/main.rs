@@ -402,7 +402,7 @@ impl Run {
             return Err(format!("3: {} approved {target}: {words}", person.name));
         }
         if verb == Verb::Resume && target.is_empty() {
-            self.checker.go_on_unseen();
+            self.checker.continue_unread();
         }
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());

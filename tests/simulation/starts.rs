@@ -47,7 +47,7 @@ impl Checker {
     }
 
     /// A person lets the accepted commit continue without its source.
-    pub fn go_on_unseen(&mut self) {
+    pub fn continue_unread(&mut self) {
         (self.start.is_unseen, self.start.waiting) = (false, None);
     }
 
@@ -104,8 +104,8 @@ impl Run {
 
     /// The source is back, or a person continues without it.
     pub(super) fn source_returns(&mut self) -> Verdict {
-        let goes_on = self.twists.starts.as_mut().is_some_and(|dice| dice.chance(WITHOUT));
-        if goes_on {
+        let continues = self.twists.starts.as_mut().is_some_and(|dice| dice.chance(WITHOUT));
+        if continues {
             self.command(&order(Verb::Resume, ""), &person(0))?;
         }
         self.simulation.faults.source_fails = 0;
@@ -159,6 +159,6 @@ fn w01_what_waits_for_a_person_holds_nobody_up() {
     let facts = [Fact::Accepted("1".into()), Fact::Began, Fact::SourceSeen, binding("a", 1, false), Fact::Mark(0)];
     assert_eq!(facts.iter().try_for_each(|fact| checker.see(fact)), Ok(()));
     checker.see(&Fact::Began).unwrap();
-    checker.go_on_unseen();
+    checker.continue_unread();
     assert_eq!([binding("b", 1, false), Fact::Mark(0)].iter().try_for_each(|fact| checker.see(fact)), Ok(()));
 }

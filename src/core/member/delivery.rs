@@ -157,7 +157,7 @@ fn stands(outcome: ApplyOutcome) -> bool {
 
 /// Returns the progress from a report before a restart: baselines of applied objects and, if the order is the same, its
 /// refusals, which stay until the next attempt.
-pub(super) fn go_on(order: &WorkOrder, reported: &WorkStatus) -> Progress {
+pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress {
     // Mostly they have the same positions as in the order.
     let key = |position: usize, id: &ObjectId| match order.manifests.get(position) {
         Some(desired) if desired.id == *id => Arc::clone(&desired.key),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::delivery::{Delivery, Doing, go_on};
+use super::delivery::{Delivery, Doing, progress_of};
 use super::namespaces::Namespaces;
 use super::result::StepResult;
 use crate::core::{MemberCommand, MemberEvent};
@@ -173,7 +173,7 @@ impl Reconciler {
         let delivery = self.deliveries.entry(order.placement.clone()).or_insert_with(|| Delivery {
             order: Arc::clone(&order),
             applyset,
-            progress: reported.as_deref().map(|work| go_on(&order, work)).unwrap_or_default(),
+            progress: reported.as_deref().map(|work| progress_of(&order, work)).unwrap_or_default(),
             in_flight: 0,
             stale: true,
             plan: Plan::default(),

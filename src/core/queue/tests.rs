@@ -58,7 +58,7 @@ fn what_is_due_is_taken_once() {
 }
 
 #[test]
-fn what_cannot_be_written_down_stays_to_be_decided() {
+fn what_cannot_be_stored_stays_to_be_decided() {
     let at = |second: i64| Timestamp::from_second(second).expect("an instant");
     let mut queue = Queue::default();
     queue.wake(&key("web"), Some(at(50)));

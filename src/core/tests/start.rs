@@ -15,7 +15,7 @@ fn begun_again() -> Life {
 }
 
 #[test]
-fn w1_a_start_decides_nothing_before_the_source_was_looked_at() {
+fn w1_a_start_decides_nothing_before_the_source_was_checked() {
     let mut life = begun_again();
     life.settle();
     assert!(life.order(&p()).is_none(), "a newer commit may stop it");
@@ -68,7 +68,7 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
 }
 
 #[test]
-fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
+fn w1_a_person_lets_the_accepted_commit_continue_where_the_source_is_away() {
     let mut life = begun_again();
     life.handle(SourceEvent::Failed("no route".to_owned()));
     life.settle();

@@ -97,7 +97,7 @@ fn silence_takes_nothing_away_and_lets_nothing_in() {
 }
 
 #[test]
-fn a_life_goes_on_from_the_records_of_the_one_before() {
+fn a_life_continues_from_the_records_of_the_one_before() {
     let files =
         [BOUND, &managed("a", "{}", "[]"), &managed("b", "{}", "[]"), &ocm_placement("p", "{numberOfClusters: 1}")];
     let files = files.concat();
@@ -121,7 +121,7 @@ fn a_life_goes_on_from_the_records_of_the_one_before() {
 }
 
 #[test]
-fn what_could_not_be_written_down_is_as_before() {
+fn what_could_not_be_stored_is_as_before() {
     let files =
         [BOUND, &managed("a", "{}", "[]"), &managed("b", "{}", "[]"), &ocm_placement("p", "{numberOfClusters: 1}")];
     let files = files.concat();

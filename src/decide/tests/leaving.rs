@@ -214,7 +214,7 @@ fn a_cluster_that_is_evicted_during_a_run_is_taken_again() {
 }
 
 #[test]
-fn a_placement_that_comes_back_goes_on() {
+fn a_placement_that_comes_back_continues() {
     let mut case = before_b();
     case.commit(&[("p.yaml", String::new())]);
     assert_eq!(case.settle(), "a1? b0? c0? d0?", "a person must look first");

@@ -229,7 +229,7 @@ fn a_run_whose_payload_cannot_be_read_starts_nobody() {
 }
 
 #[test]
-fn a_placement_with_a_strategy_goes_on_by_itself_when_a_written_run_is_taken_back() {
+fn a_placement_with_a_strategy_continues_by_itself_when_a_written_run_is_taken_back() {
     // It had taken the place of the snapshot's own run, and is removed before it moved anything.
     let mut case = Case::of(&[("s.yaml", ONE_STAGE.to_owned())]);
     assert_eq!(case.settle(), "a0 b0 c0 d0");

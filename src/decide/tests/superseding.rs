@@ -57,7 +57,7 @@ fn with_queue_the_newest_waits_its_turn() {
 }
 
 #[test]
-fn the_first_failed_cluster_halts_and_the_fix_goes_on() {
+fn the_first_failed_cluster_halts_and_the_fix_continues() {
     for annotations in [AUTOMATIC, QUEUE] {
         let mut case = Case::rolled_out(&[("p.yaml", placement(annotations))]);
         case.manner("a", Manner::Refuses);
@@ -291,7 +291,7 @@ fn faults() -> [Fault; 4] {
 }
 
 #[test]
-fn a_run_goes_on_until_the_one_that_takes_its_place_can_begin() {
+fn a_run_continues_until_the_one_that_takes_its_place_can_begin() {
     for (name, path, fault, repaired) in faults() {
         let mut case = Case::rolled_out(&[]);
         case.content("1");
@@ -339,7 +339,7 @@ fn of_several_that_cannot_begin_the_newest_is_kept() {
 }
 
 #[test]
-fn a_written_run_takes_the_place_of_a_follow_up_run_that_cannot_go_on() {
+fn a_written_run_takes_the_place_of_a_follow_up_run_that_cannot_continue() {
     for (is_there, stuck, after) in [(false, "Updating", "a1 b1 c1 d1 e-"), (true, "Halted", "a1 b1 c1 d1 e1")] {
         let by_hand = [("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))];
         let mut case = Case::of(&by_hand);
@@ -356,7 +356,7 @@ fn a_written_run_takes_the_place_of_a_follow_up_run_that_cannot_go_on() {
 }
 
 #[test]
-fn a_written_run_takes_the_place_of_a_rollback_that_cannot_go_on() {
+fn a_written_run_takes_the_place_of_a_rollback_that_cannot_continue() {
     let back = placement("gitfleet.io/on-failure: Rollback");
     let mut case = Case::of(&[("p.yaml", back), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))]);
     assert_eq!(case.settle(), "a0 b0 c0 d0");
@@ -371,7 +371,7 @@ fn a_written_run_takes_the_place_of_a_rollback_that_cannot_go_on() {
 }
 
 #[test]
-fn a_wait_begins_anew_with_the_run_that_takes_the_place() {
+fn a_wait_begins_again_with_the_run_that_takes_the_place() {
     let timed =
         STRATEGY.replace("afterStageTasks: [{type: Approval}]", "afterStageTasks: [{type: TimedWait, waitTime: 1h}]");
     let mut case = Case::of(&[("s.yaml", timed)]);

@@ -27,7 +27,7 @@ fn drift_that_was_taken_back_is_applied_again() {
 }
 
 #[test]
-fn drift_that_cannot_be_looked_at_is_looked_at_again() {
+fn drift_that_cannot_be_checked_is_checked_again() {
     let mut member = Member { blind: Some("the webhook is away".into()), ..Member::default() };
     let mut order = order("p", web());
     order.strategy.when_to_apply = WhenToApply::IfNotDrifted;

@@ -34,7 +34,7 @@ fn w04_what_somebody_else_owns_is_neither_applied_nor_deleted() {
 }
 
 #[test]
-fn w04_what_is_not_ours_is_looked_at_before_it_is_applied() {
+fn w04_what_is_not_ours_is_checked_before_it_is_applied() {
     let mut member = Member::default();
     let order = order("p", web());
     let wanted = wanted(&[&order]);

@@ -246,7 +246,7 @@ fn a_tree_knows_what_is_what() {
 }
 
 #[test]
-fn point_11_truth_keys_elsewhere_in_payload_are_warnings_and_no_object_is_looked_at() {
+fn point_11_truth_keys_elsewhere_in_payload_are_warnings_and_no_object_is_checked() {
     let thing = "apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a}\nspec:\n  point: {x: 1, y: 2}\n";
     let held = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceEnvelope\nmetadata: {name: e}\ndata:\n  \
                 one: {apiVersion: e.io/v1, kind: Thing,\n    metadata: {name: b},\n    spec: {off: 1}}\n";

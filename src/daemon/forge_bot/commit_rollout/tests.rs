@@ -281,7 +281,7 @@ fn the_conversation_of_several_rollouts_is_the_newest_open_ones() {
 }
 
 #[test]
-fn old_ends_are_forgotten_and_nothing_that_goes_on() {
+fn old_ends_are_forgotten_and_nothing_that_continues() {
     let mut rollouts = CommitRollouts::default();
     let count = i64::try_from(ENDED_ROLLOUTS_MAX).expect("few") + 3;
     for number in 0..count {

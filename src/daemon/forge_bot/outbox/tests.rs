@@ -209,7 +209,7 @@ fn what_was_refused_for_a_pause_was_not_written() {
 }
 
 #[test]
-fn what_is_denied_waits_for_a_person_and_lets_others_go_on() {
+fn what_is_denied_waits_for_a_person_and_lets_others_continue() {
     let forbidden = || Error::Forbidden { what: "comment".into(), why: "locked".into() };
     let mut outbox = outbox();
     outbox.set(comment_slot("m"), comment("one"), at(0));

@@ -241,7 +241,7 @@ async fn a_retargeted_pull_request_has_no_plan_any_more() {
 }
 
 #[tokio::test]
-async fn a_rewritten_history_waits_for_a_person_while_the_rollout_goes_on() {
+async fn a_rewritten_history_waits_for_a_person_while_the_rollout_continues() {
     for beginning in BOTH {
         let (mut world, pull) = waiting(beginning).await;
         world.fake.add_commit(&commit('9'));

@@ -127,7 +127,7 @@ fn w03_what_no_report_names_is_applied_once_more_and_drift_is_told_from_that() {
 }
 
 #[test]
-fn w13_what_was_reported_stands_until_it_was_looked_at() {
+fn w13_what_was_reported_stands_until_it_was_checked() {
     let order = order(1, &[map("a", "1")]);
     let before = reported(&order, "ours");
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);

@@ -151,15 +151,15 @@ fn stopped_runs_start_nothing() {
 }
 
 #[test]
-fn a_lost_binding_is_not_made_anew_while_nothing_new_may_start() {
-    for (stops, goes_on) in [("stop", "resume"), ("state Stop", "state Run"), ("b failed", "b ready")] {
+fn a_lost_binding_is_not_made_again_while_nothing_new_may_start() {
+    for (stops, continues) in [("stop", "resume"), ("state Stop", "state Run"), ("b failed", "b ready")] {
         let mut world = World::new("s/2: a b c");
         world.settle();
         world.tell(stops);
         world.tell("a lost");
         assert_eq!(world.settle().start, [], "{stops}");
-        world.tell(goes_on);
-        assert_eq!(world.settle().start[0], "a".into(), "{goes_on}");
+        world.tell(continues);
+        assert_eq!(world.settle().start[0], "a".into(), "{continues}");
     }
     let mut world = World::new("s/2: a b");
     world.settle();

@@ -16,7 +16,7 @@ fn example_29_the_next_cluster_starts_when_one_is_done() {
 }
 
 #[test]
-fn example_30_a_wait_goes_on_through_a_stop() {
+fn example_30_a_wait_continues_through_a_stop() {
     // Minutes after 11:00. KubeFleet starts the wait again at 12:30 and passes at 13:30.
     play(&[
         (

@@ -75,7 +75,7 @@ fn the_first_filter_that_says_no_is_named_with_its_values() {
 }
 
 #[test]
-fn scores_come_with_what_was_looked_at_and_the_tie_break() {
+fn scores_come_with_what_was_checked_and_the_tie_break() {
     let mut hub = with_memory(&[("a", "60M"), ("b", "80M"), ("c", "80M"), ("d", "100M")]);
     hub.set_decisions(&key(), ["b"]);
     others(&mut hub, &[&["a", "b"], &["b"]]);
