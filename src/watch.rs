@@ -141,7 +141,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn who_hears_of_what() {
+    fn who_is_notified_of_what() {
         let listener = |number, mode| Listener { number, mode, handler: Arc::new(|_| ()) };
         let listeners = BTreeMap::from([
             (
