@@ -29,7 +29,7 @@ impl Core {
     }
 
     /// Keeps what a server said, for the next decision. What was said to a query that is not asked any more is dropped.
-    pub(super) fn hear_answer(&mut self, query: MetricQuery, value: Result<f64, String>, now: Timestamp) {
+    pub(super) fn take_answer(&mut self, query: MetricQuery, value: Result<f64, String>, now: Timestamp) {
         let key = query.placement.clone();
         if self.asked.get(&key).is_some_and(|asked| asked.contains(&query)) {
             self.queue.placements.insert(key.clone());

@@ -300,7 +300,7 @@ impl Core {
             }
             Event::Member(event) => self.handle_member(event, now),
             Event::Hub(report) => self.handle_hub(report, now),
-            Event::Answered(query, value) => self.hear_answer(query, value, now),
+            Event::Answered(query, value) => self.take_answer(query, value, now),
         }
         std::mem::take(&mut self.effects)
     }

@@ -122,7 +122,7 @@ impl Life {
 
     /// A commit of this content reaches cluster `a`. Returns the order for `p`.
     fn roll_out(&mut self, value: &str) -> Arc<WorkOrder> {
-        self.hear(SourceEvent::Accepted(commit(value, "")));
+        self.handle(SourceEvent::Accepted(commit(value, "")));
         self.online(BTreeSet::new());
         self.settle();
         let order = self.order(&p()).expect("it is told what to hold");
@@ -305,14 +305,8 @@ fn a_commit_that_cannot_be_restored_is_said_until_one_is_accepted() {
 /// Begins with two snapshots of `p` and `q`, and `p` on its way back to the first.
 fn rolled_back() -> (Life, Arc<ResourceSnapshot>) {
     let mut life = Life::with(&[]);
-    for value in ["1", "2"] {
-        life.handle(SourceEvent::Accepted(commit(value, "")));
-        life.online(BTreeSet::new());
-        life.settle();
-        let order = life.order(&p()).expect("it is told what to hold");
-        life.done(&order);
-        life.settle();
-    }
+    life.roll_out("1");
+    life.roll_out("2");
     life.roll_back("p", 0);
     life.settle();
     let reads = life.reads();
@@ -352,12 +346,7 @@ fn a_payload_that_could_not_be_read_is_read_again() {
 #[test]
 fn a_payload_that_a_selection_provides_is_not_unreadable_after_the_next_commit() {
     let mut life = Life::with(&[]);
-    life.handle(SourceEvent::Accepted(commit("1", "")));
-    life.online(BTreeSet::new());
-    life.settle();
-    let order = life.order(&p()).expect("it is told what to hold");
-    life.done(&order);
-    life.settle();
+    life.roll_out("1");
     let snapshot = Arc::clone(&life.core.placements()[&p()].snapshots[&0]);
     let unreadable = |life: &Life| {
         SavedRecords::read(&life.store).expect("it can be read").placements[&p()].record.unreadable.clone()
@@ -434,14 +423,9 @@ fn a_member_whose_entry_vanished_has_left() {
 }
 
 #[test]
-fn a_members_task_that_was_restarted_is_told_its_orders_again() {
+fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
     let mut life = Life::with(&[]);
-    life.handle(SourceEvent::Accepted(commit("1", "")));
-    life.online(BTreeSet::new());
-    life.settle();
-    let order = life.order(&p()).expect("it is told what to hold");
-    life.done(&order);
-    life.settle();
+    let order = life.roll_out("1");
     assert!(life.order(&p()).is_none(), "it knows its order");
     life.take_in(Event::Member(MemberEvent::Restarted { cluster: "a".into() }));
     life.settle();

@@ -14,7 +14,7 @@ use crate::model::overrides::PickedOverrides;
 use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, ClusterRecord};
 use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
-use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, hear, owes, reached};
+use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached, record_replies};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness};
 
 /// The health of a cluster without a binding.
@@ -38,7 +38,7 @@ impl Pass<'_> {
             }
         };
         if let Some(replies) = self.world.replies.get(&run.placement) {
-            hear(&mut run, replies);
+            record_replies(&mut run, replies);
         }
         let seen = self.seen(&run, &limits, &BTreeSet::new());
         // Without the payload no cluster can get an order.

@@ -65,7 +65,7 @@ pub fn waiting_checks(run: &RunRecord) -> Option<(&StageRecord, &ChecksRecord)> 
 
 /// One check of a stage, as text for users. Neither text changes with each answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckWords {
+pub struct CheckSummary {
     /// What is waited for.
     pub wanted: String,
     /// Its state.
@@ -73,15 +73,15 @@ pub struct CheckWords {
 }
 
 /// Describes the checks that a stage waits for.
-pub fn check_words(checks: &ChecksRecord) -> Vec<CheckWords> {
-    let health = checks.given.healthy_for.iter().map(|time| CheckWords {
+pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
+    let health = checks.given.healthy_for.iter().map(|time| CheckSummary {
         wanted: format!("its clusters to be available for {time}"),
         state: match checks.healthy_at() {
             Some(at) => format!("until {at:.0}"),
             None => "a cluster is not available".to_owned(),
         },
     });
-    let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckWords {
+    let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckSummary {
         wanted: format!("{} to be {}", check.name, check.limits()),
         state: match state {
             Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_words(failed.value)),

@@ -313,17 +313,24 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
 
 /// Returns the scores that machines pushed, those that have expired too.
 fn pushed_scores(cluster: &ClusterRecord) -> Vec<Value> {
-    let scores = cluster.pushed.scores.iter().flat_map(|(by, timed)| {
-        timed.values.iter().map(move |score| {
-            let mut shown = value(score);
-            shown["pushedBy"] = json!(by);
-            if let Some(end) = timed.valid_until {
-                shown["validUntil"] = json!(end);
-            }
-            shown
-        })
-    });
-    scores.collect()
+    let scores = cluster.pushed.scores.iter();
+    scores.flat_map(|(by, said)| said.values.iter().map(move |score| said_by(value(score), by, said))).collect()
+}
+
+/// Returns the properties that machines pushed, as long as they hold.
+fn pushed_properties(cluster: &ClusterRecord, now: Timestamp) -> Vec<Value> {
+    let held = cluster.pushed.properties.iter().filter(|(_, said)| said.holds(now));
+    let named = |(name, value): (&String, &String)| json!({"name": name, "value": value});
+    held.flat_map(|(by, said)| said.values.iter().map(move |property| said_by(named(property), by, said))).collect()
+}
+
+/// Adds who pushed something, and until when it holds.
+fn said_by<T>(mut shown: Value, by: &str, said: &TimedValues<T>) -> Value {
+    shown["pushedBy"] = json!(by);
+    if let Some(end) = said.valid_until {
+        shown["validUntil"] = json!(end);
+    }
+    shown
 }
 
 fn member_condition(
@@ -346,8 +353,8 @@ fn member_conditions(cluster: &ClusterRecord, joined: bool, join_message: &str) 
     let unknown = cluster.properties_unknown.as_deref();
     if unknown.is_some() || cluster.properties.contains_key(NODE_COUNT) {
         let collected = (unknown.is_none(), R::PropertiesCollected, R::PropertiesNotCollected);
-        let description = unknown.unwrap_or("nodes and pods are watched");
-        conditions.push(member_condition(cluster, T::ClusterPropertyCollectionSucceeded, collected, description));
+        let words = unknown.unwrap_or("nodes and pods are watched");
+        conditions.push(member_condition(cluster, T::ClusterPropertyCollectionSucceeded, collected, words));
     }
     conditions
 }

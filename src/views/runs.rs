@@ -16,7 +16,8 @@ use crate::model::runs::{
     request_name,
 };
 use crate::status::staged_run::{
-    ClosedGate, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
+    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or,
+    stuck_clusters, waiting_checks,
 };
 use crate::status::work::{counted, listing};
 
@@ -119,14 +120,14 @@ impl Says<'_> {
 fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let under_way = || message_or(run, "the run is under way");
+    let words = || message_or(run, "the run is under way");
     let mut conditions = vec![initialized(run)];
     let mut progress = |status, reason, message: String| {
         conditions.push(says.condition(ConditionType::Progressing, status, reason, run.since, message));
     };
     match run.phase {
         RunPhase::Pending | RunPhase::Initialized => {}
-        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, under_way()),
+        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, words()),
         RunPhase::Waiting => progress(False, Reason::UpdateRunWaiting, waiting_message(run)),
         RunPhase::Halted => progress(False, Reason::UpdateRunHalted, message_or(run, "too many clusters failed")),
         RunPhase::Stopping => {
@@ -202,7 +203,7 @@ fn initialized(run: &RunRecord) -> Condition {
 }
 
 fn waiting_message(run: &RunRecord) -> String {
-    let describe = |gate: &ClosedGate| {
+    let words = |gate: &ClosedGate| {
         let (stage, place) = (&gate.stage.name, if gate.before { "before" } else { "after" });
         match gate.opens_at() {
             Some(at) => format!("{place} stage {stage}: waits until {at:.0}"),
@@ -210,7 +211,13 @@ fn waiting_message(run: &RunRecord) -> String {
         }
     };
     let gates = closed_gates(run);
-    if gates.is_empty() { message_or(run, "a gate is closed") } else { listing(gates.iter().map(describe)) }
+    let checks = waiting_checks(run)
+        .into_iter()
+        .flat_map(|(stage, checks)| check_summaries(checks).into_iter().map(move |check| (&stage.name, check)));
+    let checks =
+        checks.map(|(stage, check)| format!("after stage {stage}: waits for {} ({})", check.wanted, check.state));
+    let words: Vec<String> = gates.iter().map(words).chain(checks).collect();
+    if words.is_empty() { message_or(run, "a gate is closed") } else { listing(words.into_iter()) }
 }
 
 fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
@@ -304,7 +311,7 @@ fn cluster_status(run: &RunRecord, cluster: &RunCluster) -> Value {
 
 fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
     let says = Says(run);
-    let own_or =
+    let words =
         |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
     let started = |message: String| {
         says.holds(
@@ -314,29 +321,29 @@ fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
             message,
         )
     };
-    let update_began = || "the update of the cluster began".to_owned();
+    let told = || "the update of the cluster began".to_owned();
     match cluster.phase {
         ClusterPhase::Pending => vec![],
         ClusterPhase::Deferred => {
-            let message = own_or("the cluster does not answer; it is updated when it returns");
+            let message = words("the cluster does not answer; it is updated when it returns");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingDeferred, cluster.since, message)]
         }
         ClusterPhase::Skipped => {
-            let message = own_or("the cluster left; it is skipped");
+            let message = words("the cluster left; it is skipped");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingSkipped, cluster.since, message)]
         }
-        ClusterPhase::Updating => vec![started(own_or("the update of the cluster began"))],
+        ClusterPhase::Updating => vec![started(words("the update of the cluster began"))],
         ClusterPhase::Succeeded => {
-            let done = own_or("the cluster is done");
+            let done = words("the cluster is done");
             vec![
-                started(update_began()),
+                started(told()),
                 says.holds(ConditionType::Succeeded, Reason::ClusterUpdatingSucceeded, cluster.since, done),
             ]
         }
         ClusterPhase::Failed => {
-            let failed = own_or("the cluster failed");
+            let failed = words("the cluster failed");
             vec![
-                started(update_began()),
+                started(told()),
                 says.fails(ConditionType::Succeeded, Reason::ClusterUpdatingFailed, cluster.since, failed),
             ]
         }
@@ -352,21 +359,21 @@ fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRe
         StageTaskType::Approval => {
             status.insert("approvalRequestName".into(), request_name(&run.name, &stage.name, side(before)).into());
             if let Some(at) = task.asked_at.or(task.done_at) {
-                let message = "a person is asked";
+                let words = "a person is asked";
                 conditions.push(says.holds(
                     ConditionType::ApprovalRequestCreated,
                     Reason::StageTaskApprovalRequestCreated,
                     at,
-                    message,
+                    words,
                 ));
             }
             if let Some(at) = task.done_at {
-                let message = requests::approved_message(task);
+                let words = requests::approved_message(task);
                 conditions.push(says.holds(
                     ConditionType::ApprovalRequestApproved,
                     Reason::StageTaskApprovalRequestApproved,
                     at,
-                    message,
+                    words,
                 ));
             }
         }

@@ -34,7 +34,7 @@ fn work(life: &mut Life) {
 
 fn begin() -> Life {
     let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-    life.hear(SourceEvent::Accepted(staged("1")));
+    life.handle(SourceEvent::Accepted(staged("1")));
     life.online(BTreeSet::new());
     life.settle();
     life
@@ -79,16 +79,16 @@ fn a_stage_is_asked_about_after_a_restart_and_not_after_its_placement() {
     work(&mut life);
     let before = asked(&mut life).expect("the stage waits");
     let mut life = Life::begin(life.store, life.now + SECOND * 5);
-    life.hear(SourceEvent::Restored(Ok(staged("1"))));
-    life.hear(SourceEvent::Unchanged);
+    life.handle(SourceEvent::Restored(Ok(staged("1"))));
+    life.handle(SourceEvent::Unchanged);
     life.online(BTreeSet::new());
     for snapshot in life.reads() {
         let payload = payload_of(&staged("1"), &snapshot).expect("it is there");
-        life.hear(SourceEvent::Payload(snapshot, Ok(payload)));
+        life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
     }
     life.settle();
     assert_eq!(asked(&mut life), Some(before.clone()), "the same query");
-    life.hear(SourceEvent::Accepted(staged("2")));
+    life.handle(SourceEvent::Accepted(staged("2")));
     life.settle();
     assert_eq!(asked(&mut life), Some(vec![]), "a newer run begins");
     life.take_in(Event::Answered(before[0].clone(), Ok(2.0)));

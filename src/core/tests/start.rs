@@ -15,7 +15,7 @@ fn begun_again() -> Life {
 }
 
 #[test]
-fn w1_a_start_decides_nothing_before_the_source_was_checked() {
+fn w1_a_start_decides_nothing_before_the_source_was_looked_at() {
     let mut life = begun_again();
     life.settle();
     assert!(life.order(&p()).is_none(), "a newer commit may stop it");
@@ -68,7 +68,7 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
 }
 
 #[test]
-fn w1_a_person_lets_the_accepted_commit_continue_where_the_source_is_away() {
+fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
     let mut life = begun_again();
     life.handle(SourceEvent::Failed("no route".to_owned()));
     life.settle();
@@ -115,13 +115,73 @@ fn a_run_that_no_stage_takes_a_cluster_of_begins_when_the_cluster_is_labelled() 
         let (cluster, payload) = (cluster("a", labels), payload("1"));
         tree(&[("c.yaml", &*cluster), ("d.yaml", &payload), ("s.yaml", &strategy), ("p.yaml", &placement)])
     };
-    let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
-    life.handle(SourceEvent::Accepted(staged("")));
-    life.online(BTreeSet::new());
-    life.settle();
-    assert_eq!(life.core.measures().runs(RunPhase::Pending), 1, "no stage takes the cluster");
-    life.effects.clear();
-    life.handle(SourceEvent::Accepted(staged("labels: {ring: one}")));
-    life.settle();
-    assert_eq!(life.core.measures().runs(RunPhase::Updating), 1);
+    for (in_no_stage, waiting) in [("Refuse", 1), ("Ignore", 0)] {
+        let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
+        life.handle(SourceEvent::Accepted(staged(in_no_stage, "")));
+        life.online(BTreeSet::new());
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Pending), waiting, "no stage takes the cluster");
+        life.effects.clear();
+        life.handle(SourceEvent::Accepted(staged(in_no_stage, "labels: {ring: one}")));
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Updating), 1, "{in_no_stage}");
+    }
+}
+
+/// Clusters `a` and `b` in stages of their own, a minute apart.
+fn in_two_stages(state: &str) -> Arc<Tree> {
+    const STRATEGY: &str = "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+        metadata: {name: steps}\nspec:\n  stages:\n  - {name: one, labelSelector: {matchLabels: {ring: one}}, \
+        afterStageTasks: [{type: TimedWait, waitTime: 1m}]}\n  - {name: two, labelSelector: {matchLabels: {ring: two}}}\n";
+    let run = format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateRun\nmetadata: {{name: run}}\n\
+         spec: {{placementName: p, stagedRolloutStrategyName: steps, state: {state}}}\n"
+    );
+    tree(&[
+        ("a.yaml", &cluster("a", "labels: {ring: one}")),
+        ("b.yaml", &cluster("b", "labels: {ring: two}")),
+        ("d.yaml", &payload("1")),
+        ("p.yaml", &placement("p", "", ", strategy: {type: External}")),
+        ("r.yaml", &run),
+        ("s.yaml", STRATEGY),
+    ])
+}
+
+#[test]
+fn w1_a_stop_that_was_pushed_while_nobody_ran_counts_before_the_next_stage_begins() {
+    let rows: [(&str, SourceEvent, RunPhase, bool); 2] = [
+        ("nothing was pushed", SourceEvent::Unchanged, RunPhase::Updating, true),
+        ("a Stop was pushed", SourceEvent::Accepted(in_two_stages("Stop")), RunPhase::Stopped, false),
+    ];
+    for (name, news, phase, begins) in rows {
+        let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
+        life.handle(SourceEvent::Accepted(in_two_stages("Run")));
+        life.answers("a", BTreeSet::new());
+        life.answers("b", BTreeSet::new());
+        life.settle();
+        let first = life.order(&p()).expect("the first stage begins");
+        life.done(&first);
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}");
+
+        let mut life = Life::begin(life.store, life.now + SignedDuration::from_mins(2));
+        life.handle(SourceEvent::Restored(Ok(in_two_stages("Run"))));
+        let held = first.manifests.iter().map(|desired| ObjectKey::clone(&desired.key)).collect();
+        life.answers("a", held);
+        life.answers("b", BTreeSet::new());
+        life.settle();
+        life.done(&first);
+        for snapshot in life.reads() {
+            let payload = payload_of(&in_two_stages("Run"), &snapshot).expect("it is there");
+            life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
+        }
+        life.settle();
+        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}: the source was not looked at");
+        life.handle(news);
+        life.settle();
+        assert_eq!(life.core.measures().runs(phase), 1, "{name}");
+        let to_b =
+            life.effects.iter().any(|effect| matches!(effect, Effect::Command(cluster, _) if *cluster == "b".into()));
+        assert_eq!(to_b, begins, "{name}");
+    }
 }

@@ -40,7 +40,7 @@ fn query(run: &RunRecord, stage: &StageRecord, check: &MetricCheck, since: Times
 }
 
 /// Records what the servers said to the queries of a run.
-pub fn hear(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, MetricReply>) {
+pub fn record_replies(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, MetricReply>) {
     for (query, reply) in replies.iter().filter(|(query, _)| query.run == run.name) {
         let is_asked = |stage: &StageRecord| stage.name == query.stage && stage.phase == StagePhase::WaitingAfter;
         let asked = run.stages.iter_mut().find(|stage| is_asked(stage));

@@ -8,7 +8,7 @@ use crate::model::runs::{
 };
 use crate::status::binding::settled_work;
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, closed_gates, clusters_summary};
+use crate::status::staged_run::{ClosedGate, check_summaries, closed_gates, clusters_summary, waiting_checks};
 use crate::status::work::{is_available, named};
 
 /// Returns how many clusters of a stage are done.
@@ -20,7 +20,7 @@ pub fn done(stage: &StageRecord) -> usize {
 pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: &ProgressState) -> Vec<StageProgress> {
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
-    let described = |(stage, is_removal): (&StageRecord, bool)| {
+    let told = |(stage, is_removal): (&StageRecord, bool)| {
         let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
@@ -42,7 +42,7 @@ pub fn stages(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, way: 
             clusters: clusters(view, stage),
         }
     };
-    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(described).collect()
+    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(told).collect()
 }
 
 fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: bool) -> ProgressState {
@@ -81,7 +81,7 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
         }
     });
     let checks = waiting_checks(run).filter(|(waiting, _)| waiting.name == stage.name);
-    let checks = checks.into_iter().flat_map(|(_, checks)| check_words(checks));
+    let checks = checks.into_iter().flat_map(|(_, checks)| check_summaries(checks));
     let checks = checks.map(|check| format!("waits for {} ({})", check.wanted, check.state));
     let gates: Vec<String> = gates.chain(checks).collect();
     match stage.phase {
@@ -120,15 +120,15 @@ fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
     });
     let mut lines = worst(lines.collect());
     for line in &mut lines {
-        let text = match (&line.state, view.offline(&line.name)) {
+        let words = match (&line.state, view.offline(&line.name)) {
             (ProgressState::Waiting, offline) => {
                 offline.map(|c| format!("does not answer{}", why(c))).unwrap_or_default()
             }
             _ => blocked(view, &line.name),
         };
-        if !text.is_empty() && !line.message.contains(&text) {
+        if !words.is_empty() && !line.message.contains(&words) {
             let before = if line.message.is_empty() { String::new() } else { format!("{}: ", line.message) };
-            line.message = format!("{before}{text}");
+            line.message = format!("{before}{words}");
         }
     }
     lines

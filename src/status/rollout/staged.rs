@@ -5,14 +5,16 @@ use crate::model::runs::{
     ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCluster, RunPhase, RunRecord, StageRecord,
 };
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage};
+use crate::status::staged_run::{
+    ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, waiting_checks,
+};
 use crate::status::work::listing;
 
 /// Returns the state of the run that moves the placement; `None` if none does.
 pub fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let run = active_run(view.runs)?;
     let name = command_name(&run.placement, &run.name);
-    let waits = |text: &str| RolloutState::WaitingForPerson(PersonWait::Run(format!("run {name} {text}")));
+    let waits = |words: &str| RolloutState::WaitingForPerson(PersonWait::Run(format!("run {name} {words}")));
     let pause = || paused(view).map(RolloutState::WaitingForPerson);
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     Some(match run.phase {
@@ -45,8 +47,8 @@ pub fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
-    let text = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
-    is_it.then_some(Failure::Held(text))
+    let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
+    is_it.then_some(Failure::Held(words))
 }
 
 /// Returns the state at closed gates. An approval goes first: time passes meanwhile.
@@ -54,8 +56,8 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
         let line = approve_line(name, gate);
-        let text = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
-        return RolloutState::WaitingForPerson(PersonWait::Approval(text));
+        let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
+        return RolloutState::WaitingForPerson(PersonWait::Approval(words));
     }
     if let Some(pause) = paused(view) {
         return RolloutState::WaitingForPerson(pause);

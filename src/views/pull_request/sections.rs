@@ -238,13 +238,13 @@ fn stage_row(stage: &StagePlan) -> String {
     }
     let name = code_cell(&stage.name);
     let before = gates(&stage.before);
-    let checks = stage.checks.iter().flat_map(check_words).map(|words| cell(&words));
+    let checks = stage.checks.iter().flat_map(check_summaries).map(|words| cell(&words));
     let after = [gates(&stage.after)].into_iter().filter(|gates| !gates.is_empty()).chain(checks);
     let after = after.collect::<Vec<_>>().join(", ");
     format!("| {name} | {clusters} | {} | {before} | {after} |", stage.max_concurrency)
 }
 
-fn check_words(checks: &Checks) -> impl Iterator<Item = String> {
+fn check_summaries(checks: &Checks) -> impl Iterator<Item = String> {
     let health = checks.healthy_for.iter().map(|time| format!("available for {time}"));
     health.chain(checks.metrics.iter().map(|metric| format!("check {} {}", metric.name, metric.limits())))
 }

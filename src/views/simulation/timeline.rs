@@ -47,14 +47,14 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
 fn total(simulated: &Simulated) -> String {
     let count = |wanted: fn(&SimulatedPlacement) -> bool| simulated.placements.iter().filter(|p| wanted(p)).count();
     let mut text = counted(simulated.placements.len(), "placement");
-    for (number, description) in [
+    for (number, words) in [
         (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
         (count(is_quiet), "unchanged"),
         (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
         (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not converged"),
     ] {
         if number > 0 {
-            text.extend([format!(", {number} {description}")]);
+            text.extend([format!(", {number} {words}")]);
         }
     }
     text
@@ -177,18 +177,18 @@ impl TimelineGroup<'_> {
             E::ClusterRemoved => verb("has removed it", "have removed it"),
         };
         let names = || first_of(self.clusters.iter().copied(), NAMES_MAX);
-        let mut description = match self.clusters.len() {
+        let mut words = match self.clusters.len() {
             0 => String::new(),
             1 => format!("{} {verb}", names()),
             count => format!("{} {verb}: {}", counted(count, "cluster"), names()),
         };
-        match (description.is_empty(), self.message.is_empty()) {
+        match (words.is_empty(), self.message.is_empty()) {
             (_, true) => {}
-            (true, false) => description.push_str(self.message),
-            (false, false) if many => description.extend(["; ", self.message]),
-            (false, false) => description.extend([": ", self.message]),
+            (true, false) => words.push_str(self.message),
+            (false, false) if many => words.extend(["; ", self.message]),
+            (false, false) => words.extend([": ", self.message]),
         }
-        description
+        words
     }
 }
 
@@ -270,8 +270,7 @@ fn one_gate(gate: &SimulatedGate) -> String {
         GateType::Approval | GateType::Deletion => ("approved after", "not approved"),
     };
     match gate.waited {
-        Some(waited) => format!("{what} {}", waited.text()),
-        None if gate.type_ == GateType::TimedWait => "still waiting".to_owned(),
-        None => "not approved".to_owned(),
+        Some(waited) => format!("{done} {}", waited.text()),
+        None => open.to_owned(),
     }
 }

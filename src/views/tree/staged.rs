@@ -48,12 +48,12 @@ fn stages(run: &RunRecord) -> String {
 fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -> Node {
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
-    let (style, glyph, text) = run_state(view, run, &name);
+    let (style, glyph, words) = run_state(view, run, &name);
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("run {name}  "))
         .with(Style::Muted, format!("to {snapshot} by {}  ", run.strategy))
-        .with(style, text);
+        .with(style, words);
     let mut lines = vec![heading];
     if let Some((_, stuck)) = stuck_clusters(run, view.now) {
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
@@ -105,7 +105,7 @@ fn stage_node(
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
         StagePhase::Pending => (Style::Muted, "·"),
     };
-    let text = match stage.phase {
+    let words = match stage.phase {
         StagePhase::Skipped => "no clusters".to_owned(),
         StagePhase::Pending if is_current => format!("{}, next", counted(stage.clusters.len(), "cluster")),
         StagePhase::Pending => counted(stage.clusters.len(), "cluster"),
@@ -115,7 +115,7 @@ fn stage_node(
     let heading = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("stage {}  ", stage.name))
-        .with(Style::Muted, format!("{text}{ended}"));
+        .with(Style::Muted, format!("{words}{ended}"));
     let mut lines = vec![heading];
     if is_current {
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
@@ -193,12 +193,12 @@ pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String
 fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {
     let binding = view.bindings().find(|binding| binding.cluster == cluster.name);
     let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
-    let (style, glyph, text) = state(view, run, cluster, binding);
+    let (style, glyph, words) = state(view, run, cluster, binding);
     let line = Line::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("{:width$}  ", cluster.name.as_str()))
         .with(Style::Muted, format!("snapshot {held}  "))
-        .with(style, text);
+        .with(style, words);
     let mut lines = vec![line];
     // Objects of other clusters are in their desired state, or in that of the earlier snapshot.
     if let Some(binding) = binding.filter(|_| matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed)) {

@@ -251,7 +251,7 @@ impl World {
 
     /// Advances the run and moves bindings as it says.
     pub fn advance(&mut self) -> Step {
-        hear(&mut self.run, &self.replies);
+        record_replies(&mut self.run, &self.replies);
         let situation = Situation {
             clusters: &self.clusters,
             stop: self.stop,

@@ -24,10 +24,10 @@ impl Look<'_> {
                 .map(|metric| format!("for {} to be {} (taken as given)", metric.name, metric.limits()));
             let wanted: Vec<String> = health.chain(metrics).collect();
             let message = format!("waits {} before the next stage", wanted.join(" and "));
-            self.say(EventKind::GateAsked, Some(&run.name), Some(&stage.name), None, message);
+            self.push(EventKind::GateAsked, Some(&run.name), Some(&stage.name), None, message);
         }
         if checks.done_at.is_some() && seen.1.is_none() {
-            self.say(EventKind::GateOpened, Some(&run.name), Some(&stage.name), None, "its checks hold".to_owned());
+            self.push(EventKind::GateOpened, Some(&run.name), Some(&stage.name), None, "its checks hold".to_owned());
         }
         *seen = (checks.asked_at, checks.done_at);
     }
