@@ -61,7 +61,7 @@ fn row(clusters: usize, strategy: Strategy) -> Row {
     let now = "2026-01-01T01:00:00Z".parse().expect("an instant");
     let midway = (0..ROUNDS).map(|_| {
         let started = Instant::now();
-        let decision = decide(state.clone(), driver.core.world(), now);
+        let decision = decide(state.clone(), driver.core.fleet(), now);
         let ops = difference(Some(state), Some(&decision.state)).expect("it can be written");
         let took = started.elapsed().as_secs_f64() * 1000.0;
         drop((decision, ops));

@@ -197,7 +197,7 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::StartMember(cluster, _) => {
-                    let events = self.members.connect(&cluster, &self.core.world().source.name);
+                    let events = self.members.connect(&cluster, &self.core.fleet().source.name);
                     self.heard.extend(events.into_iter().map(Event::Member));
                 }
                 Effect::Command(cluster, command) => {

@@ -44,15 +44,15 @@ impl Core {
         for (key, kept) in kept.into_iter().filter(|_| is_asked) {
             // The index of a held snapshot counts as used, or the next snapshot would get it.
             if let Some(held) = &kept.held {
-                let known = self.world.held.get(&key);
+                let known = self.fleet.held.get(&key);
                 if known.is_none_or(|known| known.index < held.index) {
                     let commit = known.map_or_else(|| CommitId::from(""), |known| known.commit.clone());
                     let held = Held { index: held.index, commit, digest: held.hash.clone() };
-                    self.world.held.insert(key.clone(), held);
+                    self.fleet.held.insert(key.clone(), held);
                 }
             }
             self.queue.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
-            self.world.kept.entry(key).or_default().join(kept);
+            self.fleet.kept.entry(key).or_default().join(kept);
         }
         let is_unknown = self
             .store
@@ -98,12 +98,12 @@ impl Core {
                 snapshot = held.index,
                 "holds a newer snapshot than the store says: the store is older; the cluster keeps it until it is its turn"
             );
-            self.world.ahead.entry(key.clone()).or_default().insert(cluster.clone(), held.index);
+            self.fleet.ahead.entry(key.clone()).or_default().insert(cluster.clone(), held.index);
             self.queue.placements.insert(key.clone());
         }
-        let known = self.world.held.get(&key);
+        let known = self.fleet.held.get(&key);
         if known.is_none_or(|known| known.index < held.index) {
-            self.world.held.insert(key, held);
+            self.fleet.held.insert(key, held);
         }
     }
 
@@ -130,12 +130,12 @@ impl Core {
     /// Ends the takeover for the placements that this batch decides: their decisions include what members keep. The takeover
     /// continues until the source was read, because a newer commit may have further members.
     pub(super) fn end_taking_over(&mut self, batch: &mut Batch) {
-        let is_left = self.world.kept.keys().any(|key| self.placements.contains_key(key));
+        let is_left = self.fleet.kept.keys().any(|key| self.placements.contains_key(key));
         let is_restored = |store: &&mut StoreRecord| store.adopted.is_some() && !is_left;
         let Some(store) = self.store.as_mut().filter(is_restored) else { return };
-        let ahead: BTreeSet<&ClusterName> = self.world.ahead.values().flat_map(BTreeMap::keys).collect();
+        let ahead: BTreeSet<&ClusterName> = self.fleet.ahead.values().flat_map(BTreeMap::keys).collect();
         let before = store.clone();
-        store.takes_over &= self.world.source_unread;
+        store.takes_over &= self.fleet.source_unread;
         // A member that holds something newer stays unseen until a decision has undone its binding.
         store.unseen.retain(|cluster| !self.answered.contains(cluster) || ahead.contains(cluster));
         batch.took_over = (*store != before).then_some(before);

@@ -16,12 +16,12 @@ impl Core {
         {
             return;
         }
-        if let Some(replies) = self.world.replies.get_mut(key) {
+        if let Some(replies) = self.fleet.replies.get_mut(key) {
             replies.retain(|query, _| queries.contains(query));
         }
         if queries.is_empty() {
             self.asked.remove(key);
-            self.world.replies.remove(key);
+            self.fleet.replies.remove(key);
         } else {
             self.asked.insert(key.clone(), queries.clone());
         }
@@ -33,7 +33,7 @@ impl Core {
         let key = query.placement.clone();
         if self.asked.get(&key).is_some_and(|asked| asked.contains(&query)) {
             self.queue.placements.insert(key.clone());
-            self.world.replies.entry(key).or_default().insert(query, MetricReply { at: now, value });
+            self.fleet.replies.entry(key).or_default().insert(query, MetricReply { at: now, value });
         }
     }
 }

@@ -18,7 +18,7 @@ impl Core {
     /// # Errors
     /// Why nothing would be opened.
     pub fn preview(&self, command: &Command, person: &Person, now: Timestamp) -> Result<WaitingGate, Refusal> {
-        preview(&self.placements, &self.world, command, person, now)
+        preview(&self.placements, &self.fleet, command, person, now)
     }
 
     /// Executes a person's command. Returns the batch to store, and the answer to send once it is stored. As with
@@ -33,7 +33,7 @@ impl Core {
             return Err(busy("another command is being saved; try again"));
         }
         if command.verb == Verb::Adopt {
-            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
+            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let adopted = self.adopt(person, now)?;
@@ -46,11 +46,11 @@ impl Core {
         }
         let mut batch = Batch::default();
         let done = if command.target.is_empty() {
-            let policy = Policy { rules: self.world.approvals, approvers: &self.world.approvers, ..Policy::default() };
+            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             // Where a tip is held, `resume` is about that tip.
-            if command.verb == Verb::Resume && self.world.source_unread && self.source.held_rewrite.is_none() {
+            if command.verb == Verb::Resume && self.fleet.source_unread && self.source.held_rewrite.is_none() {
                 let (batch, done) = resume_unread(person, now);
                 self.outstanding = true;
                 return Ok((batch, done));
@@ -65,7 +65,7 @@ impl Core {
         } else {
             let aim = resolve(&self.placements, command)?;
             let state = self.placements.get(&aim.placement).expect("what was found there is there");
-            let executed = execute(state, &self.world, &aim, command, person, now)?;
+            let executed = execute(state, &self.fleet, &aim, command, person, now)?;
             let difference = persist::difference(Some(state), Some(&executed.state));
             batch.ops = difference.map_err(|error| busy(&format!("could not save the command: {error}")))?;
             batch.ops.extend(executed.journal.into_iter().map(Op::Journal));

@@ -49,18 +49,18 @@ impl Core {
 
     pub(super) fn rollout_state(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
-        rollout_state(&state.view(&bindings, &self.world, now))
+        rollout_state(&state.view(&bindings, &self.fleet, now))
     }
 
     /// Returns the state of the whole fleet: the worst of its placements, or of the source.
     pub fn standing(&self, now: Timestamp) -> RolloutState {
         let placements = self.placements.values().map(|state| self.rollout_state(state, now));
         let parts = placements.chain([self.hub_standing()]);
-        let worst = fleet_states(self.store.as_ref(), &self.source, self.world.records.values(), parts)
+        let worst = fleet_states(self.store.as_ref(), &self.source, self.fleet.records.values(), parts)
             .into_iter()
             .fold(RolloutState::AllAtTarget, RolloutState::or_worse);
         let is_stopped = self.adoption_complaint().is_some() || source_failure(&self.source).is_some();
-        if !is_stopped && (self.world.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty()) {
+        if !is_stopped && (self.fleet.tree.commit.is_none() || !self.queue.is_empty() || !self.reading.is_empty()) {
             return RolloutState::Progressing;
         }
         worst
@@ -82,14 +82,14 @@ impl Core {
             writes
                 && !is_failing
                 && work.is_some_and(|work| work.kept != order.kept)
-                && self.world.is_online(&order.cluster)
+                && self.fleet.is_online(&order.cluster)
         };
         self.sent.iter().any(|(placement, sent)| sent.values().any(|sent| is_untold(placement, &sent.order)))
     }
 
     /// Tells whether an online member has not yet reported, in this process, the result of all its orders.
     fn is_trying(&self) -> bool {
-        let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.world.is_online(cluster);
+        let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.fleet.is_online(cluster);
         self.sent.values().any(|sent| sent.iter().any(is_untried))
     }
 
@@ -99,7 +99,7 @@ impl Core {
             return None;
         }
         // Without the source OCM Placements stay queued: a pass would wait for them without end.
-        let has_work = if self.world.source_unread { self.is_due() } else { !self.queue.is_empty() };
+        let has_work = if self.fleet.source_unread { self.is_due() } else { !self.queue.is_empty() };
         // A store that nobody has adopted writes only one record: its own.
         if has_work && (self.adoption_complaint().is_none() || self.store != self.stored_store) {
             return None;

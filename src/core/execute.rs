@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
 use crate::decide::Pass;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::journal::JournalKind;
@@ -146,16 +146,16 @@ fn is_waiting(phase: StagePhase) -> bool {
 /// Why the command was not executed; nothing has changed then.
 pub fn execute(
     state: &PlacementState,
-    world: &World,
+    fleet: &FleetState,
     target: &CommandTarget,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> Result<Executed, Refusal> {
-    let policy = policy(state, world, target);
+    let policy = policy(state, fleet, target);
     may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
-    gates::check_specific(state, world, target, command)?;
-    let mut pass = Pass::new(state.clone(), world, now);
+    gates::check_specific(state, fleet, target, command)?;
+    let mut pass = Pass::new(state.clone(), fleet, now);
     let execution = Execution { target, command, person, policy, now };
     let gate = gates::waiting_gate(state, target).filter(|_| command.verb == Verb::Approve);
     let mut goal = None;
@@ -184,7 +184,7 @@ pub fn execute(
 }
 
 /// Returns the approval policy of the target, from the configuration and the strategy.
-fn policy<'a>(state: &'a PlacementState, world: &'a World, target: &'a CommandTarget) -> Policy<'a> {
+fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a CommandTarget) -> Policy<'a> {
     let run = target.run.as_ref().and_then(|name| state.runs.get(name));
     let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
     let (narrowed, narrowed_before) = match (target.stage.as_deref(), &state.record.deletion_gate) {
@@ -192,7 +192,7 @@ fn policy<'a>(state: &'a PlacementState, world: &'a World, target: &'a CommandTa
         _ => of_run(),
     };
     let placement = Some(&target.placement);
-    Policy { placement, rules: world.approvals, approvers: &world.approvers, narrowed, narrowed_before }
+    Policy { placement, rules: fleet.approvals, approvers: &fleet.approvers, narrowed, narrowed_before }
 }
 
 struct Execution<'a> {
@@ -267,7 +267,7 @@ impl Execution<'_> {
         }
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
-            let rules = pass.world.approvals;
+            let rules = pass.fleet.approvals;
             let notes = staged::retry(run, rules, self.now);
             let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
             let tried = count(JournalKind::ClusterRetried);

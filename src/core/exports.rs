@@ -45,12 +45,12 @@ impl Core {
             }
             let state = &decision.state;
             let bindings = state.shared_bindings();
-            if let Some(decided) = decided(&state.view(&bindings, &self.world, now)) {
+            if let Some(decided) = decided(&state.view(&bindings, &self.fleet, now)) {
                 take_new(&mut changed, known, record(key, &decided, known.map(AsRef::as_ref)));
             }
         }
         let picked = batch.picked.iter().map(|picked| picked.key.clone()).collect();
-        changed.extend(changed_by_ocm(before, &self.world.ocm, &picked));
+        changed.extend(changed_by_ocm(before, &self.fleet.ocm, &picked));
         if changed.is_empty() {
             return Ok((Arc::clone(before), Vec::new()));
         }

@@ -25,7 +25,7 @@ impl Core {
         let Some(listener) = &mut self.listener else { return };
         let ways = self.placements.get(key).map_or_else(Vec::new, |state| {
             let bindings = state.shared_bindings();
-            progress(&state.view(&bindings, &self.world, now), self.world.approvals)
+            progress(&state.view(&bindings, &self.fleet, now), self.fleet.approvals)
         });
         let concerned_by = listener.concerned.get(key).cloned();
         if ways.first().is_none_or(|way| way.state.is_final()) {

@@ -31,11 +31,11 @@ const UNLISTED: &str =
 impl Core {
     /// Starts and stops member tasks as git and the configuration require.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
-        let tree = Arc::clone(&self.world.tree);
+        let tree = Arc::clone(&self.fleet.tree);
         // Folders say nothing of a namespace that git does not bring, so all of them change with what git brings.
         let folders_differ = before.unmanaged_namespaces() != tree.unmanaged_namespaces();
         let is_listed = |name: &ClusterName| self.configuration.member(name).is_some();
-        for name in mark_leavers(&mut self.world.records, &tree, is_listed, now) {
+        for name in mark_leavers(&mut self.fleet.records, &tree, is_listed, now) {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
             self.stop_member(&name);
             self.queue.clusters.insert(name);
@@ -52,13 +52,13 @@ impl Core {
                 None => MemberKind::Unreachable,
             };
             let begin = || ClusterRecord::new(name.clone(), now);
-            let record = self.world.records.entry(name.clone()).or_insert_with(begin);
+            let record = self.fleet.records.entry(name.clone()).or_insert_with(begin);
             // A cluster without an entry in `members:` comes back when it gets one.
             if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
                 *record = begin();
             }
             // Scheduling finds the placements that read the labels; overrides may read any label.
-            if record.labels != member.labels && !self.world.overrides.is_empty() {
+            if record.labels != member.labels && !self.fleet.overrides.is_empty() {
                 self.queue.concerns_holders(name);
             }
             note_git(record, member, now);
@@ -95,7 +95,7 @@ impl Core {
 
     /// Warns once about clusters that no entry of `members:` reaches.
     fn warn_unreached(&mut self) {
-        let warnings = fleet_warnings(self.world.records.values());
+        let warnings = fleet_warnings(self.fleet.records.values());
         let unreached = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
         if let Some(warning) = unreached.as_ref().filter(|_| unreached != self.unreached) {
             tracing::warn!("{warning}");
@@ -136,7 +136,7 @@ impl Core {
                 self.note_holder(&cluster, holds.len(), kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
                 // A first decision without the member's properties would place by incomplete data.
-                if self.world.records.get(&cluster).is_none_or(knows_facts) {
+                if self.fleet.records.get(&cluster).is_none_or(knows_facts) {
                     self.unseen.remove(&cluster);
                 }
                 self.warn_forgotten(&cluster, &inventory);
@@ -163,7 +163,7 @@ impl Core {
                 let Some(sent) = sent else { return };
                 let is_end = status.complete || status.failure.is_some();
                 sent.is_tried |= is_end && status.generation == sent.order.generation;
-                let heard = self.world.heard.get_mut(&placement).and_then(|heard| heard.get_mut(&cluster));
+                let heard = self.fleet.heard.get_mut(&placement).and_then(|heard| heard.get_mut(&cluster));
                 if let Some(heard) = heard.filter(|heard| **heard == Heard::NotYet) {
                     *heard = Heard::Since(now);
                 }
@@ -179,7 +179,7 @@ impl Core {
             MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
             MemberEvent::Namespaces { cluster, namespaces } => self.note_namespaces(cluster, namespaces),
             MemberEvent::Unwatched { cluster, reason } => {
-                if let Some(record) = self.world.records.get_mut(&cluster) {
+                if let Some(record) = self.fleet.records.get_mut(&cluster) {
                     record.unwatched = Some(reason);
                     self.queue.clusters.insert(cluster);
                 }
@@ -190,13 +190,13 @@ impl Core {
     /// Marks earlier reports of a cluster as outdated until it reports again.
     fn await_reports(&mut self, cluster: &ClusterName) {
         for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
-            self.world.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
+            self.fleet.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
         }
     }
 
     /// Keeps what is known of a member's nodes and pods, and its claims. What was said before it stopped answering, or was stopped, is kept.
     fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
-        let Some(record) = self.world.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
+        let Some(record) = self.fleet.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
             return;
         };
         let complaint = facts.complaint();
@@ -218,7 +218,7 @@ impl Core {
 
     /// Keeps the namespaces of a member: ResourcePlacements go where their namespace is.
     fn note_namespaces(&mut self, cluster: ClusterName, namespaces: Result<BTreeSet<String>, String>) {
-        let Some(record) = self.world.records.get_mut(&cluster).filter(|_| self.members.contains_key(&cluster)) else {
+        let Some(record) = self.fleet.records.get_mut(&cluster).filter(|_| self.members.contains_key(&cluster)) else {
             return;
         };
         let (namespaces, unknown) = match namespaces {
@@ -288,7 +288,7 @@ impl Core {
         version: Option<String>,
         now: Timestamp,
     ) {
-        let Some(record) = self.world.records.get_mut(cluster) else { return };
+        let Some(record) = self.fleet.records.get_mut(cluster) else { return };
         if stands(record, online, message, now)
             && let Some(reason) = &record.message
         {
@@ -304,35 +304,35 @@ impl Core {
 
     /// Updates the clusters that scheduling sees, and queues the placements that read a change.
     pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
-        let tree = Arc::clone(&self.world.tree);
+        let tree = Arc::clone(&self.fleet.tree);
         let stale = std::mem::take(&mut self.queue.clusters);
-        let is_same = members(&tree, &self.world.records).map(|(name, _)| name).eq(self
-            .world
+        let is_same = members(&tree, &self.fleet.records).map(|(name, _)| name).eq(self
+            .fleet
             .clusters
             .iter()
             .map(|(name, _)| name));
         if is_same {
             for name in &stale {
-                let is_known = self.world.clusters.contains(name.as_str());
+                let is_known = self.fleet.clusters.contains(name.as_str());
                 let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
-                let seen = cluster(&tree, member, self.world.records.get(name), now);
-                let change = self.world.clusters.set(name.clone(), seen);
+                let seen = cluster(&tree, member, self.fleet.records.get(name), now);
+                let change = self.fleet.clusters.set(name.clone(), seen);
                 self.queue.changed(&change);
             }
         } else {
             // A cluster joined or left: any policy may pick it, or may have lost it.
-            self.world.clusters = clusters(&tree, &self.world.records, now);
+            self.fleet.clusters = clusters(&tree, &self.fleet.records, now);
             self.queue.placements.extend(self.placements.keys().cloned());
         }
         for name in &stale {
             let Some(member) = tree.clusters.get(name) else { continue };
-            let record = self.world.records.get(name);
+            let record = self.fleet.records.get(name);
             let ends = record.map(|record| [silence_ends(record, now), record.pushed.next_end(now)]);
             self.queue.wake_cluster(name, ends.into_iter().flatten().flatten().min());
-            let concerned = self.world.ocm.observe(name, ocm_facts(member, record, now));
+            let concerned = self.fleet.ocm.observe(name, ocm_facts(member, record, now));
             self.queue.ocm.extend(concerned);
         }
-        let records = stale.iter().filter_map(|name| self.world.records.get(name));
+        let records = stale.iter().filter_map(|name| self.fleet.records.get(name));
         for record in records.filter(|record| self.stored_clusters.get(&record.name) != Some(*record)) {
             if write_down(batch, records::cluster_key(&record.name), record) {
                 batch.clusters.push(record.clone());

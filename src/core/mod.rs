@@ -19,7 +19,7 @@ use crate::config::{Configuration, MemberAccess};
 use crate::decide::Decision;
 use crate::decide::hand_over::decide_each;
 use crate::decide::ocm::Ocm;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::decisions::HubRecord;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
@@ -136,7 +136,7 @@ enum SourceLook {
 #[derive(Debug)]
 pub struct Core {
     configuration: Configuration,
-    pub(super) world: World,
+    pub(super) fleet: FleetState,
     pub(super) placements: BTreeMap<PlacementKey, PlacementState>,
     source: SourceRecord,
     /// As stored.
@@ -208,7 +208,7 @@ impl Core {
         let approvals = configuration.approval_rules();
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
         let overrides = saved.overrides;
-        let world = World {
+        let fleet = FleetState {
             source: source_name(&configuration, &stored_source),
             records,
             ocm,
@@ -218,7 +218,7 @@ impl Core {
             servers: configuration.metric_servers(),
             overrides,
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
-            ..World::default()
+            ..FleetState::default()
         };
         let exports = Arc::new(saved.exports);
         // The hub gets the exports immediately: somebody may have changed it meanwhile.
@@ -229,7 +229,7 @@ impl Core {
         let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
         let mut core = Self {
             configuration,
-            world,
+            fleet,
             store: saved.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
             stored_store: saved.store,
             answered: BTreeSet::new(),
@@ -282,8 +282,8 @@ impl Core {
     }
 
     /// Returns the data that decisions read.
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn fleet(&self) -> &FleetState {
+        &self.fleet
     }
 
     /// Returns the placements as stored.
@@ -327,13 +327,13 @@ impl Core {
     fn can_decide(&self) -> bool {
         let knows_payloads = self.has_decided || self.reading.is_empty();
         let may_begin = self.unseen.is_empty() && self.source_look != SourceLook::Awaited && !self.waits_for_adoption();
-        may_begin && knows_payloads && self.world.tree.commit.is_some() && !self.outstanding
+        may_begin && knows_payloads && self.fleet.tree.commit.is_some() && !self.outstanding
     }
 
     /// Tells whether something in the queue can be decided: a placement waits only for its own payloads.
     fn is_due(&self) -> bool {
         let is_due = |key: &PlacementKey| !self.is_reading(key);
-        let is_ocm_due = !self.queue.ocm.is_empty() && !self.world.source_unread;
+        let is_ocm_due = !self.queue.ocm.is_empty() && !self.fleet.source_unread;
         !self.queue.clusters.is_empty() || is_ocm_due || self.queue.placements.iter().any(is_due)
     }
 
@@ -376,7 +376,7 @@ impl Core {
             self.refresh_clusters(&mut batch, now);
         }
         if self.can_decide() {
-            if !self.world.source_unread {
+            if !self.fleet.source_unread {
                 self.decide_ocm(&mut batch, now);
             }
             self.decide_placements(&mut batch, now);
@@ -397,10 +397,10 @@ impl Core {
     /// Decides OCM Placements one after the other, each with the picks of those before it; the placements that take clusters
     /// from them are decided in the same batch.
     fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {
-        let tree = Arc::clone(&self.world.tree);
-        for key in self.world.ocm.in_order(std::mem::take(&mut self.queue.ocm)) {
-            let known = self.world.ocm.record(&key).cloned();
-            let mut decision = self.world.ocm.decide(&key, now);
+        let tree = Arc::clone(&self.fleet.tree);
+        for key in self.fleet.ocm.in_order(std::mem::take(&mut self.queue.ocm)) {
+            let known = self.fleet.ocm.record(&key).cloned();
+            let mut decision = self.fleet.ocm.decide(&key, now);
             match persist::ocm_difference(&key, known.as_deref(), decision.record.as_ref()) {
                 Ok(more) => batch.take(more),
                 Err(error) => {
@@ -411,8 +411,8 @@ impl Core {
             let journal = std::mem::take(&mut decision.journal);
             batch.ops.extend(journal.iter().cloned().map(Op::Journal));
             let wake_at = decision.wake_at;
-            self.world.ocm.settle(decision);
-            if known.as_ref() != self.world.ocm.record(&key) {
+            self.fleet.ocm.settle(decision);
+            if known.as_ref() != self.fleet.ocm.record(&key) {
                 self.queue.concerns_followers(&tree, &key);
             }
             batch.picked.push(Picked { key, known, journal, wake_at });
@@ -434,8 +434,8 @@ impl Core {
             }
             batch.ops.extend(decision.journal.iter().cloned().map(Op::Journal));
             // The batch keeps its inputs until the store has answered: a refusal gives them back.
-            batch.ahead.extend(self.world.ahead.remove_entry(&key));
-            batch.kept.extend(self.world.kept.remove_entry(&key));
+            batch.ahead.extend(self.fleet.ahead.remove_entry(&key));
+            batch.kept.extend(self.fleet.kept.remove_entry(&key));
             if let Some(reports) = self.reports.get(&key) {
                 batch.reports.insert(key.clone(), reports.clone());
             }
@@ -467,7 +467,7 @@ impl Core {
             before.works.extend(self.reports.get(key).cloned().unwrap_or_default());
             Some(before)
         };
-        let decided = decide_each(due, &self.placements, before, &self.world, now);
+        let decided = decide_each(due, &self.placements, before, &self.fleet, now);
         let with_difference = |(key, decision): (PlacementKey, Decision)| {
             let next = (!decision.finished).then_some(&decision.state);
             let difference = persist::difference(self.placements.get(&key), next);

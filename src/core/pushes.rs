@@ -34,7 +34,7 @@ impl Core {
         if let Some(complaint) = self.adoption_complaint() {
             return Err(refusal(RefusalReason::NotPossible, complaint));
         }
-        let known = batch.pushed.get(&push.cluster).or_else(|| self.world.records.get(&push.cluster));
+        let known = batch.pushed.get(&push.cluster).or_else(|| self.fleet.records.get(&push.cluster));
         let Some(known) = known.filter(|record| !record.left) else {
             return Err(refusal(RefusalReason::NotFound, format!("the fleet has no cluster {}", push.cluster)));
         };

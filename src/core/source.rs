@@ -35,7 +35,7 @@ impl Core {
         self.source.failure = None;
         if matches!(news, SourceEvent::Failed(_)) {
             self.continue_without_source();
-        } else if std::mem::take(&mut self.world.source_unread) {
+        } else if std::mem::take(&mut self.fleet.source_unread) {
             // Decide now what waited while the source was unread.
             self.queue.placements.extend(self.placements.keys().cloned());
         }
@@ -85,7 +85,7 @@ impl Core {
             }
             SourceEvent::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
-                let nothing_new = if self.world.source_unread { NOTHING_NEW } else { "" };
+                let nothing_new = if self.fleet.source_unread { NOTHING_NEW } else { "" };
                 self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
         }
@@ -95,7 +95,7 @@ impl Core {
     fn handle_aside(&mut self, news: SourceEvent, now: Timestamp) -> Option<SourceEvent> {
         match news {
             // A newer commit may have been accepted while the commit of an earlier process was read.
-            SourceEvent::Restored(Ok(_)) if self.world.tree.commit.is_some() => {}
+            SourceEvent::Restored(Ok(_)) if self.fleet.tree.commit.is_some() => {}
             SourceEvent::Restored(Ok(tree)) => self.accept(&tree, now),
             SourceEvent::Restored(Err(reason)) => {
                 tracing::error!(
@@ -130,12 +130,12 @@ impl Core {
     /// correct what the accepted one would start.
     fn continue_without_source(&mut self) {
         // After a first read in this process a later failure holds nothing back.
-        self.world.source_unread |= self.source_look == SourceLook::Awaited;
+        self.fleet.source_unread |= self.source_look == SourceLook::Awaited;
     }
 
     /// Lets the accepted commit continue in this process on a person's command, although a newer commit may stop or correct it.
     pub(super) fn continue_unread(&mut self) {
-        if !std::mem::take(&mut self.world.source_unread) {
+        if !std::mem::take(&mut self.fleet.source_unread) {
             return;
         }
         tracing::warn!("the source cannot be read; a person lets gitfleet continue with the accepted commit");
@@ -166,9 +166,9 @@ impl Core {
 
     /// Writes changed override snapshots: a decision may name one, so both are stored in one batch or the snapshot first.
     pub(super) fn write_overrides(&mut self, batch: &mut Batch) {
-        batch.overrides = self.world.overrides.take_unwritten();
+        batch.overrides = self.fleet.overrides.take_unwritten();
         for id in &batch.overrides {
-            match persist::override_op(&self.world.overrides, id) {
+            match persist::override_op(&self.fleet.overrides, id) {
                 Ok(op) => batch.ops.push(op),
                 Err(error) => {
                     tracing::error!(name = id.name(), %error, "the snapshot of an override could not be stored; the next start takes it again");
@@ -214,14 +214,14 @@ impl Core {
         self.source.refused.clear();
         (self.source.held_rewrite, self.source.held_why) = (None, None);
         self.source.unrestored = None;
-        let before = std::mem::replace(&mut self.world.tree, Arc::clone(tree));
-        self.world.staged = Staged::of(tree);
-        for orphan in self.world.staged.orphans(tree) {
+        let before = std::mem::replace(&mut self.fleet.tree, Arc::clone(tree));
+        self.fleet.staged = Staged::of(tree);
+        for orphan in self.fleet.staged.orphans(tree) {
             tracing::warn!("{orphan}");
         }
         log_skipped(tree);
-        self.world.overrides.follow(tree, &named(self.placements.values()), now);
-        let disruptions = std::mem::replace(&mut self.world.disruptions, Disruptions::of(tree));
+        self.fleet.overrides.follow(tree, &named(self.placements.values()), now);
+        let disruptions = std::mem::replace(&mut self.fleet.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {
             // A payload that could not be read may be readable now, or a selection has provided it: a run that stopped for it continues.
@@ -234,7 +234,7 @@ impl Core {
         for (key, placement) in &tree.placements {
             self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
         }
-        let wishes = self.world.ocm.follow(tree);
+        let wishes = self.fleet.ocm.follow(tree);
         self.queue.ocm.extend(wishes);
         if before.commit.is_none() {
             self.members_from = now;
@@ -242,7 +242,7 @@ impl Core {
             self.queue.placements.extend(self.placements.keys().cloned());
         } else {
             self.queue.compare(&before, tree);
-            self.queue.placements.extend(self.world.disruptions.differing(&disruptions));
+            self.queue.placements.extend(self.fleet.disruptions.differing(&disruptions));
             self.note_concerned(tree.commit.as_ref());
         }
         // The batch in the store may name a commit that no record here names yet.
@@ -254,7 +254,7 @@ impl Core {
     /// Says which commits are to be kept. What was decided must be stored. The next process begins with the commit that the
     /// store names as accepted, and may decide about it: that is kept until the store has another.
     pub(super) fn retain(&mut self) {
-        let Some(at) = self.world.tree.commit.clone() else { return };
+        let Some(at) = self.fleet.tree.commit.clone() else { return };
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
         let accepted = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
         let in_doubt = self.in_doubt.iter().cloned();

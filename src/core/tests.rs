@@ -415,7 +415,7 @@ fn a_member_whose_entry_vanished_has_left() {
         let state = &life.core.placements()[&p()];
         assert_eq!(state.bindings().map(|b| b.cluster.as_str()).collect::<Vec<_>>(), bound, "{name}");
         assert!(state.bindings().all(|b| !b.deleting), "{name}: nothing is removed");
-        let gone = life.core.world().records.values().filter(|record| record.left);
+        let gone = life.core.fleet().records.values().filter(|record| record.left);
         assert_eq!(gone.map(|record| record.name.as_str()).collect::<Vec<_>>(), left, "{name}");
         assert_eq!(state.record.closed_gate().is_some(), left.len() == 2, "{name}");
         store = life.store;

@@ -53,7 +53,7 @@ impl Core {
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
         for (name, record) in batch.pushed {
-            if let Some(known) = self.world.records.get_mut(&name) {
+            if let Some(known) = self.fleet.records.get_mut(&name) {
                 known.pushed.clone_from(&record.pushed);
             }
             self.stored_clusters.insert(name.clone(), record);
@@ -70,7 +70,7 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
-        if self.retained != self.world.tree.commit {
+        if self.retained != self.fleet.tree.commit {
             self.retain();
         }
         std::mem::take(&mut self.effects)
@@ -84,19 +84,19 @@ impl Core {
         self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(accepted));
         // Reports that arrived meanwhile join those of the batch.
         for (key, kept) in batch.kept {
-            self.world.kept.entry(key).or_default().join(kept);
+            self.fleet.kept.entry(key).or_default().join(kept);
         }
         if let Some((store, before)) = self.store.as_mut().zip(batch.took_over) {
             store.takes_over |= before.takes_over;
             store.unseen.extend(before.unseen);
         }
         for (key, clusters) in batch.ahead {
-            self.world.ahead.entry(key).or_default().extend(clusters);
+            self.fleet.ahead.entry(key).or_default().extend(clusters);
         }
         for picked in batch.picked.iter().rev() {
-            self.world.ocm.hold_again(&picked.key, picked.known.clone());
+            self.fleet.ocm.hold_again(&picked.key, picked.known.clone());
         }
-        self.world.overrides.refused(batch.overrides);
+        self.fleet.overrides.refused(batch.overrides);
         let placements = batch.decided.into_iter().map(|(key, _)| key);
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
         self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
@@ -143,19 +143,19 @@ impl Core {
             tracing::info!("removed everywhere");
             self.queue.forget(key);
             self.sent.remove(key);
-            self.world.heard.remove(key);
+            self.fleet.heard.remove(key);
             self.settled.remove(key);
             self.measures.forget(key);
             self.ask(key, BTreeSet::new());
             // A commit may have brought the placement back while its end was being stored.
-            if let Some(placement) = self.world.tree.placements.get(key) {
+            if let Some(placement) = self.fleet.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.queue.placements.insert(key.clone());
             }
             self.publish_placement(key, now);
             return;
         }
-        self.queue.note(&decision.state, &self.world.staged);
+        self.queue.note(&decision.state, &self.fleet.staged);
         let mut state = decision.state;
         state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
@@ -165,7 +165,7 @@ impl Core {
                 state.payloads.entry(index).or_insert(payload);
             }
         }
-        let queries = state.runs.values().flat_map(|run| queries(run, &self.world.servers)).collect();
+        let queries = state.runs.values().flat_map(|run| queries(run, &self.fleet.servers)).collect();
         self.ask(key, queries);
         self.placements.insert(key.clone(), state);
         self.load_payloads(key);

@@ -221,7 +221,7 @@ impl Daemon {
                 Some(answer) = self.answers.recv() => self.take_in(answer),
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
-                Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.world(), self.core.placements()))),
+                Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
                 () = tokio::time::sleep(pause) => {}
@@ -261,8 +261,8 @@ impl Daemon {
     fn answer(&self, question: Question) {
         // The client may be gone, and an answer is expensive.
         if !question.reply.is_closed() {
-            let (world, placements) = (self.core.world(), self.core.placements());
-            let answer = explain(world, placements, &question.query, clock::now());
+            let (fleet, placements) = (self.core.fleet(), self.core.placements());
+            let answer = explain(fleet, placements, &question.query, clock::now());
             drop(question.reply.send(answer.map_err(|error| error.to_string())));
         }
     }
@@ -377,7 +377,7 @@ impl Daemon {
         }
         // Counting visits the records of all clusters, so it happens only if one of them changed.
         if batch.refreshed {
-            measure::set_members(&self.metrics, &self.core.world().records);
+            measure::set_members(&self.metrics, &self.core.fleet().records);
         }
     }
 

@@ -37,7 +37,7 @@ impl Pass<'_> {
                 return None;
             }
         };
-        if let Some(replies) = self.world.replies.get(&run.placement) {
+        if let Some(replies) = self.fleet.replies.get(&run.placement) {
             record_replies(&mut run, replies);
         }
         let seen = self.seen(&run, &limits, &BTreeSet::new());
@@ -47,9 +47,9 @@ impl Pass<'_> {
             clusters: &seen,
             stop: !self.state.record.permits(PhaseAct::Start) || is_unreadable,
             max_failures,
-            rules: self.world.approvals,
+            rules: self.fleet.approvals,
             asks_no_gate: false,
-            servers: &self.world.servers,
+            servers: &self.fleet.servers,
         };
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
@@ -78,10 +78,10 @@ impl Pass<'_> {
                 clusters: &seen,
                 stop: !self.state.record.permits(PhaseAct::Start) || !is_current || is_unreadable,
                 max_failures,
-                rules: self.world.approvals,
+                rules: self.fleet.approvals,
                 // The gates of the run's stages were opened for these clusters too.
                 asks_no_gate: true,
-                servers: &self.world.servers,
+                servers: &self.fleet.servers,
             };
             let step = catch_up(&mut run, &situation, self.now);
             any |= !step.notes.is_empty();
@@ -168,7 +168,7 @@ impl Pass<'_> {
         let gate = self.state.record.closed_gate();
         let clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
         // The clusters of a stage mostly stand in order of their names.
-        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
+        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.fleet.records));
         let mut next = 0;
         let see = |cluster: &RunCluster| {
             if bindings.get(next).is_none_or(|binding| binding.cluster != cluster.name) {
@@ -181,14 +181,14 @@ impl Pass<'_> {
             let binding = speaking.or(of.first());
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
-            let heard = self.world.heard(&run.placement, &cluster.name);
+            let heard = self.fleet.heard(&run.placement, &cluster.name);
             let health = binding.map(|b| evaluate(b, work, heard, limits, self.now));
             let health = health.unwrap_or(UNTOLD);
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
             let seen = Seen {
                 // Clusters that left in a mass removal count until a person has agreed.
-                in_fleet: self.world.clusters.contains(cluster.name.as_str())
+                in_fleet: self.fleet.clusters.contains(cluster.name.as_str())
                     || binding.is_some_and(|binding| self.is_of_fleet(&binding.cluster)),
                 picked: speaking.is_some(),
                 // Compared with the frozen order: later changes in git are for a follow-up run.

@@ -29,7 +29,7 @@ impl Pass<'_> {
             let is_less = !is_rollback && wanted.is_some_and(|wanted| given + own < *wanted);
             let passed = is_rollback && self.has_passed(snapshot, &stage.name);
             let clusters = stage.clusters.iter().map(|cluster| cluster.name.as_str());
-            let is_demanded = !passed && self.world.floor.asks_before(&stage.name, clusters);
+            let is_demanded = !passed && self.fleet.floor.asks_before(&stage.name, clusters);
             given += own;
             // One approval per stage is enough, and a stage without clusters needs none.
             if own > 0 || stage.clusters.is_empty() || !(is_less || is_demanded) {
@@ -99,7 +99,7 @@ impl Pass<'_> {
     /// clusters.
     pub(super) fn lacks_stages(&self) -> Option<String> {
         let mut picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
-        let cluster = &picked.find(|binding| self.world.floor.asks_for(binding.cluster.as_str()))?.cluster;
+        let cluster = &picked.find(|binding| self.fleet.floor.asks_for(binding.cluster.as_str()))?.cluster;
         Some(format!(
             "the configuration (policy.clusters) wants an approval before {cluster}, and this placement is not rolled out by \
              stages; set strategy.type External and name a staged update strategy"

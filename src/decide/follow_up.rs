@@ -196,14 +196,14 @@ impl Pass<'_> {
         let is_staged = !record.removed && record.spec.strategy.type_ == StrategyType::External;
         let strategy = self.next_strategy().filter(|strategy| is_staged && strategy.in_no_stage == InNoStage::Ignore);
         let Some(strategy) = strategy else { return BTreeSet::new() };
-        let outside = self.world.clusters.iter().filter(|(_, member)| !is_in_a_stage(&strategy.spec, &member.labels));
+        let outside = self.fleet.clusters.iter().filter(|(_, member)| !is_in_a_stage(&strategy.spec, &member.labels));
         outside.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the strategy that the next run goes by: that of the first unfinished run, of the run that a follow-up run would
     /// follow, of a written run, or of the annotation.
     fn next_strategy(&self) -> Option<&Strategy> {
-        let (record, staged) = (&self.state.record, &self.world.staged);
+        let (record, staged) = (&self.state.record, &self.fleet.staged);
         let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| run.sequence);
         let name = unfinished.or_else(|| self.followed_run()).map(|run| &run.strategy);
         let written = || staged.runs(&record.key).next().map(|(_, run)| &run.spec.staged_rollout_strategy_name);

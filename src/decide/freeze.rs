@@ -17,7 +17,7 @@ impl Pass<'_> {
     /// permanently; here it waits, and a refused run is retried when its inputs change.
     pub(super) fn freeze(&mut self, run: &mut RunRecord) -> Result<(), Unready> {
         let record = &self.state.record;
-        let strategy = self.world.staged.strategy(&record.key, &run.strategy).ok_or_else(|| {
+        let strategy = self.fleet.staged.strategy(&record.key, &run.strategy).ok_or_else(|| {
             let kind =
                 if record.key.namespace.is_some() { "StagedUpdateStrategy" } else { "ClusterStagedUpdateStrategy" };
             let named_by = match &run.cause {

@@ -14,7 +14,7 @@ impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.
     pub(super) fn follow_git(&mut self) {
         let record = &mut self.state.record;
-        match self.world.tree.placements.get(&record.key) {
+        match self.fleet.tree.placements.get(&record.key) {
             None => record.removed = true,
             Some(placement) => {
                 record.removed = false;
@@ -28,7 +28,7 @@ impl Pass<'_> {
                     };
                     // A new placement has nothing to lose.
                     if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
-                        record.guard_off_at = self.world.tree.commit.clone().filter(|_| is_off(&placement.annotations));
+                        record.guard_off_at = self.fleet.tree.commit.clone().filter(|_| is_off(&placement.annotations));
                     }
                     record.spec = placement.spec.clone();
                     record.annotations.clone_from(&placement.annotations);
@@ -52,14 +52,14 @@ impl Pass<'_> {
 
     /// Tells whether a cluster belongs to the fleet; in a mass removal it does until a person has agreed.
     pub(super) fn is_of_fleet(&self, cluster: &ClusterName) -> bool {
-        self.world.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
+        self.fleet.clusters.contains(cluster.as_str()) || self.mass_leave(cluster).is_some()
     }
 
     /// Returns the mass removal that a cluster is part of, while it waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
         let placement = &self.state.record;
-        let record = self.world.records.get(cluster).filter(|record| record.left)?;
-        if only_reports(placement) || !is_guarded(placement, self.world) {
+        let record = self.fleet.records.get(cluster).filter(|record| record.left)?;
+        if only_reports(placement) || !is_guarded(placement, self.fleet) {
             return None;
         }
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::state::World;
+use super::state::FleetState;
 use super::{Pass, runs};
 use crate::api::annotations::DELETION_GUARD;
 use crate::api::placement::ApplyStrategyType;
@@ -21,7 +21,7 @@ impl Pass<'_> {
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
             let active = self.active_run();
-            let approvers = runs::deletion_approvers(&self.state, self.world).map(str::to_owned);
+            let approvers = runs::deletion_approvers(&self.state, self.fleet).map(str::to_owned);
             let approvers_before = active.and_then(|run| run.approvers_before.clone());
             DeletionGate { approvers, approvers_before, ..gate }
         });
@@ -29,7 +29,7 @@ impl Pass<'_> {
     }
 
     fn guarded(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Option<DeletionGate> {
-        if !is_guarded(&self.state.record, self.world) {
+        if !is_guarded(&self.state.record, self.fleet) {
             return None;
         }
         let leaving = self.leaving();
@@ -101,10 +101,10 @@ pub(crate) fn only_reports(record: &PlacementRecord) -> bool {
 
 /// Tells whether deletions of a placement wait for a person. A commit that switches the guard off is still guarded itself, and
 /// so is a gate that the guard closed before.
-pub(crate) fn is_guarded(record: &PlacementRecord, world: &World) -> bool {
+pub(crate) fn is_guarded(record: &PlacementRecord, fleet: &FleetState) -> bool {
     let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
-    let is_new = record.guard_off_at.is_some() && record.guard_off_at == world.tree.commit;
-    !is_off || world.floor.deletion_guard || is_new || record.closed_gate().is_some()
+    let is_new = record.guard_off_at.is_some() && record.guard_off_at == fleet.tree.commit;
+    !is_off || fleet.floor.deletion_guard || is_new || record.closed_gate().is_some()
 }
 
 type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;

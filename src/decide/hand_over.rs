@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::render::candidates;
-use super::state::{Claims, PlacementState, World};
+use super::state::{Claims, FleetState, PlacementState};
 use super::{Decision, decide, only_reports};
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::BindingState;
@@ -23,14 +23,14 @@ pub fn decide_each(
     due: &BTreeSet<PlacementKey>,
     all: &BTreeMap<PlacementKey, PlacementState>,
     before: impl Fn(&PlacementKey) -> Option<PlacementState> + Sync,
-    world: &World,
+    fleet: &FleetState,
     now: Timestamp,
 ) -> BTreeMap<PlacementKey, Decision> {
-    let one = |key: &PlacementKey| Some((key.clone(), decide(before(key)?, world, now)));
+    let one = |key: &PlacementKey| Some((key.clone(), decide(before(key)?, fleet, now)));
     // Passing one decision to another thread costs more than the decision itself.
     let mut decided: BTreeMap<PlacementKey, Decision> =
         if due.len() == 1 { due.iter().filter_map(one).collect() } else { due.par_iter().filter_map(one).collect() };
-    if world.source_unread {
+    if fleet.source_unread {
         return decided;
     }
     let states: BTreeMap<&PlacementKey, &PlacementState> =
@@ -42,7 +42,7 @@ pub fn decide_each(
     let mut again = Vec::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
-        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states, world) };
+        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states, fleet) };
         if claims != state.claimed {
             again.push(((*key).clone(), claims));
         }
@@ -50,7 +50,7 @@ pub fn decide_each(
     for (key, claimed) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
         if let Some(state) = before(&key) {
-            decided.insert(key, decide(PlacementState { claimed, ..state }, world, now));
+            decided.insert(key, decide(PlacementState { claimed, ..state }, fleet, now));
         }
     }
     decided
@@ -77,26 +77,26 @@ fn claims(
     key: &PlacementKey,
     given_up: &Claims,
     states: &BTreeMap<&PlacementKey, &PlacementState>,
-    world: &World,
+    fleet: &FleetState,
 ) -> Claims {
     let mut claims = Claims::new();
     let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed);
     for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
         let newest = state.newest().map(|newest| newest.index);
-        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !world.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(world, &state.record.key, payload));
+        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
+        let candidates = payload.map(|payload| candidates(fleet, &state.record.key, payload));
         let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
-            let now = candidates.as_ref().zip(world.clusters.get(binding.cluster.as_str()));
+            let now = candidates.as_ref().zip(fleet.clusters.get(binding.cluster.as_str()));
             let now = now.map(|(candidates, member)| candidates.pick(&binding.cluster, &member.labels));
             let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
             let newest = newest.filter(|_| !state.record.ignores(binding));
             let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
             for (index, picked) in newest.into_iter().chain(held) {
                 let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
-                let left_out = left_out(ids_of(state, index), &picked, |id| world.overrides.get(id));
+                let left_out = left_out(ids_of(state, index), &picked, |id| fleet.overrides.get(id));
                 let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
                 let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
                 if !claimed.is_empty() {

@@ -37,7 +37,7 @@ use serde_json::json;
 
 pub(super) use self::guard::{is_guarded, only_reports};
 use self::rolling::evaluate;
-use self::state::{Evaluated, PlacementState, World};
+use self::state::{Evaluated, FleetState, PlacementState};
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
@@ -66,16 +66,16 @@ pub struct Decision {
 }
 
 /// Decides about one placement.
-pub fn decide(state: PlacementState, world: &World, now: Timestamp) -> Decision {
+pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Decision {
     let before = state.record.phase();
-    let mut pass = Pass::new(state, world, now);
+    let mut pass = Pass::new(state, fleet, now);
     // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
     let mut forget = pass.drop_removed_bindings();
     // Both only stop changes, so they do not wait for the source.
     pass.take_over();
     pass.unbind_clusters_ahead();
     // A commit that cannot be read may stop or revert what the accepted one would start.
-    let followed = if world.source_unread { Followed::default() } else { pass.follow_commit() };
+    let followed = if fleet.source_unread { Followed::default() } else { pass.follow_commit() };
     pass.evaluate_bindings();
     // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
     let orders = pass.orders(&followed.losing);
@@ -100,7 +100,7 @@ struct Followed {
 /// The placement under decision, and the inputs of the decision.
 pub(super) struct Pass<'a> {
     pub(super) state: PlacementState,
-    pub(super) world: &'a World,
+    pub(super) fleet: &'a FleetState,
     now: Timestamp,
     /// The overrides that concern the payload of a snapshot, by its index.
     candidates: BTreeMap<u64, Candidates>,
@@ -108,8 +108,8 @@ pub(super) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(state: PlacementState, world: &'a World, now: Timestamp) -> Self {
-        let mut pass = Self { state, world, now, candidates: BTreeMap::new(), journal: Vec::new() };
+    pub(super) fn new(state: PlacementState, fleet: &'a FleetState, now: Timestamp) -> Self {
+        let mut pass = Self { state, fleet, now, candidates: BTreeMap::new(), journal: Vec::new() };
         pass.find_candidates();
         pass
     }
@@ -198,7 +198,7 @@ impl Pass<'_> {
         let mut known = before.iter().peekable();
         let mut evaluated = Vec::with_capacity(self.state.bindings.len());
         let PlacementState { bindings, works, .. } = &mut self.state;
-        let (mut works, mut records) = (Along::new(works), Along::new(&self.world.records));
+        let (mut works, mut records) = (Along::new(works), Along::new(&self.fleet.records));
         for (name, binding) in bindings {
             let work = works.get(&binding.cluster);
             let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
@@ -224,7 +224,7 @@ impl Pass<'_> {
         self.forget_rendered();
         self.warn();
         let bindings = self.state.shared_bindings();
-        let conditions = placement_conditions(&self.state.view(&bindings, self.world, self.now));
+        let conditions = placement_conditions(&self.state.view(&bindings, self.fleet, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
         self.note_progress(&before);
         self.forget_snapshots();

@@ -63,7 +63,7 @@ fn tree(content: u8) -> Arc<Tree> {
 
 /// The daemon without its edges, and members that do what they are told when the simulation says so.
 struct Simulation {
-    world: World,
+    fleet: FleetState,
     state: PlacementState,
     orders: BTreeMap<ClusterName, Arc<WorkOrder>>,
     /// Clusters that were available once: only those can become unavailable by our doing.
@@ -80,16 +80,16 @@ impl Simulation {
         let placement = tree.placements.values().next().expect("the tree has a placement");
         let state = PlacementState::begin(placement, now);
         let records = (0..CLUSTERS).map(|n| (name(n), record(n))).collect();
-        let world = World { source: "s".into(), tree, records, ..World::default() };
-        let mut simulation = Self { world, state, orders: BTreeMap::new(), was_available: BTreeSet::new(), now };
+        let fleet = FleetState { source: "s".into(), tree, records, ..FleetState::default() };
+        let mut simulation = Self { fleet, state, orders: BTreeMap::new(), was_available: BTreeSet::new(), now };
         simulation.decide();
         simulation
     }
 
     fn decide(&mut self) -> usize {
-        self.world.clusters = super::state::clusters(&self.world.tree, &self.world.records, self.now);
-        let decision = decide(self.state.clone(), &self.world, self.now);
-        let again = decide(self.state.clone(), &self.world, self.now);
+        self.fleet.clusters = super::state::clusters(&self.fleet.tree, &self.fleet.records, self.now);
+        let decision = decide(self.state.clone(), &self.fleet, self.now);
+        let again = decide(self.state.clone(), &self.fleet, self.now);
         assert_eq!(decision.journal, again.journal, "same inputs, same decisions");
         assert_eq!(decision.state.bindings, again.state.bindings, "same inputs, same decisions");
         self.orders = decision.orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
@@ -98,7 +98,7 @@ impl Simulation {
     }
 
     fn report(&mut self, cluster: &ClusterName, availability: Availability) {
-        let Some(order) = self.orders.get(cluster).filter(|_| self.world.is_online(cluster)) else { return };
+        let Some(order) = self.orders.get(cluster).filter(|_| self.fleet.is_online(cluster)) else { return };
         let manifest = |desired: &crate::model::work::Desired| ManifestStatus {
             id: desired.id.clone(),
             applied: ApplyOutcome::Applied,
@@ -124,7 +124,7 @@ impl Simulation {
 
     fn happens(&mut self, event: &Happens) {
         match event {
-            Happens::Commit(content) => self.world.tree = tree(*content),
+            Happens::Commit(content) => self.fleet.tree = tree(*content),
             Happens::Offline(n) => self.stand(*n, false),
             Happens::Online(n) => self.stand(*n, true),
             Happens::Applies(n) => {
@@ -152,7 +152,7 @@ impl Simulation {
     }
 
     fn stand(&mut self, cluster: usize, online: bool) {
-        let record = self.world.records.get_mut(&name(cluster)).expect("it is of the fleet");
+        let record = self.fleet.records.get_mut(&name(cluster)).expect("it is of the fleet");
         if record.online != online {
             record.online = online;
             record.since = self.now;

@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::overrides::Objects;
-use super::state::{Payload, PlacementState, World, desired};
+use super::state::{FleetState, Payload, PlacementState, desired};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::snapshot::{Candidates, works_for_cluster};
 
 /// Returns the overrides of the accepted commit that concern a placement's payload.
-pub fn candidates(world: &World, placement: &PlacementKey, payload: &Payload) -> Candidates {
-    Candidates::of(world.overrides.newest(), placement, &payload.manifests)
+pub fn candidates(fleet: &FleetState, placement: &PlacementKey, payload: &Payload) -> Candidates {
+    Candidates::of(fleet.overrides.newest(), placement, &payload.manifests)
 }
 
 /// Renders a cluster's objects from a payload and its picked overrides. Unchanged objects are shared with the payload.
 ///
 /// # Errors
 /// Which override failed on which object, as text for users.
-pub fn render(world: &World, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
-    let works = works_for_cluster(&payload.manifests, cluster, picked, |id| world.overrides.get(id))?;
+pub fn render(fleet: &FleetState, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+    let works = works_for_cluster(&payload.manifests, cluster, picked, |id| fleet.overrides.get(id))?;
     let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
     // Overrides drop and change objects and never reorder them, so one pass over both lists is enough.
     let mut plain = payload.desired.iter();

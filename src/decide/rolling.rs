@@ -60,10 +60,10 @@ impl Pass<'_> {
                 return None;
             }
         };
-        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.world.records));
+        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.fleet.records));
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
-            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             let health = evaluate(binding, work, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
@@ -138,7 +138,7 @@ impl Pass<'_> {
     fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
         let may_go = |b: &Binding| self.state.record.permits(PhaseAct::Remove) && !b.deleting && !is_held(b);
         // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
-        let is_known = |b: &Binding| self.world.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
+        let is_known = |b: &Binding| self.fleet.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
         let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
         due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));
     }
@@ -215,7 +215,7 @@ impl Pass<'_> {
         let has_failed = |binding: &&Binding| {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             let is_bound = binding.state == BindingState::Bound && !binding.deleting;
-            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             is_bound && evaluate(binding, work, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()

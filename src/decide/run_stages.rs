@@ -35,7 +35,7 @@ impl Pass<'_> {
             return Ok((self.touched(bad), BTreeSet::new()));
         }
         let labels = |binding: &&Binding| {
-            let member = self.world.clusters.get(binding.cluster.as_str());
+            let member = self.fleet.clusters.get(binding.cluster.as_str());
             (binding.cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default())
         };
         let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = to_update.iter().map(labels).collect();
@@ -101,7 +101,7 @@ impl Pass<'_> {
     /// gates with the snapshot, as long as they are kept; newer ones are for a follow-up run.
     pub(super) fn overrides_of(&self, run: &RunRecord, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         let is_kept = |picked: &&PickedOverrides| {
-            picked.cluster.iter().chain(&picked.namespaced).all(|id| self.world.overrides.get(id).is_some())
+            picked.cluster.iter().chain(&picked.namespaced).all(|id| self.fleet.overrides.get(id).is_some())
         };
         let passed = self.state.runs.values().filter(|earlier| {
             matches!(run.cause, RunCause::Rollback { .. })

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Pass;
-use super::state::{PlacementState, World};
+use super::state::{FleetState, PlacementState};
 use super::strategies::WrittenRun;
 use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
 use crate::api::placement::StrategyType;
@@ -100,9 +100,9 @@ impl Pass<'_> {
 
     /// Copies the approvers from the accepted commit.
     fn note_approvers(&mut self) {
-        let world = self.world;
+        let fleet = self.fleet;
         let key = self.state.record.key.clone();
-        let said = |run: &RunRecord| Some(world.staged.strategy(&key, &run.strategy)?.approvers.clone());
+        let said = |run: &RunRecord| Some(fleet.staged.strategy(&key, &run.strategy)?.approvers.clone());
         let differs = |run: &RunRecord| !run.phase.is_final() && said(run).is_some_and(|said| said != run.approvers);
         for run in self.state.runs.some_mut(differs) {
             run.approvers = said(run).flatten();
@@ -137,7 +137,7 @@ impl Pass<'_> {
     /// are. A document that names another snapshot or strategy is another run.
     fn follow_written_runs(&mut self) {
         let key = self.state.record.key.clone();
-        let written: BTreeMap<&String, &WrittenRun> = self.world.staged.runs(&key).collect();
+        let written: BTreeMap<&String, &WrittenRun> = self.fleet.staged.runs(&key).collect();
         let is_gone =
             |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
         let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
@@ -449,7 +449,7 @@ pub(super) enum Unready {
 
 /// Returns who may approve deletions of a placement, by its strategy at the last commit that had one: that of the active run,
 /// of the annotation, or of the newest run. Absent means no restriction.
-pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World) -> Option<&'a str> {
+pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
     let record = &state.record;
     if record.spec.strategy.type_ != StrategyType::External {
         return None;
@@ -458,7 +458,7 @@ pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, world: &'a World
     let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
     let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
     let named = named.or_else(|| newest.map(|run| &run.strategy));
-    match named.and_then(|name| world.staged.strategy(&record.key, name)) {
+    match named.and_then(|name| fleet.staged.strategy(&record.key, name)) {
         Some(strategy) => strategy.approvers.as_deref(),
         None => newest.and_then(|run| run.approvers.as_deref()),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::ocm::{key_named, key_of, reason};
-use super::state::{PlacementState, World};
+use super::state::{FleetState, PlacementState};
 use super::{Pass, evaluate};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::condition::ConditionStatus;
@@ -28,16 +28,16 @@ impl<'a> Delegated<'a> {
     ///
     /// # Errors
     /// The annotation names a Placement that git does not have, or that was never decided.
-    fn of(placement: &PlacementRecord, world: &'a World) -> Result<Option<Self>, String> {
+    fn of(placement: &PlacementRecord, fleet: &'a FleetState) -> Result<Option<Self>, String> {
         let Some(name) = placement.annotations.get(OCM_PLACEMENT) else { return Ok(None) };
-        let key = key_named(name).filter(|key| world.ocm.is_wished(key));
+        let key = key_named(name).filter(|key| fleet.ocm.is_wished(key));
         let Some(key) = key else {
             return Err(format!(
                 "the annotation {OCM_PLACEMENT} names the OCM Placement {name}, which the source does not have; add it, or \
                  give the placement a policy instead"
             ));
         };
-        match world.ocm.record(&key) {
+        match fleet.ocm.record(&key) {
             // Also for a Placement that is invalid by now: its last valid decisions stay.
             Some(record) if !record.groups.is_empty() => Ok(Some(Self { record })),
             Some(record) => {
@@ -69,7 +69,7 @@ impl Pass<'_> {
             return Ok(());
         }
         let key = self.state.record.key.clone();
-        let delegated = Delegated::of(&self.state.record, self.world)?;
+        let delegated = Delegated::of(&self.state.record, self.fleet)?;
         let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
         let hash = policy_hash(policy.as_ref());
         let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
@@ -83,7 +83,7 @@ impl Pass<'_> {
             placement: &key,
             policy: policy.as_ref(),
             policy_index: index,
-            clusters: &self.world.clusters,
+            clusters: &self.fleet.clusters,
             bindings: &bindings,
             keep_held: true,
             bad_values: BadValues::Mismatch,
@@ -159,11 +159,11 @@ impl Pass<'_> {
         let PlacementState { record, bindings, works, .. } = &mut self.state;
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
-            let heard = self.world.heard(&binding.placement, &binding.cluster);
+            let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             evaluate(binding, work, heard, &limits, self.now).failed
         };
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
-        let removed = self.world.disruptions.evaluate(record, bindings, failed, self.now);
+        let removed = self.fleet.disruptions.evaluate(record, bindings, failed, self.now);
         for name in &removed {
             let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
             // A person named the cluster, so its known objects are removed.

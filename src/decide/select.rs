@@ -16,7 +16,7 @@ use crate::snapshot::{Frozen, Next, freeze, next_snapshot, not_selected, select}
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
     pub(super) fn take_over(&mut self) {
-        let Some(Kept { paused, held }) = self.world.kept.get(&self.state.record.key).cloned() else { return };
+        let Some(Kept { paused, held }) = self.fleet.kept.get(&self.state.record.key).cloned() else { return };
         if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
             self.note(JournalKind::PauseFound, None, json!({"by": pause.by, "reason": pause.reason}));
             self.state.record.paused = Some(pause);
@@ -30,7 +30,7 @@ impl Pass<'_> {
     /// Unbinds clusters that hold a newer snapshot than the store knows: they received it after the backup that the store was
     /// restored from. They keep it until they are bound again, because the old binding would roll them back.
     pub(super) fn unbind_clusters_ahead(&mut self) {
-        let Some(ahead) = self.world.ahead.get(&self.state.record.key) else { return };
+        let Some(ahead) = self.fleet.ahead.get(&self.state.record.key) else { return };
         let is_ahead = |b: &&mut Arc<Binding>| {
             !b.deleting && b.snapshot.is_some_and(|assigned| ahead.get(&b.cluster).is_some_and(|held| assigned < *held))
         };
@@ -74,7 +74,7 @@ impl Pass<'_> {
     }
 
     fn selected(&mut self) -> Arc<Selected> {
-        let (tree, generation) = (&self.world.tree, self.state.record.generation);
+        let (tree, generation) = (&self.fleet.tree, self.state.record.generation);
         // Every member report queues a decision, and nearly always the commit is unchanged.
         if let Some(known) = &self.state.selected
             && Arc::ptr_eq(&known.tree, tree)
@@ -118,7 +118,7 @@ impl Pass<'_> {
         let key = self.state.record.key.clone();
         let mut existing: Vec<_> = self.state.snapshots.values().map(|s| (s.index, s.hash.clone())).collect();
         // The highest index wins: the store may be new, or older than the snapshots on members.
-        if let Some(held) = self.world.held.get(&key)
+        if let Some(held) = self.fleet.held.get(&key)
             && existing.iter().all(|(index, _)| *index < held.index)
         {
             existing.push((held.index, held.digest.clone()));
@@ -163,7 +163,7 @@ impl Pass<'_> {
         let snapshot = ResourceSnapshot {
             placement: self.state.record.key.clone(),
             index,
-            commit: self.world.tree.commit.clone().unwrap_or_else(|| "".into()),
+            commit: self.fleet.tree.commit.clone().unwrap_or_else(|| "".into()),
             hash: frozen.hash.clone(),
             resources: frozen.resources.clone(),
             parts: frozen.parts.clone(),

@@ -36,7 +36,7 @@ const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
 
 /// The inputs of every decision, beside the placement itself.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub struct FleetState {
     /// Identity of the source, written on inventories.
     pub source: SourceName,
     /// The accepted commit.
@@ -77,7 +77,7 @@ pub struct World {
     pub source_unread: bool,
 }
 
-impl World {
+impl FleetState {
     /// Tells whether a cluster answers and may be written to.
     pub fn is_online(&self, cluster: &ClusterName) -> bool {
         self.records.get(cluster).is_some_and(ClusterRecord::answers)
@@ -175,7 +175,12 @@ impl PlacementState {
     }
 
     /// Returns the placement's view for status functions, with its `bindings` as a list.
-    pub fn view<'a>(&'a self, bindings: &'a [Arc<Binding>], world: &'a World, now: Timestamp) -> PlacementView<'a> {
+    pub fn view<'a>(
+        &'a self,
+        bindings: &'a [Arc<Binding>],
+        fleet: &'a FleetState,
+        now: Timestamp,
+    ) -> PlacementView<'a> {
         PlacementView {
             record: &self.record,
             policy: self.policy(),
@@ -184,7 +189,7 @@ impl PlacementState {
             bindings,
             works: &self.works,
             runs: &self.runs,
-            clusters: &world.records,
+            clusters: &fleet.records,
             now,
         }
     }

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide;
 use super::evictions::Disruptions;
 use super::fixtures::{payload, tree};
-use super::state::{Payload, PlacementState, World, clusters, mark_leavers};
+use super::state::{FleetState, Payload, PlacementState, clusters, mark_leavers};
 use super::strategies::Staged;
 use crate::api::annotations::SUSPENDED;
 use crate::core::execute::{execute, resolve};
@@ -96,7 +96,7 @@ enum Manner {
 /// One placement `p`, its fleet and the people.
 struct Case {
     files: BTreeMap<&'static str, String>,
-    world: World,
+    fleet: FleetState,
     state: PlacementState,
     orders: BTreeMap<ClusterName, Arc<WorkOrder>>,
     manners: BTreeMap<ClusterName, Manner>,
@@ -130,10 +130,10 @@ impl Case {
         let texts: Vec<(&str, &str)> = all.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let first = tree(&texts);
         let state = PlacementState::begin(&first.placements[&PlacementKey::cluster_scoped(placement)], now);
-        let world = World { source: "s".into(), approvals: ApprovalRules::default(), ..World::default() };
+        let fleet = FleetState { source: "s".into(), approvals: ApprovalRules::default(), ..FleetState::default() };
         let mut case = Self {
             files: all,
-            world,
+            fleet,
             state,
             orders: BTreeMap::new(),
             manners: BTreeMap::new(),
@@ -171,26 +171,26 @@ impl Case {
 
     fn accept(&mut self) {
         let texts: Vec<(&str, &str)> = self.files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-        self.world.tree = tree(&texts);
-        self.world.staged = Staged::of(&self.world.tree);
+        self.fleet.tree = tree(&texts);
+        self.fleet.staged = Staged::of(&self.fleet.tree);
         let named = super::render::named([&self.state]);
-        self.world.overrides.follow(&self.world.tree, &named, self.now);
-        self.world.disruptions = Disruptions::of(&self.world.tree);
-        mark_leavers(&mut self.world.records, &self.world.tree, |_| true, self.now);
-        for name in self.world.tree.clusters.keys() {
+        self.fleet.overrides.follow(&self.fleet.tree, &named, self.now);
+        self.fleet.disruptions = Disruptions::of(&self.fleet.tree);
+        mark_leavers(&mut self.fleet.records, &self.fleet.tree, |_| true, self.now);
+        for name in self.fleet.tree.clusters.keys() {
             let record = ClusterRecord { kind: MemberKind::Live, ..ClusterRecord::new(name.clone(), self.now) };
-            self.world.records.insert(name.clone(), record);
+            self.fleet.records.insert(name.clone(), record);
         }
         self.note_online();
     }
 
     fn note_online(&mut self) {
-        for record in self.world.records.values_mut() {
-            let member = self.world.tree.clusters.get(&record.name);
+        for record in self.fleet.records.values_mut() {
+            let member = self.fleet.tree.clusters.get(&record.name);
             let is_suspended = member.is_some_and(|member| member.annotations.contains_key(SUSPENDED));
             record.online = !self.offline.contains(&record.name) && !is_suspended;
         }
-        self.world.clusters = clusters(&self.world.tree, &self.world.records, self.now);
+        self.fleet.clusters = clusters(&self.fleet.tree, &self.fleet.records, self.now);
     }
 
     /// From now on a member does what it is told in this manner.
@@ -214,7 +214,7 @@ impl Case {
             self.state.payloads.insert(*index, Arc::clone(&self.library[index]));
         }
         let before = self.state.clone();
-        let decision = decide(self.state.clone(), &self.world, self.now);
+        let decision = decide(self.state.clone(), &self.fleet, self.now);
         for entry in &decision.journal {
             let cluster = entry.cluster.as_ref().map(|cluster| format!(" {cluster}")).unwrap_or_default();
             let snapshot = entry.facts.get("snapshot").filter(|_| entry.event.as_str().starts_with("Placement"));
@@ -232,7 +232,7 @@ impl Case {
     fn work(&mut self) -> bool {
         let mut any = false;
         let orders: Vec<Arc<WorkOrder>> = self.orders.values().cloned().collect();
-        for order in orders.iter().filter(|order| self.world.is_online(&order.cluster)) {
+        for order in orders.iter().filter(|order| self.fleet.is_online(&order.cluster)) {
             let manner = self.manners.get(&order.cluster).copied().unwrap_or(Manner::Well);
             let status = carried_out(order, manner, self.now);
             let known = self.state.works.get(&order.cluster);
@@ -284,7 +284,7 @@ impl Case {
         let person = Person::of(person, Channel::Api);
         let placements = BTreeMap::from([(self.state.record.key.clone(), self.state.clone())]);
         let aim = resolve(&placements, &command)?;
-        let executed = execute(&self.state, &self.world, &aim, &command, &person, self.now)?;
+        let executed = execute(&self.state, &self.fleet, &aim, &command, &person, self.now)?;
         self.state = executed.state;
         Ok(executed.done.message)
     }

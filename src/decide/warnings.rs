@@ -27,9 +27,9 @@ impl Pass<'_> {
         }
         let Some(selected) = &self.state.selected else { return };
         let scheduled = self.state.policy().filter(|policy| policy.observed_generation == record.generation);
-        let clusters = &self.world.clusters;
+        let clusters = &self.fleet.clusters;
         let near = |name: &str| suggest(name, clusters.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
-        let has_run = self.world.staged.runs(&record.key).next().is_some() || self.state.runs.values().next().is_some();
+        let has_run = self.fleet.staged.runs(&record.key).next().is_some() || self.state.runs.values().next().is_some();
         let mut warnings = found(record, scheduled, has_run, near);
         warnings.extend(selected.warnings.iter().cloned());
         if self.state.record.warnings != warnings {

@@ -19,12 +19,12 @@ use crate::model::work::{Desired, WorkOrder};
 impl Pass<'_> {
     /// Finds the overrides for each payload, once for all clusters.
     pub(super) fn find_candidates(&mut self) {
-        if self.world.overrides.is_empty() {
+        if self.fleet.overrides.is_empty() {
             return;
         }
         let key = &self.state.record.key;
         let payloads = self.state.payloads.iter();
-        self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.world, key, payload))).collect();
+        self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.fleet, key, payload))).collect();
     }
 
     /// Returns the overrides for a cluster's objects at a snapshot, by the present overrides and labels. Without the snapshot's
@@ -35,7 +35,7 @@ impl Pass<'_> {
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
         let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
-        let member = candidates.zip(self.world.clusters.get(cluster.as_str()));
+        let member = candidates.zip(self.fleet.clusters.get(cluster.as_str()));
         member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
@@ -53,7 +53,7 @@ impl Pass<'_> {
         if let Some(known) = self.state.rendered.get(cluster, snapshot, picked) {
             return Some(known.clone());
         }
-        let objects = render(self.world, payload, cluster, picked);
+        let objects = render(self.fleet, payload, cluster, picked);
         // Failures are kept too, or each decision would repeat a rendering that cannot succeed.
         self.state.rendered.insert(cluster, snapshot, picked, objects.clone());
         Some(objects)
@@ -100,7 +100,7 @@ impl Pass<'_> {
         let hash = self.state.snapshots[&snapshot].hash.clone();
         let Some(payload) = self.state.payloads.get(&snapshot).filter(|_| !picked.is_empty()) else { return hash };
         let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
-        let text = match known.unwrap_or_else(|| render(self.world, payload, cluster, picked)) {
+        let text = match known.unwrap_or_else(|| render(self.fleet, payload, cluster, picked)) {
             Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
             // An approval of a failed rendering must not count for a repaired override.
             Err(error) => error,
@@ -205,7 +205,7 @@ impl Pass<'_> {
             return BTreeSet::new();
         }
         // Without the source the guard does not see objects that appeared since.
-        if self.world.source_unread {
+        if self.fleet.source_unread {
             return BTreeSet::new();
         }
         let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
@@ -282,7 +282,7 @@ impl Pass<'_> {
                 && known.generation == binding.generation
                 && known.remove == binding.deleting
                 && known.abandon == abandon
-                && known.source == self.world.source
+                && known.source == self.fleet.source
                 && snapshot
                     .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
                 && known.strategy == binding.apply_strategy
@@ -297,7 +297,7 @@ impl Pass<'_> {
             placement: record.key.clone(),
             cluster: binding.cluster.clone(),
             generation: binding.generation,
-            source: self.world.source.clone(),
+            source: self.fleet.source.clone(),
             snapshot: snapshot.map_or(0, |s| s.index),
             commit: snapshot.map_or_else(|| "".into(), |s| s.commit.clone()),
             digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),

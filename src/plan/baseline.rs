@@ -18,7 +18,7 @@ use crate::decide::decide;
 use crate::decide::evictions::Disruptions;
 use crate::decide::ocm::{Ocm, dated_taints};
 use crate::decide::render::named;
-use crate::decide::state::{PlacementState, World, clusters, mark_leavers, ocm_facts};
+use crate::decide::state::{FleetState, PlacementState, clusters, mark_leavers, ocm_facts};
 use crate::decide::strategies::Staged;
 use crate::model::cluster::Cluster;
 use crate::model::facts;
@@ -39,8 +39,8 @@ const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
 /// A fleet and its placements, as plans, explanations and pull requests start from it. By default a fleet that holds nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
-    /// The world, with the accepted tree.
-    pub(crate) world: World,
+    /// The fleet, with the accepted tree.
+    pub(crate) fleet: FleetState,
     /// The placements, by key.
     pub(crate) placements: BTreeMap<PlacementKey, PlacementState>,
     /// Clusters are as they were seen; otherwise as their objects describe them.
@@ -49,46 +49,46 @@ pub struct Baseline {
 
 impl Baseline {
     /// Takes what a daemon knows. Objects and snapshots are shared, records are copied: take it once for each plan.
-    pub fn of(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>) -> Self {
-        Self { world: world.clone(), placements: placements.clone(), observed: true }
+    pub fn of(fleet: &FleetState, placements: &BTreeMap<PlacementKey, PlacementState>) -> Self {
+        Self { fleet: fleet.clone(), placements: placements.clone(), observed: true }
     }
 
     /// Takes the records that a daemon left, and the tree of the commit that they say is accepted. Nothing is decided again.
     pub fn from_records(configuration: &Configuration, saved: SavedRecords, tree: Arc<Tree>, now: Timestamp) -> Self {
         let mut ocm = Ocm::restore(saved.ocm);
         observe(&mut ocm, &tree, &saved.clusters, now);
-        let world = World {
+        let fleet = FleetState {
             source: identity(configuration).into(),
             clusters: clusters(&tree, &saved.clusters, now),
             records: saved.clusters,
             ocm,
             tree,
-            ..World::default()
+            ..FleetState::default()
         };
-        Self { world, placements: saved.placements, observed: true }
+        Self { fleet, placements: saved.placements, observed: true }
     }
 
     /// Takes a tree that counts as rolled out to the last object, on clusters that all answer.
     pub fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> Self {
-        let mut world = hypothetical(tree, &World::default(), now);
-        let decided = |world: &World| -> Vec<PlacementState> {
+        let mut fleet = hypothetical(tree, &FleetState::default(), now);
+        let decided = |fleet: &FleetState| -> Vec<PlacementState> {
             let begun = tree.placements.par_iter().map(|(_, placement)| PlacementState::begin(placement, now));
-            begun.map(|state| decide(state, world, now).state).collect()
+            begun.map(|state| decide(state, fleet, now).state).collect()
         };
-        let mut states = decided(&world);
-        if Self::default().bring_namespaces(&mut world, &states) {
-            states = decided(&world);
+        let mut states = decided(&fleet);
+        if Self::default().bring_namespaces(&mut fleet, &states) {
+            states = decided(&fleet);
         }
-        states.par_iter_mut().for_each(|state| settle(state, &world, now));
+        states.par_iter_mut().for_each(|state| settle(state, &fleet, now));
         let placements = states.into_iter().map(|state| (state.record.key.clone(), state)).collect();
-        Self { world, placements, observed: false }
+        Self { fleet, placements, observed: false }
     }
 
-    /// Gives the clusters of a world the namespaces that they have once placements are where they are `after` a commit. Returns
+    /// Gives the clusters of a fleet the namespaces that they have once placements are where they are `after` a commit. Returns
     /// whether a cluster changed.
-    pub(super) fn bring_namespaces(&self, world: &mut World, after: &[PlacementState]) -> bool {
-        let is_observed = |name: &ClusterName| self.observed && self.world.records.contains_key(name);
-        bring_namespaces(world, is_observed, self.placements.values(), after)
+    pub(super) fn bring_namespaces(&self, fleet: &mut FleetState, after: &[PlacementState]) -> bool {
+        let is_observed = |name: &ClusterName| self.observed && self.fleet.records.contains_key(name);
+        bring_namespaces(fleet, is_observed, self.placements.values(), after)
     }
 
     /// Returns the fleet once a head is accepted and before any placement is decided: bindings are those from before, which
@@ -102,36 +102,36 @@ impl Baseline {
             (key.clone(), state)
         };
         let placements = head.placements.iter().map(state).collect();
-        Self { world: self.world_after(head, now), placements, observed: self.observed }
+        Self { fleet: self.fleet_after(head, now), placements, observed: self.observed }
     }
 
     /// Returns the accepted tree.
     pub fn tree(&self) -> &Arc<Tree> {
-        &self.world.tree
+        &self.fleet.tree
     }
 
     /// Returns the placements of the accepted tree. A removal under way is not an effect of a head.
     pub(super) fn placements(&self) -> impl Iterator<Item = &PlacementKey> {
-        self.placements.keys().filter(|key| self.world.tree.placements.contains_key(key))
+        self.placements.keys().filter(|key| self.fleet.tree.placements.contains_key(key))
     }
 
     /// Returns the clusters that a head removes from the fleet, if they are a mass removal.
     pub(super) fn mass_leave(&self, head: &Tree, now: Timestamp) -> BTreeMap<ClusterName, MassLeave> {
-        let mut records = self.world.records.clone();
+        let mut records = self.fleet.records.clone();
         // `members:` is not part of the tree: no head removes an entry.
         let left = mark_leavers(&mut records, head, |_| true, now);
         left.into_iter().filter_map(|name| records[&name].left_with.map(|with| (name, with))).collect()
     }
 
-    /// Returns the world once a head is accepted. Clusters have left by then: a plan describes the end.
-    pub(super) fn world_after(&self, head: &Arc<Tree>, now: Timestamp) -> World {
+    /// Returns the fleet once a head is accepted. Clusters have left by then: a plan describes the end.
+    pub(super) fn fleet_after(&self, head: &Arc<Tree>, now: Timestamp) -> FleetState {
         if !self.observed {
-            return hypothetical(head, &self.world, now);
+            return hypothetical(head, &self.fleet, now);
         }
         let record = |(name, member): (&ClusterName, &MemberCluster)| {
             // A cluster without an entry in `members:` has left even if the accepted tree names it.
-            let is_known = |record: &&ClusterRecord| !record.left || self.world.tree.clusters.contains_key(name);
-            let known = self.world.records.get(name).filter(is_known).cloned();
+            let is_known = |record: &&ClusterRecord| !record.left || self.fleet.tree.clusters.contains_key(name);
+            let known = self.fleet.records.get(name).filter(is_known).cloned();
             let mut record = known.unwrap_or_else(|| answering(name, member, now));
             record.labels.clone_from(&member.labels);
             record.spec.clone_from(&member.spec);
@@ -142,11 +142,11 @@ impl Baseline {
         };
         let records: BTreeMap<ClusterName, ClusterRecord> = head.clusters.iter().map(record).collect();
         let fleet = clusters(head, &records, now);
-        World {
-            source: self.world.source.clone(),
-            held: self.world.held.clone(),
-            approvals: self.world.approvals,
-            ..with_fleet(head, &self.world, (fleet, records), &named(self.placements.values()), now)
+        FleetState {
+            source: self.fleet.source.clone(),
+            held: self.fleet.held.clone(),
+            approvals: self.fleet.approvals,
+            ..with_fleet(head, &self.fleet, (fleet, records), &named(self.placements.values()), now)
         }
     }
 }
@@ -162,8 +162,8 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
     }
 }
 
-/// Returns the world in which every cluster of the tree answers, and OCM Placements continue from what they decided `before`.
-fn hypothetical(tree: &Arc<Tree>, before: &World, now: Timestamp) -> World {
+/// Returns the fleet in which every cluster of the tree answers, and OCM Placements continue from what they decided `before`.
+fn hypothetical(tree: &Arc<Tree>, before: &FleetState, now: Timestamp) -> FleetState {
     let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
     let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, HEARTBEATS_AT))).collect();
@@ -199,15 +199,15 @@ fn observe(
     due
 }
 
-/// Returns the world of a tree with these clusters. OCM Placements and overrides continue from what was `before`, of which
+/// Returns the fleet of a tree with these clusters. OCM Placements and overrides continue from what was `before`, of which
 /// snapshots of overrides that are `named` stay.
 fn with_fleet(
     tree: &Arc<Tree>,
-    before: &World,
+    before: &FleetState,
     (clusters, records): (Fleet, BTreeMap<ClusterName, ClusterRecord>),
     named: &BTreeSet<OverrideRef>,
     now: Timestamp,
-) -> World {
+) -> FleetState {
     // First: placements that follow an OCM Placement take what it picked.
     let mut ocm = before.ocm.clone();
     let due = observe(&mut ocm, tree, &records, now);
@@ -217,7 +217,7 @@ fn with_fleet(
     let newest = overrides.newest().map(|snapshot| snapshot.id.clone());
     let named = newest.chain(named.iter().cloned()).collect();
     overrides.follow(tree, &named, now);
-    World {
+    FleetState {
         source: "plan".into(),
         tree: Arc::clone(tree),
         clusters,
@@ -227,12 +227,12 @@ fn with_fleet(
         overrides,
         staged: Staged::of(tree),
         floor: before.floor.clone(),
-        ..World::default()
+        ..FleetState::default()
     }
 }
 
 /// Brings every picked cluster to the newest snapshot, applied and available; one whose objects cannot be made has nothing.
-fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
+fn settle(state: &mut PlacementState, fleet: &FleetState, now: Timestamp) {
     let Some(newest) = state.newest().cloned() else { return };
     let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
     let generation = state.bindings().map(|b| b.generation).max().unwrap_or_default() + 1;
@@ -259,7 +259,7 @@ fn settle(state: &mut PlacementState, world: &World, now: Timestamp) {
             ..WorkStatus::default()
         })
     };
-    let Some(last) = FinalState::of(state, world) else { return };
+    let Some(last) = FinalState::of(state, fleet) else { return };
     // Most clusters have no overrides: they share one work instead of a copy for each.
     let common = work(&last.payload.desired);
     for binding in state.bindings.values_mut().map(Arc::make_mut) {

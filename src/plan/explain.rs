@@ -12,7 +12,7 @@ use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::decide::Pass;
 use crate::decide::ocm::{Ocm, key_named};
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::Tree;
@@ -66,22 +66,22 @@ pub enum Error {
 /// # Errors
 /// No placement, or two, have the name; the tree is not read yet; or the placement cannot be evaluated.
 pub fn explain(
-    world: &World,
+    fleet: &FleetState,
     placements: &BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
     now: Timestamp,
 ) -> Result<Explanation, Error> {
-    let is_known = !placements.is_empty() || world.ocm.records().next().is_some();
+    let is_known = !placements.is_empty() || fleet.ocm.records().next().is_some();
     // A process has records before it has the tree: without the tree nothing is known of the clusters.
-    if is_known && world.tree.inputs.is_empty() {
+    if is_known && fleet.tree.inputs.is_empty() {
         return Err(Error::Unread);
     }
-    let mut explanation = match find(world, placements, query)? {
-        ExplainedPlacement::Ocm(key) => explain_ocm(&world.ocm, &key, now)?,
+    let mut explanation = match find(fleet, placements, query)? {
+        ExplainedPlacement::Ocm(key) => explain_ocm(&fleet.ocm, &key, now)?,
         ExplainedPlacement::Placement(state) => {
             let mut explanation = match state.record.annotations.get(OCM_PLACEMENT).and_then(|text| key_named(text)) {
-                Some(key) => delegated(state, explain_ocm(&world.ocm, &key, now)?),
-                None => explain_placement(world, state)?,
+                Some(key) => delegated(state, explain_ocm(&fleet.ocm, &key, now)?),
+                None => explain_placement(fleet, state)?,
             };
             for cluster in explanation.clusters.iter_mut().filter(|cluster| cluster.picked) {
                 if state.record.ignored.contains(&cluster.cluster_name) {
@@ -112,17 +112,17 @@ pub fn from_trees(
     let mut after = before.as_ref().unwrap_or(&Baseline::default()).accepting(head, now);
     if let Some(state) = after.placements.get_mut(&query.key()) {
         // Nothing has decided the head's placement, so which clusters are picked is not known yet.
-        state.record.ignored = Pass::new(state.clone(), &after.world, now).ignored_by_strategy();
+        state.record.ignored = Pass::new(state.clone(), &after.fleet, now).ignored_by_strategy();
     }
     let picker = head.placements.get(&query.key()).and_then(|placement| placement.annotations.get(OCM_PLACEMENT));
     if let Some(key) = key_named(picker.unwrap_or(&query.placement)) {
         // `accepting` has decided it already: its own picks would count as those from before.
-        after.world.ocm.undecide(&key, before.as_ref().map(|before| &before.world.ocm));
+        after.fleet.ocm.undecide(&key, before.as_ref().map(|before| &before.fleet.ocm));
     }
-    let explanation = explain(&after.world, &after.placements, query, now)?;
+    let explanation = explain(&after.fleet, &after.placements, query, now)?;
     let changes = match before {
         None => None,
-        Some(before) => match explain(&before.world, &before.placements, query, now) {
+        Some(before) => match explain(&before.fleet, &before.placements, query, now) {
             Ok(before) => Some(differences(&before, &explanation)),
             Err(Error::Unknown { .. }) => Some(differences(&Explanation::default(), &explanation)),
             Err(error) => return Err(error),
@@ -143,7 +143,7 @@ pub fn from_records(
     now: Timestamp,
 ) -> Result<Explained, Error> {
     let baseline = Baseline::from_records(configuration, saved, tree, now);
-    Ok(Explained { explanation: explain(&baseline.world, &baseline.placements, query, now)?, changes: None })
+    Ok(Explained { explanation: explain(&baseline.fleet, &baseline.placements, query, now)?, changes: None })
 }
 
 enum ExplainedPlacement<'a> {
@@ -152,7 +152,7 @@ enum ExplainedPlacement<'a> {
 }
 
 fn find<'a>(
-    world: &World,
+    fleet: &FleetState,
     placements: &'a BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
 ) -> Result<ExplainedPlacement<'a>, Error> {
@@ -164,22 +164,22 @@ fn find<'a>(
     let key = query.key();
     let is_of = |kind: &str| wanted.is_none_or(|wanted| wanted == kind);
     let own = placements.get(&key).filter(|_| is_of(key.kind()));
-    let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && world.ocm.is_wished(key));
+    let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && fleet.ocm.is_wished(key));
     match (own, ocm) {
         (Some(_), Some(_)) => Err(Error::Ambiguous(query.placement.clone())),
         (Some(state), None) => Ok(ExplainedPlacement::Placement(state)),
         (None, Some(key)) => Ok(ExplainedPlacement::Ocm(key)),
         (None, None) => {
             let of = wanted.map(|kind| format!(" of kind {kind}")).unwrap_or_default();
-            Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(world, placements, query) })
+            Err(Error::Unknown { placement: query.placement.clone(), of, hint: hint(fleet, placements, query) })
         }
     }
 }
 
 /// Suggests placements: one of another kind, one of that name in a namespace, or one with a similar name.
-fn hint(world: &World, placements: &BTreeMap<PlacementKey, PlacementState>, query: &Query) -> String {
+fn hint(fleet: &FleetState, placements: &BTreeMap<PlacementKey, PlacementState>, query: &Query) -> String {
     let own = placements.keys().map(ToString::to_string);
-    let known: BTreeSet<String> = own.chain(world.ocm.records().map(|(key, _)| key.to_string())).collect();
+    let known: BTreeSet<String> = own.chain(fleet.ocm.records().map(|(key, _)| key.to_string())).collect();
     let asked = query.placement.as_str();
     if known.contains(asked) {
         return "there is one of another kind; leave --kind out".to_owned();
@@ -212,7 +212,7 @@ fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
     }
 }
 
-fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanation, Error> {
+fn explain_placement(fleet: &FleetState, state: &PlacementState) -> Result<Explanation, Error> {
     let key = &state.record.key;
     let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
     let bindings = state.shared_bindings();
@@ -220,7 +220,7 @@ fn explain_placement(world: &World, state: &PlacementState) -> Result<Explanatio
         placement: key,
         policy: policy.as_ref(),
         policy_index: state.policy_index(policy.as_ref()),
-        clusters: &world.clusters,
+        clusters: &fleet.clusters,
         bindings: &bindings,
         // As the daemon decides here, which differs from a hub.
         keep_held: true,

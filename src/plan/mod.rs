@@ -1,6 +1,6 @@
 //! Plans: the effects of a tree on the fleet. Pure.
 //!
-//! It runs the daemon's [`decide_each`] over a hypothetical world: every cluster of the tree answers, and a base counts as
+//! It runs the daemon's [`decide_each`] over a hypothetical fleet: every cluster of the tree answers, and a base counts as
 //! fully rolled out. The daemon's own plans start from its records instead. So a plan predicts what happens, except for what
 //! only members can tell.
 
@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use crate::api::condition::find_condition;
 use crate::decide::hand_over::decide_each;
 use crate::decide::ocm::Ocm;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::decide::{is_guarded, only_reports};
 use crate::deliver::guard;
 use crate::model::conditions::ConditionType;
@@ -68,35 +68,35 @@ fn planned(baseline: Option<&Baseline>, head: &Arc<Tree>, now: Timestamp) -> Pla
 
 /// The fleet with the head accepted, and every placement decided.
 struct Planned {
-    world: World,
+    fleet: FleetState,
     after: Vec<PlacementState>,
     leaving: BTreeMap<ClusterName, MassLeave>,
 }
 
 impl Planned {
     fn of(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Self {
-        let mut world = baseline.world_after(head, now);
-        let mut after = decided(baseline, &world, now);
-        if baseline.bring_namespaces(&mut world, &after) {
-            after = decided(baseline, &world, now);
+        let mut fleet = baseline.fleet_after(head, now);
+        let mut after = decided(baseline, &fleet, now);
+        if baseline.bring_namespaces(&mut fleet, &after) {
+            after = decided(baseline, &fleet, now);
         }
-        Self { world, after, leaving: baseline.mass_leave(head, now) }
+        Self { fleet, after, leaving: baseline.mass_leave(head, now) }
     }
 
     /// Says what it comes to.
     fn plan(&self, baseline: Option<&Baseline>) -> Plan {
-        let world = &self.world;
-        let projections = Projections::new(self.after.par_iter().map(|state| Projection::new(state, world)).collect());
+        let fleet = &self.fleet;
+        let projections = Projections::new(self.after.par_iter().map(|state| Projection::new(state, fleet)).collect());
         let placements = projections
             .all
             .par_iter()
             .map(|projection| placement_plan(projection, &projections, baseline, &self.leaving));
         Plan {
-            commit: world.tree.commit.clone(),
+            commit: fleet.tree.commit.clone(),
             placements: placements.collect(),
-            ocm_placements: ocm_plans(&world.ocm, baseline.map(|baseline| &baseline.world.ocm)),
+            ocm_placements: ocm_plans(&fleet.ocm, baseline.map(|baseline| &baseline.fleet.ocm)),
             errors: Vec::new(),
-            warnings: warnings(world, &self.after),
+            warnings: warnings(fleet, &self.after),
         }
     }
 }
@@ -104,34 +104,34 @@ impl Planned {
 impl Baseline {
     /// Returns what is odd already.
     fn warnings(&self) -> Vec<InputError> {
-        warnings(&self.world, self.placements.values())
+        warnings(&self.fleet, self.placements.values())
     }
 }
 
 /// Returns the warnings: runs of missing placements, documents that are no objects, keys that are read as truth values, and
 /// warnings about placements.
-fn warnings<'a>(world: &World, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
-    let odd = world.tree.skipped.iter().filter_map(Skipped::complaint);
+fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
+    let odd = fleet.tree.skipped.iter().filter_map(Skipped::complaint);
     let of = |state: &PlacementState| {
         let record = &state.record;
         let (path, line) = record.origin.as_ref().map_or(("", 0), |origin| (&*origin.path, origin.line));
         let object = format!("{} {}", record.key.kind(), record.key);
         record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
     };
-    let tree = world.staged.orphans(&world.tree).chain(odd).chain(world.tree.warnings.iter().cloned());
+    let tree = fleet.staged.orphans(&fleet.tree).chain(odd).chain(fleet.tree.warnings.iter().cloned());
     tree.chain(placements.into_iter().flat_map(of)).collect()
 }
 
 /// Decides about every placement that base or head has.
-fn decided(baseline: &Baseline, world: &World, now: Timestamp) -> Vec<PlacementState> {
-    let head = &world.tree;
+fn decided(baseline: &Baseline, fleet: &FleetState, now: Timestamp) -> Vec<PlacementState> {
+    let head = &fleet.tree;
     // Both sides, and in one decision: what one placement gives up another may take over.
     let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(baseline.placements()).cloned().collect();
     let before = |key: &PlacementKey| {
         let started = baseline.placements.get(key).cloned();
         started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))
     };
-    let decided = decide_each(&keys, &BTreeMap::new(), before, world, now);
+    let decided = decide_each(&keys, &BTreeMap::new(), before, fleet, now);
     decided.into_values().map(|decision| decision.state).collect()
 }
 
@@ -165,9 +165,9 @@ fn placement_plan(
     leaving: &BTreeMap<ClusterName, MassLeave>,
 ) -> PlacementPlan {
     let record = &projection.state.record;
-    let old = baseline.and_then(|baseline| Some((baseline.placements.get(&record.key)?, &baseline.world)));
+    let old = baseline.and_then(|baseline| Some((baseline.placements.get(&record.key)?, &baseline.fleet)));
     let state = old.map(|(state, _)| state);
-    let origin = projection.world.tree.placements.get(&record.key).map(|placement| &placement.origin);
+    let origin = projection.fleet.tree.placements.get(&record.key).map(|placement| &placement.origin);
     let accepted = projection.state.newest().filter(|_| !record.removed);
     let policy = projection.state.policy().filter(|_| !record.removed);
     PlacementPlan {
@@ -180,14 +180,14 @@ fn placement_plan(
         removed: record.removed,
         snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
-        rollout: stages::rollout_plan(projection.state, projection.world),
+        rollout: stages::rollout_plan(projection.state, projection.fleet),
         works: projection.works(projections),
-        deletions: old.map(|(old, world)| deletions(projection, projections, old, world)).unwrap_or_default(),
+        deletions: old.map(|(old, fleet)| deletions(projection, projections, old, fleet)).unwrap_or_default(),
         deletion_guard: deletion_guard(projection, state, leaving),
         changes: baseline.map(|_| Changes {
             resources: resource_changes(state.and_then(PlacementState::newest), accepted),
             clusters: cluster_changes(state, projection),
-            overridden: old.map(|(old, world)| projection.overridden_otherwise(old, world)).unwrap_or_default(),
+            overridden: old.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
         }),
     }
 }
@@ -202,7 +202,7 @@ fn deletion_guard(
         old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
     let record = &projection.state.record;
-    let is_guarded = is_guarded(record, projection.world) && !only_reports(record);
+    let is_guarded = is_guarded(record, projection.fleet) && !only_reports(record);
     let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_message(**with, left.len()));
     let deletions = record.closed_gate().map(|gate| gate.reason.clone());
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
@@ -214,13 +214,13 @@ fn deletions(
     projection: &Projection<'_>,
     projections: &Projections<'_>,
     old: &PlacementState,
-    world: &World,
+    fleet: &FleetState,
 ) -> Vec<DeletionPlan> {
     let mut deletions = Vec::new();
     let mut before: Option<Projection<'_>> = None;
     for (cluster, work) in &old.works {
         let target = projection.clusters.get(cluster);
-        if !projection.world.clusters.contains(cluster.as_str()) || (target.is_some() && projection.reports_only) {
+        if !projection.fleet.clusters.contains(cluster.as_str()) || (target.is_some() && projection.reports_only) {
             continue;
         }
         // What a placement abandons where it leaves is not deleted.
@@ -239,7 +239,7 @@ fn deletions(
         let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
             // Only where something goes: it makes the objects of every cluster once more.
-            let before = before.get_or_insert_with(|| Projection::new(old, world));
+            let before = before.get_or_insert_with(|| Projection::new(old, fleet));
             gone.retain(|key| before.keeps(cluster, key));
         }
         if gone.is_empty() {

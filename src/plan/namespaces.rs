@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::works::Projection;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::cluster::Cluster;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::records::Inventory;
@@ -11,34 +11,34 @@ use crate::model::records::Inventory;
 /// Names of namespaces by cluster.
 type Namespaces = BTreeMap<ClusterName, BTreeSet<String>>;
 
-/// Gives the clusters of a world the namespaces that placements bring, and takes those that they brought `before` and bring no more.
+/// Gives the clusters of a fleet the namespaces that placements bring, and takes those that they brought `before` and bring no more.
 /// Returns whether a cluster changed, so that ResourcePlacements must be decided again.
 ///
 /// A cluster that was never observed has what the tree brings, and each namespace that the tree has no manifest of. Of one whose
 /// namespaces cannot be listed nothing is assumed: ResourcePlacements go there.
 pub(super) fn bring_namespaces<'a>(
-    world: &mut World,
+    fleet: &mut FleetState,
     is_observed: impl Fn(&ClusterName) -> bool,
     before: impl Iterator<Item = &'a PlacementState>,
     after: &[PlacementState],
 ) -> bool {
-    if world.tree.placements.keys().all(|key| key.namespace.is_none()) {
+    if fleet.tree.placements.keys().all(|key| key.namespace.is_none()) {
         return false;
     }
-    let (gone, brought) = (held(before), brought(world, after));
+    let (gone, brought) = (held(before), brought(fleet, after));
     let nothing = BTreeSet::new();
-    let names: Vec<ClusterName> = world.clusters.iter().map(|(name, _)| name.clone()).collect();
+    let names: Vec<ClusterName> = fleet.clusters.iter().map(|(name, _)| name.clone()).collect();
     let mut is_changed = false;
     for name in names {
-        let Some(cluster) = world.clusters.get(name.as_str()) else { continue };
+        let Some(cluster) = fleet.clusters.get(name.as_str()) else { continue };
         let known = cluster.namespaces.as_ref();
-        let Some(known) = known.or_else(|| (!is_observed(&name)).then(|| world.tree.unmanaged_namespaces())) else {
+        let Some(known) = known.or_else(|| (!is_observed(&name)).then(|| fleet.tree.unmanaged_namespaces())) else {
             continue;
         };
         let kept = known.difference(gone.get(&name).unwrap_or(&nothing));
         let namespaces = kept.chain(brought.get(&name).unwrap_or(&nothing)).cloned().collect();
         let cluster = Cluster { namespaces: Some(namespaces), ..cluster.clone() };
-        is_changed |= !world.clusters.set(name, cluster).is_empty();
+        is_changed |= !fleet.clusters.set(name, cluster).is_empty();
     }
     is_changed
 }
@@ -57,11 +57,11 @@ fn held<'a>(placements: impl Iterator<Item = &'a PlacementState>) -> Namespaces 
 }
 
 /// Returns the namespaces that placements hold on clusters once their newest snapshot is everywhere.
-fn brought(world: &World, placements: &[PlacementState]) -> Namespaces {
+fn brought(fleet: &FleetState, placements: &[PlacementState]) -> Namespaces {
     let mut brought = Namespaces::new();
     // Only placements of the cluster scope select Namespaces.
     for state in placements.iter().filter(|state| state.record.key.namespace.is_none() && !state.record.removed) {
-        for (cluster, target) in &Projection::new(state, world).clusters {
+        for (cluster, target) in &Projection::new(state, fleet).clusters {
             note(&mut brought, cluster, &target.keys);
         }
     }

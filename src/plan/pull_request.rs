@@ -13,7 +13,7 @@ use super::simulate::scenario::{Scenario, simulate};
 use super::stops::stops;
 use super::works::FinalState;
 use super::{Baseline, Planned};
-use crate::decide::state::{Payload, PlacementState, World};
+use crate::decide::state::{FleetState, Payload, PlacementState};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::names::first_of;
@@ -91,10 +91,10 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
         let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
         report.stops.extend(baseline.placements.get(&key).and_then(|before| stops(before, after)));
         let objects = differences.objects(baseline.placements.get(&key), after, placement);
-        report.overrides.extend(differences.overrides(after, &planned.world, placement, &objects));
+        report.overrides.extend(differences.overrides(after, &planned.fleet, placement, &objects));
         report.objects.extend(objects);
     }
-    report.notes = notes(baseline, &candidate.tree, &planned.world, &changed);
+    report.notes = notes(baseline, &candidate.tree, &planned.fleet, &changed);
     report.timeline = timeline(baseline.tree(), candidate, &changed);
     report.plan = plan;
     // What was odd before is nobody's news; lines move.
@@ -159,11 +159,11 @@ impl Differences<'_> {
     fn overrides(
         &mut self,
         after: &PlacementState,
-        world: &World,
+        fleet: &FleetState,
         plan: &PlacementPlan,
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
-        let Some(last) = FinalState::of(after, world).filter(|_| !after.record.removed) else { return Vec::new() };
+        let Some(last) = FinalState::of(after, fleet).filter(|_| !after.record.removed) else { return Vec::new() };
         let edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
         let is_moved = |cluster: &ClusterName| {
             let changes = plan.changes.as_ref();
@@ -248,14 +248,14 @@ fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
 }
 
 /// Returns what else is worth knowing before a merge.
-fn notes(baseline: &Baseline, head: &Tree, world: &World, changed: &[&PlacementPlan]) -> Vec<String> {
+fn notes(baseline: &Baseline, head: &Tree, fleet: &FleetState, changed: &[&PlacementPlan]) -> Vec<String> {
     let base = baseline.tree();
     let mut notes = Vec::new();
     let new: Vec<_> = head.clusters.keys().filter(|name| !base.clusters.contains_key(*name)).collect();
     let left = base.clusters.keys().filter(|name| !head.clusters.contains_key(*name)).collect();
     let silent: BTreeSet<&ClusterName> = changed.iter().flat_map(|placement| concerned(placement)).collect();
     let silent =
-        silent.into_iter().filter(|name| world.records.contains_key(*name) && !world.is_online(name)).collect();
+        silent.into_iter().filter(|name| fleet.records.contains_key(*name) && !fleet.is_online(name)).collect();
     let kinds = [
         (new, "new in the fleet, and taken to answer"),
         (left, "leaving the fleet: what is there stays there"),

@@ -6,19 +6,19 @@ use super::works::picked;
 use crate::api::annotations::STAGED_UPDATE_STRATEGY;
 use crate::api::placement::StrategyType;
 use crate::api::staged::{Stage, StageTask, StageTaskType};
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::plan::{GatePlan, RolloutPlan, StagePlan};
 use crate::rollout::staged::stages;
 
 /// Plans the rollout of a placement. External placements with a strategy or a run have stages.
-pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan {
+pub(super) fn rollout_plan(state: &PlacementState, fleet: &FleetState) -> RolloutPlan {
     let record = &state.record;
     let type_ = record.spec.strategy.type_;
     let mut rollout = RolloutPlan { type_, ..RolloutPlan::default() };
     if record.removed {
         return rollout;
     }
-    let run = world.staged.runs(&record.key).next();
+    let run = fleet.staged.runs(&record.key).next();
     rollout.run = run.map(|(name, _)| name.clone());
     if type_ == StrategyType::RollingUpdate {
         rollout.error = run.map(|(name, _)| {
@@ -32,7 +32,7 @@ pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan
     let named = run.map(|(_, run)| run.spec.staged_rollout_strategy_name.clone());
     // A written run names its own strategy; the annotation is for automatic runs.
     rollout.strategy = named.or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY).cloned());
-    match staged(state, world, rollout.strategy.as_deref()) {
+    match staged(state, fleet, rollout.strategy.as_deref()) {
         Ok(stages) => rollout.stages = stages,
         Err(why) => rollout.error = Some(why),
     }
@@ -40,7 +40,7 @@ pub(super) fn rollout_plan(state: &PlacementState, world: &World) -> RolloutPlan
     rollout
 }
 
-fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Result<Vec<StagePlan>, String> {
+fn staged(state: &PlacementState, fleet: &FleetState, strategy: Option<&str>) -> Result<Vec<StagePlan>, String> {
     if let Some(policy) = state.policy().filter(|policy| !policy.fulfilled) {
         let picked = policy.target_clusters.iter().filter(|d| d.selected).count();
         return Err(format!(
@@ -49,12 +49,12 @@ fn staged(state: &PlacementState, world: &World, strategy: Option<&str>) -> Resu
     }
     let Some(name) = strategy else { return Ok(Vec::new()) };
     let key = &state.record.key;
-    let Some(strategy) = world.staged.strategy(key, name) else {
+    let Some(strategy) = fleet.staged.strategy(key, name) else {
         let kind = if key.namespace.is_some() { "StagedUpdateStrategy" } else { "ClusterStagedUpdateStrategy" };
         return Err(format!("the {kind} {name} is missing; add it to the source"));
     };
     let labels = |cluster: &crate::model::id::ClusterName| {
-        world.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
+        fleet.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
     };
     let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();
     let planned = stages(&strategy.spec, strategy.in_no_stage, &clusters)

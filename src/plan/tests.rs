@@ -335,7 +335,7 @@ mod from_records {
     /// Returns the records of a daemon that has rolled a tree out.
     fn daemon(text: &str) -> Baseline {
         let baseline = Baseline::rolled_out(&tree(text), NOW);
-        Baseline::of(&baseline.world, &baseline.placements)
+        Baseline::of(&baseline.fleet, &baseline.placements)
     }
 
     fn state<'a>(baseline: &'a mut Baseline, name: &str) -> &'a mut PlacementState {
@@ -366,7 +366,7 @@ mod from_records {
         assert_eq!((p.deletions.len(), &p.deletion_guard), (0, &None));
         let mut lost = baseline.clone();
         let held = crate::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
-        lost.world.held.insert(PlacementKey::cluster_scoped("p"), held);
+        lost.fleet.held.insert(PlacementKey::cluster_scoped("p"), held);
         lost.placements.clear();
         let rebuilt = plan_from(&lost, &tree(&fleet("2")), NOW);
         assert_eq!(of(&rebuilt, "p").snapshot.as_ref().map(|s| s.index.as_str()), Some("8"), "members know better");
@@ -376,7 +376,7 @@ mod from_records {
     fn a_rollout_on_its_way_counts_as_there() {
         let mut baseline = daemon(&fleet("1"));
         let newer = plan_state(&baseline, &fleet("2"));
-        baseline.world.tree = tree(&fleet("2"));
+        baseline.fleet.tree = tree(&fleet("2"));
         baseline.placements.insert(newer.record.key.clone(), newer);
         // Neither cluster has moved: both hold snapshot 0, and what is compared with is snapshot 1.
         let bound: Vec<_> = state(&mut baseline, "p").bindings().map(|b| b.snapshot).collect();
@@ -390,8 +390,8 @@ mod from_records {
     }
 
     fn plan_state(baseline: &Baseline, head: &str) -> PlacementState {
-        let world = baseline.world_after(&tree(head), NOW);
-        decided(baseline, &world, NOW).pop().expect("there is a placement")
+        let fleet = baseline.fleet_after(&tree(head), NOW);
+        decided(baseline, &fleet, NOW).pop().expect("there is a placement")
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod from_records {
     fn a_removal_that_continues_is_not_the_heads() {
         let mut baseline = daemon(&fleet("1"));
         let head = tree(&[cluster("a"), cluster("b")].concat());
-        baseline.world.tree = Arc::clone(&head);
+        baseline.fleet.tree = Arc::clone(&head);
         let plan = plan_from(&baseline, &head, NOW);
         assert!(plan.placements.is_empty() && !plan.has_changes(), "{plan:?}");
     }
@@ -443,7 +443,7 @@ mod from_records {
         for silent in [false, true] {
             let from = |zone: &str| {
                 let mut baseline = daemon(&labelled(zone));
-                baseline.world.records.get_mut("b").expect("b is known").online = !silent;
+                baseline.fleet.records.get_mut("b").expect("b is known").online = !silent;
                 baseline
             };
             let mut there = from("east");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::api::placement::ApplyStrategyType;
 use crate::decide::overrides::Objects;
 use crate::decide::render::{candidates, render};
-use crate::decide::state::{Payload, PlacementState, World};
+use crate::decide::state::{FleetState, Payload, PlacementState};
 use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
@@ -45,25 +45,25 @@ pub(super) struct FinalState<'a> {
     /// The newest snapshot's objects, as clusters without overrides hold them.
     pub payload: Arc<Payload>,
     candidates: Candidates,
-    world: &'a World,
+    fleet: &'a FleetState,
 }
 
 impl<'a> FinalState<'a> {
     /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
-    pub fn of(state: &PlacementState, world: &'a World) -> Option<Self> {
+    pub fn of(state: &PlacementState, fleet: &'a FleetState) -> Option<Self> {
         let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
-        Some(Self { candidates: candidates(world, &state.record.key, &payload), payload, world })
+        Some(Self { candidates: candidates(fleet, &state.record.key, &payload), payload, fleet })
     }
 
     /// Picks the overrides of a cluster.
     pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
-        let member = self.world.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
+        let member = self.fleet.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
         member.map(|member| self.candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 
     /// Renders a cluster's objects with its picked overrides.
     pub fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
-        render(self.world, &self.payload, cluster, picked)
+        render(self.fleet, &self.payload, cluster, picked)
     }
 }
 
@@ -71,8 +71,8 @@ impl<'a> FinalState<'a> {
 pub(super) struct Projection<'a> {
     /// The placement.
     pub state: &'a PlacementState,
-    /// The world of the decision.
-    pub world: &'a World,
+    /// The fleet of the decision.
+    pub fleet: &'a FleetState,
     /// Its picked clusters with their final objects.
     pub clusters: BTreeMap<ClusterName, Target>,
     /// It writes and prunes nothing.
@@ -82,9 +82,9 @@ pub(super) struct Projection<'a> {
 impl<'a> Projection<'a> {
     /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there, except those that its
     /// runs leave as they are.
-    pub fn new(state: &'a PlacementState, world: &'a World) -> Self {
+    pub fn new(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
-        let last = FinalState::of(state, world);
+        let last = FinalState::of(state, fleet);
         let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
         let target = |cluster: &ClusterName| {
             if state.record.ignored.contains(cluster) {
@@ -105,15 +105,15 @@ impl<'a> Projection<'a> {
         };
         Self {
             state,
-            world,
+            fleet,
             clusters: picked(state).map(|cluster| (cluster.clone(), target(cluster))).collect(),
             reports_only: strategy.is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
         }
     }
 
     /// Returns the clusters that keep the placement and get other overrides than before.
-    pub fn overridden_otherwise(&self, before: &PlacementState, world: &World) -> BTreeSet<ClusterName> {
-        let Some(last) = FinalState::of(before, world) else { return BTreeSet::new() };
+    pub fn overridden_otherwise(&self, before: &PlacementState, fleet: &FleetState) -> BTreeSet<ClusterName> {
+        let Some(last) = FinalState::of(before, fleet) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
         let is_other = |cluster: &&ClusterName| {
             !self.state.record.ignored.contains(*cluster)

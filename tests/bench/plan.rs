@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use gitfleet::daemon::commit_reader::{Cache, read_commit, read_folder};
 use gitfleet::decide::decide;
-use gitfleet::decide::state::{PlacementState, World, clusters};
+use gitfleet::decide::state::{FleetState, PlacementState, clusters};
 use gitfleet::git;
 use gitfleet::model::id::PlacementKey;
 use gitfleet::model::records::{ClusterRecord, MemberKind};
@@ -89,9 +89,9 @@ pub fn child(folder: &Path) -> Result<()> {
     let tree = Arc::new(read_folder(folder)?);
     let read = started.elapsed();
     let now = Timestamp::now();
-    let mut world = World { source: "bench".to_owned().into(), ..World::default() };
+    let mut fleet = FleetState { source: "bench".to_owned().into(), ..FleetState::default() };
     let mut states = BTreeMap::new();
-    let works = pass(&mut world, &mut states, &tree, now);
+    let works = pass(&mut fleet, &mut states, &tree, now);
     let cold = started.elapsed();
     let peak = memory_kb("self", "VmHWM")?;
     let errors = states.values().filter(|state| state.record.error.is_some()).count();
@@ -102,13 +102,13 @@ pub fn child(folder: &Path) -> Result<()> {
     let mut states = BTreeMap::new();
     let started = Instant::now();
     let tree = Arc::new(read_commit(&reader, &reader.resolve("HEAD~1")?, &mut cache)?);
-    pass(&mut world, &mut states, &tree, now);
+    pass(&mut fleet, &mut states, &tree, now);
     let from_commit = started.elapsed();
     let head = reader.resolve("HEAD")?;
     let started = Instant::now();
     let tree = Arc::new(read_commit(&reader, &head, &mut cache)?);
     let one_read = started.elapsed();
-    pass(&mut world, &mut states, &tree, now);
+    pass(&mut fleet, &mut states, &tree, now);
     let one = started.elapsed();
     let answer = json!({
         "cold": cold.as_secs_f64(), "coldRead": read.as_secs_f64(), "coldDecide": (cold - read).as_secs_f64(),
@@ -122,7 +122,7 @@ pub fn child(folder: &Path) -> Result<()> {
 
 /// Decides about every placement of a commit, as the daemon does; returns how many works there are.
 fn pass(
-    world: &mut World,
+    fleet: &mut FleetState,
     states: &mut BTreeMap<PlacementKey, PlacementState>,
     tree: &Arc<Tree>,
     now: Timestamp,
@@ -133,15 +133,15 @@ fn pass(
         online: true,
         ..ClusterRecord::new(name.clone(), now)
     };
-    world.records = tree.clusters.iter().map(|(name, c)| (name.clone(), record(name, &c.labels))).collect();
-    world.clusters = clusters(tree, &world.records, now);
-    world.tree = Arc::clone(tree);
+    fleet.records = tree.clusters.iter().map(|(name, c)| (name.clone(), record(name, &c.labels))).collect();
+    fleet.clusters = clusters(tree, &fleet.records, now);
+    fleet.tree = Arc::clone(tree);
     let before: Vec<PlacementState> = tree
         .placements
         .iter()
         .map(|(key, placement)| states.remove(key).unwrap_or_else(|| PlacementState::begin(placement, now)))
         .collect();
-    let decisions: Vec<_> = before.into_par_iter().map(|state| decide(state, world, now)).collect();
+    let decisions: Vec<_> = before.into_par_iter().map(|state| decide(state, fleet, now)).collect();
     let works = decisions.iter().map(|decision| decision.orders.len()).sum();
     states.extend(decisions.into_iter().map(|decision| (decision.state.record.key.clone(), decision.state)));
     works

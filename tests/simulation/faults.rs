@@ -73,7 +73,7 @@ impl Run {
 
     /// Returns what a cluster that answers holds of ours.
     pub(super) fn held(&self, cluster: &ClusterName) -> Option<Vec<ObjectKey>> {
-        let records = self.simulation.core().map(|core| &core.world().records);
+        let records = self.simulation.core().map(|core| &core.fleet().records);
         records.and_then(|records| records.get(cluster)).filter(|record| record.online)?;
         let objects = self.simulation.members().get(cluster)?.objects();
         let is_ours = |live: &LiveObject| !live.applyset.is_empty() && !live.terminating;

@@ -58,7 +58,7 @@ impl Lost {
     fn adopt(&mut self, core: &Core) {
         self.adopted = true;
         let holders = self.holders.iter().flatten();
-        let records = &core.world().records;
+        let records = &core.fleet().records;
         let asked: Vec<_> =
             holders.filter(|(name, _)| records.get(*name).is_some_and(|record| record.online)).collect();
         let parents = || asked.iter().flat_map(|(_, parents)| parents.iter());

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{CommandTarget, Execution, execute, is_waiting, policy, refusal, resolve};
 use crate::decide::Pass;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::journal::JournalKind;
@@ -26,16 +26,16 @@ const DIGEST_SHOWN_MIN: usize = 7;
 /// Why nothing would be opened, in the same words as the command.
 pub fn preview(
     placements: &BTreeMap<PlacementKey, PlacementState>,
-    world: &World,
+    fleet: &FleetState,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> Result<WaitingGate, Refusal> {
     let mut target = resolve(placements, command)?;
     let state = placements.get(&target.placement).expect("what was found there is there");
-    may(person, command.verb, &policy(state, world, &target)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    may(person, command.verb, &policy(state, fleet, &target)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
     if command.verb == Verb::Rollback {
-        return rollback_preview(state, world, &target, command, person, now);
+        return rollback_preview(state, fleet, &target, command, person, now);
     }
     if target.stage.is_none()
         && let [gate] = &waiting_gates(state, &target)[..]
@@ -45,26 +45,26 @@ pub fn preview(
     }
     let Some(gate) = waiting_gate(state, &target) else {
         // Executed only for its refusal message; the changed state is dropped.
-        return Err(execute(state, world, &target, command, person, now)
+        return Err(execute(state, fleet, &target, command, person, now)
             .err()
             .unwrap_or_else(|| nothing_waits(command)));
     };
     // With the full digest, so that only the gate itself can refuse the command.
     let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
-    execute(state, world, &target, &named, person, now)?;
+    execute(state, fleet, &target, &named, person, now)?;
     Ok(gate)
 }
 
 /// Previews which snapshot a rollback would return to.
 fn rollback_preview(
     state: &PlacementState,
-    world: &World,
+    fleet: &FleetState,
     target: &CommandTarget,
     command: &Command,
     person: &Person,
     now: Timestamp,
 ) -> Result<WaitingGate, Refusal> {
-    let done = execute(state, world, target, command, person, now)?;
+    let done = execute(state, fleet, target, command, person, now)?;
     let snapshot = done.goal;
     let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
     let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
@@ -82,11 +82,11 @@ fn rollback_preview(
 /// waiting gates as commands to copy.
 pub(super) fn check_specific(
     state: &PlacementState,
-    world: &World,
+    fleet: &FleetState,
     target: &CommandTarget,
     command: &Command,
 ) -> Result<(), Refusal> {
-    let lacks_digest = world.floor.digest && command.digest.is_none();
+    let lacks_digest = fleet.floor.digest && command.digest.is_none();
     if command.verb != Verb::Approve || (target.stage.is_some() && !lacks_digest) {
         return Ok(());
     }
@@ -219,7 +219,7 @@ impl Execution<'_> {
     /// Approves or rejects the waiting deletions.
     pub(super) fn decide_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
-        let rules = pass.world.approvals;
+        let rules = pass.fleet.approvals;
         let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
             return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} is pending")));
         };

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{execute, preview, refusal, resolve};
 use crate::config::Configuration;
 use crate::core::persist::{self, SOURCE_NAME};
-use crate::decide::state::World;
+use crate::decide::state::FleetState;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::CommitId;
 use crate::model::policy::Floor;
@@ -31,12 +31,12 @@ impl Authority {
         Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
     }
 
-    fn world(&self) -> World {
-        World {
+    fn fleet(&self) -> FleetState {
+        FleetState {
             approvals: self.approvals,
             approvers: self.approvers.clone(),
             floor: self.floor.clone(),
-            ..World::default()
+            ..FleetState::default()
         }
     }
 }
@@ -52,7 +52,7 @@ pub fn preview_in_store(
     person: &Person,
     now: Timestamp,
 ) -> store::Result<Result<WaitingGate, Refusal>> {
-    Ok(preview(&persist::load(store)?, &authority.world(), command, person, now))
+    Ok(preview(&persist::load(store)?, &authority.fleet(), command, person, now))
 }
 
 /// Executes a command on the records of a store that no daemon has open.
@@ -79,10 +79,10 @@ pub fn execute_in_store(
         return Ok(answer.map(|(_, done)| done));
     }
     let placements = persist::load(store)?;
-    let world = authority.world();
+    let fleet = authority.fleet();
     let executed = resolve(&placements, command).and_then(|target| {
         let state = placements.get(&target.placement).expect("what was found there is there");
-        execute(state, &world, &target, command, person, now).map(|executed| (state, executed))
+        execute(state, &fleet, &target, command, person, now).map(|executed| (state, executed))
     });
     let (before, executed) = match executed {
         Ok(executed) => executed,

@@ -70,7 +70,7 @@ fn a_stage_is_asked_about_while_it_waits() {
     assert_eq!((phase(&life).as_str(), asked(&mut life)), ("p-0 Succeeded", Some(vec![])));
     life.take_in(Event::Answered(query.clone(), Ok(2.0)));
     assert!(life.core.decide(life.now).is_none(), "nobody asks that any more");
-    assert!(life.core.world().replies.is_empty());
+    assert!(life.core.fleet().replies.is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn cost(value: &str, end: i64) -> (Push, String) {
 
 /// Returns the cost that policies read.
 fn read(life: &Life) -> Option<String> {
-    let (_, cluster) = life.core.world().clusters.iter().find(|(name, _)| name.as_str() == "a")?;
+    let (_, cluster) = life.core.fleet().clusters.iter().find(|(name, _)| name.as_str() == "a")?;
     cluster.properties.get("cost").cloned()
 }
 
@@ -49,6 +49,6 @@ fn what_a_member_claimed_stays_while_it_cannot_be_read() {
         let facts = Facts { claims, ..Facts::new(Ok(NodeFacts::default()), Ok(Totals::default())) };
         life.take_in(Event::Member(MemberEvent::Facts { cluster: "a".into(), facts: Box::new(facts) }));
         life.settle();
-        assert_eq!(life.core.world().records["a"].claims, *kept);
+        assert_eq!(life.core.fleet().records["a"].claims, *kept);
     }
 }

@@ -84,7 +84,7 @@ fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
     let mut life = Life::begin(life.store, life.now);
     life.handle(SourceEvent::Restored(Ok(commit("1", ""))));
     life.handle(SourceEvent::Failed("no route".to_owned()));
-    assert!(life.core.world.source_unread);
+    assert!(life.core.fleet.source_unread);
 }
 
 #[test]

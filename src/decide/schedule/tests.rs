@@ -3,7 +3,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::decide::fixtures::{BOUND, eviction, managed, member, ocm_placement, payload, placement, tree};
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::decide::{Decision, decide};
 use crate::model::id::ClusterName;
 use crate::model::records::BindingState;
@@ -13,10 +13,10 @@ use crate::plan::Baseline;
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const FOLLOWS: &str = "gitfleet.io/placement: ns/ocm";
 
-/// The only placement of a world, decided from where it stood.
-fn again(state: Option<PlacementState>, world: &World) -> Decision {
-    let placement = world.tree.placements.values().next().expect("there is a placement");
-    decide(state.unwrap_or_else(|| PlacementState::begin(placement, NOW)), world, NOW)
+/// The only placement of a fleet, decided from where it stood.
+fn again(state: Option<PlacementState>, fleet: &FleetState) -> Decision {
+    let placement = fleet.tree.placements.values().next().expect("there is a placement");
+    decide(state.unwrap_or_else(|| PlacementState::begin(placement, NOW)), fleet, NOW)
 }
 
 fn picked(state: &PlacementState) -> Vec<&str> {
@@ -47,7 +47,7 @@ fn a_placement_follows_what_an_ocm_placement_decided() {
     let (mut state, mut fleet) = (None, Baseline::default());
     for (name, tree, wanted, error) in steps {
         fleet = fleet.accepting(&tree, NOW);
-        let decided = again(state, &fleet.world).state;
+        let decided = again(state, &fleet.fleet).state;
         assert_eq!(picked(&decided), wanted, "{name}");
         let said = decided.record.error.clone().unwrap_or_default();
         assert!(error.map_or(said.is_empty(), |error| said.contains(error)), "{name}: {said}");
@@ -59,13 +59,13 @@ fn a_placement_follows_what_an_ocm_placement_decided() {
 fn who_picks_may_have_nothing_to_say_yet() {
     let wrong = ocm_placement("ocm", "{tolerations: [{operator: Equal, value: v}]}");
     let fleet = Baseline::default().accepting(&commit(&["a"], &wrong), NOW);
-    let decided = again(None, &fleet.world).state;
+    let decided = again(None, &fleet.fleet).state;
     assert_eq!(picked(&decided), Vec::<&str>::new());
     let said = decided.record.error.unwrap_or_default();
     assert!(said.contains("the OCM Placement ns/ocm picks no clusters") && said.contains("operator"), "{said}");
     // Nobody bound a set: that is a decision, of no cluster.
     let tree = commit(&["a"], &ocm_placement("ocm", "{clusterSets: [other]}"));
-    let decided = again(None, &Baseline::default().accepting(&tree, NOW).world).state;
+    let decided = again(None, &Baseline::default().accepting(&tree, NOW).fleet).state;
     let fulfilled = decided.policy().map(|policy| (policy.number_of_clusters, policy.fulfilled));
     assert_eq!((decided.record.error, fulfilled), (None, Some((Some(0), false))));
 }
@@ -90,9 +90,9 @@ fn who_is_evicted_is_replaced_at_once() {
         assert!(picked(state).contains(&"a"), "{name}");
         // The cluster is out of reach, as those are that people evict: no report will ever ask for a decision.
         let files = [placement("p", "", &format!(", {policy}")), eviction("go", "p", "a")].concat();
-        let mut world = base.accepting(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), NOW).world;
-        world.records.get_mut(&ClusterName::from("a")).expect("it is of the fleet").online = false;
-        let decided = again(Some(state.clone()), &world);
+        let mut fleet = base.accepting(&tree(&[("f.yaml", &fleet), ("p.yaml", &files)]), NOW).fleet;
+        fleet.records.get_mut(&ClusterName::from("a")).expect("it is of the fleet").online = false;
+        let decided = again(Some(state.clone()), &fleet);
         let leaves: Vec<&str> = decided.state.bindings().filter(|b| b.deleting).map(|b| b.cluster.as_str()).collect();
         assert_eq!((leaves, picked(&decided.state)), (vec!["a"], wanted.to_vec()), "{name} ({key})");
         let removals: Vec<&str> = decided.orders.iter().filter(|o| o.remove).map(|o| o.cluster.as_str()).collect();

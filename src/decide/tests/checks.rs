@@ -14,17 +14,17 @@ const METRIC: &str = "one: {metrics: [{name: errors, query: up, max: 1}]}";
 
 fn case(checks: &str, annotations: &str) -> Case {
     let mut case = Case::of(&[("s.yaml", checked(checks)), ("p.yaml", placement(annotations))]);
-    case.world.servers = MetricServers::from([("main".to_owned(), std::time::Duration::from_secs(30))]);
+    case.fleet.servers = MetricServers::from([("main".to_owned(), std::time::Duration::from_secs(30))]);
     case
 }
 
 /// Answers what is asked, and settles.
 fn answer(case: &mut Case, value: Result<f64, &str>) -> String {
-    let asked: Vec<_> = case.state.runs.values().flat_map(|run| queries(run, &case.world.servers)).collect();
+    let asked: Vec<_> = case.state.runs.values().flat_map(|run| queries(run, &case.fleet.servers)).collect();
     assert!(!asked.is_empty(), "nothing is asked: {}", case.phases());
     for query in asked {
         let reply = MetricReply { at: case.now, value: value.map_err(str::to_owned) };
-        case.world.replies.entry(query.placement.clone()).or_default().insert(query, reply);
+        case.fleet.replies.entry(query.placement.clone()).or_default().insert(query, reply);
     }
     case.settle()
 }

@@ -89,7 +89,7 @@ fn a_run_may_be_called_as_another_placement_is() {
 #[test]
 fn a_quorum_is_of_persons_and_forgets() {
     let mut case = Case::of(&[]);
-    case.world.approvals.required = 2;
+    case.fleet.approvals.required = 2;
     case.settle();
     case.say(Verb::Approve, "p-0 one").expect("the first voice");
     assert_eq!(case.settle(), "a0 b- c- d-");

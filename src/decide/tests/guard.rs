@@ -158,9 +158,9 @@ fn what_turns_up_while_the_source_cannot_be_read_waits_for_a_person_too() {
         case.decide();
         case.orders[&ClusterName::from("d")].prune.len()
     };
-    case.world.source_unread = true;
+    case.fleet.source_unread = true;
     assert_eq!(told(&mut case), 0, "the guard was not asked");
-    case.world.source_unread = false;
+    case.fleet.source_unread = false;
     assert_eq!(told(&mut case), 0, "nobody approved");
     let gate = case.state.record.closed_gate().expect("it is guarded");
     assert!(gate.deletions.contains_key("d"), "{gate:?}");
@@ -191,9 +191,9 @@ fn a_cluster_that_is_not_picked_any_more_loses_nothing_while_the_source_cannot_b
     };
     held.inventory = seen.chain([volume]).collect();
     case.state.works.insert("d".into(), Arc::new(held));
-    case.world.source_unread = true;
+    case.fleet.source_unread = true;
     assert_eq!(told(&mut case), 0, "the guard was not asked about what turned up");
-    case.world.source_unread = false;
+    case.fleet.source_unread = false;
     assert_eq!(told(&mut case), 0, "it is guarded");
     assert!(case.state.record.closed_gate().is_some());
 }

@@ -149,7 +149,7 @@ fn what_the_configuration_demands_is_asked_before_any_stage() {
         [("First", "a- b- c- d- e-", "a0 b- c- d- e0"), ("Last", "a0 b- c- d- e-", "a0 b0 c0 d0 e0")]
     {
         let mut case = with_e(value);
-        case.world.floor = Floor { clusters: vec!["e".into()], ..Floor::default() };
+        case.fleet.floor = Floor { clusters: vec!["e".into()], ..Floor::default() };
         assert_eq!(case.settle(), before, "{value}");
         if value == "Last" {
             case.say(Verb::Approve, "p-0 one").expect("the gate opens");

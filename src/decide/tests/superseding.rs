@@ -272,7 +272,7 @@ fn a_rollback_brings_back_the_overrides_that_passed_with_the_snapshot() {
     assert_eq!(indexes(&case)[1..], [0, 0, 0], "what nobody approved with this snapshot waits for a person");
 }
 
-/// A fault of the world with content 2, and what repairs it.
+/// A fault of the fleet with content 2, and what repairs it.
 type Fault = (&'static str, &'static str, String, String);
 
 fn faults() -> [Fault; 4] {

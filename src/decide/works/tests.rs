@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::api::condition::find_condition;
 use crate::decide::fixtures::{member, payload, placement, tree};
 use crate::decide::render::named;
-use crate::decide::state::{PlacementState, World, clusters};
+use crate::decide::state::{FleetState, PlacementState, clusters};
 use crate::decide::{Decision, decide};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, ObjectKey};
@@ -20,7 +20,7 @@ const CLUSTERS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One placement of Namespace `a` on four clusters, which hold at once what they are told.
 struct Fleet {
-    world: World,
+    shared: FleetState,
     state: PlacementState,
     orders: BTreeMap<ClusterName, Arc<WorkOrder>>,
 }
@@ -56,17 +56,20 @@ impl Fleet {
         let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         let tree = tree(&files);
         let state = PlacementState::begin(tree.placements.values().next().expect("a placement"), NOW);
-        let mut fleet =
-            Self { world: World { source: "s".into(), records, ..World::default() }, state, orders: BTreeMap::new() };
+        let mut fleet = Self {
+            shared: FleetState { source: "s".into(), records, ..FleetState::default() },
+            state,
+            orders: BTreeMap::new(),
+        };
         fleet.accept(&files);
         fleet
     }
 
     fn accept(&mut self, files: &[(&str, &str)]) {
         let files: Vec<_> = files.iter().copied().filter(|(_, text)| !text.is_empty()).collect();
-        self.world.tree = tree(&files);
-        self.world.overrides.follow(&self.world.tree, &named([&self.state]), NOW);
-        self.world.clusters = clusters(&self.world.tree, &self.world.records, NOW);
+        self.shared.tree = tree(&files);
+        self.shared.overrides.follow(&self.shared.tree, &named([&self.state]), NOW);
+        self.shared.clusters = clusters(&self.shared.tree, &self.shared.records, NOW);
     }
 
     fn push(&mut self, files: &[(&'static str, String)]) -> &mut Self {
@@ -80,7 +83,7 @@ impl Fleet {
             state.bindings().map(|b| (b.cluster.clone(), b.generation)).collect()
         };
         let before = generations(&self.state);
-        let Decision { state, orders, .. } = decide(self.state.clone(), &self.world, NOW);
+        let Decision { state, orders, .. } = decide(self.state.clone(), &self.shared, NOW);
         self.state = state;
         self.orders = orders.iter().map(|order| (order.cluster.clone(), Arc::clone(order))).collect();
         let moved = generations(&self.state).into_iter().filter(|(name, new)| before.get(name) != Some(new));

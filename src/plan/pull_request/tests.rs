@@ -13,7 +13,7 @@ fn report_of(base: &str, head: &str) -> PullReport {
     let candidate =
         Candidate { base: "ba5eba5eba5e".into(), head: "4ead4ead4ead".into(), tree: tree(head), conflicts: Vec::new() };
     let baseline = Baseline::rolled_out(&tree(base), NOW);
-    let baseline = Baseline::of(&baseline.world, &baseline.placements);
+    let baseline = Baseline::of(&baseline.fleet, &baseline.placements);
     pull_report(&baseline, &candidate, &Showing { diffs: true, key: &key }, NOW)
 }
 
@@ -54,7 +54,7 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
     let state = placements.values_mut().next().unwrap();
     let binding = Arc::make_mut(state.bindings.values_mut().next().unwrap());
     (binding.snapshot, binding.started_at) = (None, None);
-    let baseline = Baseline::of(&baseline.world, &placements);
+    let baseline = Baseline::of(&baseline.fleet, &placements);
     let of = |value| pull_report(&baseline, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
     let said = "\n\n**Merging stops the running rollout of p (1 of 2 clusters have it) and begins again; 1 cluster never gets \
                 ba5eba5.**\n\n#### ";

@@ -159,7 +159,7 @@ impl SimulatedSource {
 /// The members.
 impl Simulation {
     pub(super) fn start_member(&mut self, cluster: &ClusterName, access: &MemberAccess) {
-        let source = self.core.as_ref().map(|core| core.world().source.clone()).unwrap_or_default();
+        let source = self.core.as_ref().map(|core| core.fleet().source.clone()).unwrap_or_default();
         let member = self.members.entry(cluster.clone()).or_default();
         let has_health = matches!(access, MemberAccess::Live { .. });
         member.reconciler = Some(Reconciler::new(cluster.clone(), source, has_health));

@@ -205,8 +205,8 @@ impl<'a> Driver<'a> {
         // Before the push: existing content never fails, so that a rollback can succeed.
         self.held = self.held_now();
         self.simulation.fate = self.fate(false);
-        let world = self.simulation.core().map(|core| (core.world(), core.placements()));
-        self.watch = Watch::begin(self.simulation.now(), self.scenario, world);
+        let fleet = self.simulation.core().map(|core| (core.fleet(), core.placements()));
+        self.watch = Watch::begin(self.simulation.now(), self.scenario, fleet);
         self.watch.push(self.simulation.now(), global(EventKind::Pushed, "the commit is pushed"));
         for absence in absences {
             self.schedule(absence.from, Action::Reach(absence.cluster.clone(), false));
@@ -233,7 +233,7 @@ impl<'a> Driver<'a> {
 
     fn finish(self) -> Simulated {
         let until = Offset(i64::try_from(self.scenario.until.as_millis()).unwrap_or(i64::MAX));
-        let core = self.simulation.core().map(|core| (core.world(), core.placements()));
+        let core = self.simulation.core().map(|core| (core.fleet(), core.placements()));
         self.watch.finish(core, self.simulation.now(), until)
     }
 
@@ -288,7 +288,7 @@ impl<'a> Driver<'a> {
         let Some(core) = self.simulation.core() else { return };
         let mut asked = Vec::new();
         for key in changed {
-            asked.extend(self.watch.look(key, core.world(), core.placements().get(key), now));
+            asked.extend(self.watch.look(key, core.fleet(), core.placements().get(key), now));
         }
         let after = if self.watch.is_watching() { self.scenario.approve_after } else { Some(Duration::ZERO) };
         let Some(after) = after else { return };
@@ -359,7 +359,7 @@ impl<'a> Driver<'a> {
             let shown = core.placements().iter().filter(|(key, _)| self.watch.is_chosen(key));
             shown.map(|(_, state)| state).all(|state| {
                 let bindings = state.shared_bindings();
-                let standing = rollout_state(&state.view(&bindings, core.world(), now));
+                let standing = rollout_state(&state.view(&bindings, core.fleet(), now));
                 !matches!(standing, RolloutState::Progressing | RolloutState::WaitingForTime(_))
             })
         });

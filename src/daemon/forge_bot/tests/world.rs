@@ -60,7 +60,7 @@ pub struct Daemon {
 
 impl Daemon {
     fn baseline(&self) -> Baseline {
-        Baseline::of(self.core.world(), self.core.placements())
+        Baseline::of(self.core.fleet(), self.core.placements())
     }
 
     fn act(&mut self, effects: Vec<Effect>) {
@@ -289,7 +289,7 @@ impl World {
 
     /// Changes who may approve.
     pub fn policy(&self, approvers: &[&str]) {
-        self.daemon().core.world.approvers = approvers.iter().map(|entry| (*entry).to_owned()).collect();
+        self.daemon().core.fleet.approvers = approvers.iter().map(|entry| (*entry).to_owned()).collect();
     }
 
     /// A webhook says something.

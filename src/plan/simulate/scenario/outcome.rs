@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::watch::{Seen, Watch};
 use crate::api::staged::StageTaskType;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::model::id::PlacementKey;
 use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
 use crate::status::placement::PlacementView;
@@ -20,13 +20,13 @@ impl Watch {
     /// Returns the result at the end.
     pub fn finish(
         self,
-        core: Option<(&World, &BTreeMap<PlacementKey, PlacementState>)>,
+        core: Option<(&FleetState, &BTreeMap<PlacementKey, PlacementState>)>,
         now: Timestamp,
         until: Offset,
     ) -> Simulated {
         let mut placements = Vec::new();
         for (key, seen) in self.placements.iter().filter(|(key, _)| self.is_chosen(key)) {
-            let state = core.and_then(|(world, all)| Some((world, all.get(key)?)));
+            let state = core.and_then(|(fleet, all)| Some((fleet, all.get(key)?)));
             placements.push(self.placement(key, seen, state, now));
         }
         let ended_at = self.events.last().map(|event| event.at).unwrap_or_default();
@@ -37,11 +37,11 @@ impl Watch {
         &self,
         key: &PlacementKey,
         seen: &Seen,
-        state: Option<(&World, &PlacementState)>,
+        state: Option<(&FleetState, &PlacementState)>,
         now: Timestamp,
     ) -> SimulatedPlacement {
         let bindings = state.map(|(_, state)| state.shared_bindings()).unwrap_or_default();
-        let view = state.map(|(world, state)| state.view(&bindings, world, now));
+        let view = state.map(|(fleet, state)| state.view(&bindings, fleet, now));
         let (outcome, message) = match &view {
             Some(view) => ended(view, seen),
             None if seen.changed_at.is_some() => (Outcome::Done, "it is removed".to_owned()),

@@ -9,7 +9,7 @@ use super::gates::{OpenGate, open_gates};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::ConditionStatus;
 use crate::api::placement::StrategyType;
-use crate::decide::state::{PlacementState, World};
+use crate::decide::state::{FleetState, PlacementState};
 use crate::decide::strategies::Staged;
 use crate::model::conditions::ConditionType;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
@@ -98,12 +98,12 @@ impl Watch {
     pub fn begin(
         now: Timestamp,
         scenario: &Scenario,
-        before: Option<(&World, &BTreeMap<PlacementKey, PlacementState>)>,
+        before: Option<(&FleetState, &BTreeMap<PlacementKey, PlacementState>)>,
     ) -> Self {
         let chosen = Some(scenario.placements.clone()).filter(|chosen| !chosen.is_empty());
         let strategies = Staged::of(&scenario.head);
         let mut watch = Self { pushed_at: Some(now), chosen, strategies, is_silent: true, ..Self::default() };
-        for (key, state) in before.into_iter().flat_map(|(world, all)| all.iter().map(move |(k, s)| (k, (world, s)))) {
+        for (key, state) in before.into_iter().flat_map(|(fleet, all)| all.iter().map(move |(k, s)| (k, (fleet, s)))) {
             watch.look(key, state.0, Some(state.1), now);
             let Some(seen) = watch.placements.get_mut(key) else { continue };
             let ended = state.1.runs.values().filter(|run| run.phase.is_final());
@@ -158,7 +158,7 @@ impl Watch {
     pub fn look(
         &mut self,
         key: &PlacementKey,
-        world: &World,
+        fleet: &FleetState,
         state: Option<&PlacementState>,
         now: Timestamp,
     ) -> Vec<OpenGate> {
@@ -170,7 +170,7 @@ impl Watch {
         if is_shown {
             let mut look =
                 Look { key, seen: &mut seen, at: self.offset(now), now, pushed_at: self.pushed_at, events: Vec::new() };
-            look.at_all(world, state, &self.strategies);
+            look.at_all(fleet, state, &self.strategies);
             let events = look.events;
             if !events.is_empty() {
                 seen.changed_at = Some(self.offset(now));
@@ -195,7 +195,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn at_all(&mut self, world: &World, state: Option<&PlacementState>, strategies: &Staged) {
+    fn at_all(&mut self, fleet: &FleetState, state: Option<&PlacementState>, strategies: &Staged) {
         let Some(state) = state else {
             let names: Vec<String> = self.seen.bindings.keys().cloned().collect();
             for name in &names {
@@ -210,7 +210,7 @@ impl Look<'_> {
             self.run(run, approvers.as_deref());
         }
         self.deletion_gate(state);
-        self.bindings(state, world);
+        self.bindings(state, fleet);
         let record = &state.record;
         if !self.seen.halted
             && let Some(why) = &record.halted
@@ -371,9 +371,9 @@ impl Look<'_> {
         *seen = (task.asked_at, task.done_at);
     }
 
-    fn bindings(&mut self, state: &PlacementState, world: &World) {
+    fn bindings(&mut self, state: &PlacementState, fleet: &FleetState) {
         let has_begun = |binding: &&Binding| {
-            let left = world.records.get(&binding.cluster).is_none_or(|record| record.left);
+            let left = fleet.records.get(&binding.cluster).is_none_or(|record| record.left);
             binding.snapshot.is_some() && !binding.deleting && !left
         };
         let unavailable = state.bindings().filter(has_begun).filter(|binding| !is_available(binding)).count();
