@@ -42,7 +42,7 @@ pub enum Error {
         words: String,
     },
     /// The server is somewhere else.
-    #[error("the server redirects elsewhere; write its address anew in the configuration")]
+    #[error("the server redirects elsewhere; change its address in the configuration")]
     Moved,
     /// The answer is too large.
     #[error("the answer is larger than {} KiB", ANSWER_BYTES_MAX >> 10)]

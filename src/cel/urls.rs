@@ -126,7 +126,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns a path as it is written in a request: as it is where it can stand there, else escaped anew.
+/// Returns a path as it is written in a request: as it is where it can stand there, else escaped again.
 fn escaped(path: &str) -> Option<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b);
     let meaning = unescaped(path)?;

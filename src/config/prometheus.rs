@@ -24,7 +24,7 @@ pub struct PrometheusServer {
     pub name: String,
     /// Its address, such as `https://prometheus.example`; `/api/v1/query` follows it.
     pub url: String,
-    /// File with the token that it asks for; read anew with every request.
+    /// File with the token that it asks for; read again with every request.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
     /// File with the certificates, as PEM, that its own is checked against, beside those of the system.

@@ -423,7 +423,7 @@ fn a_member_whose_entry_vanished_has_left() {
 }
 
 #[test]
-fn a_members_task_that_was_begun_anew_is_told_its_orders_again() {
+fn a_members_task_that_was_restarted_gets_its_orders_again() {
     let mut life = Life::with(&[]);
     let order = life.roll_out("1");
     assert!(life.order(&p()).is_none(), "it knows its order");

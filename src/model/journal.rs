@@ -77,7 +77,7 @@ text_enum! {
             ApprovalRequested ["run", "stage", "message"],
             /// Enough people approved, the time to wait has passed, or a check held when its stage was done.
             TaskDone ["run", "stage", "message"],
-            /// Somebody said retry: these checks of the stage are asked anew.
+            /// Somebody said retry: these checks of the stage are asked again.
             ChecksRepeated ["run", "stage", "message"],
             /// A change of strategy or stages would have dropped an approval: it is still asked for, or the placement is paused.
             ApprovalKept ["run", "stage", "wantedBy", "paused"],

@@ -18,7 +18,7 @@ fn staged(value: &str) -> Arc<Tree> {
     tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))
 }
 
-/// Returns what is to be asked since it was last looked at; `None` if nothing was said of it.
+/// Returns what is to be asked since the last call; `None` if nothing was said of it.
 fn asked(life: &mut Life) -> Option<Vec<MetricQuery>> {
     let effects = std::mem::take(&mut life.effects).into_iter();
     let asks = effects.filter_map(|effect| if let Effect::Ask(_, queries) = effect { Some(queries) } else { None });

@@ -15,7 +15,7 @@ fn begun_again() -> Life {
 }
 
 #[test]
-fn w1_a_start_decides_nothing_before_the_source_was_looked_at() {
+fn w1_a_start_decides_nothing_before_the_source_was_polled() {
     let mut life = begun_again();
     life.settle();
     assert!(life.order(&p()).is_none(), "a newer commit may stop it");
@@ -68,7 +68,7 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
 }
 
 #[test]
-fn w1_a_person_lets_the_accepted_commit_go_on_where_the_source_is_away() {
+fn w1_a_person_lets_the_accepted_commit_continue_where_the_source_is_away() {
     let mut life = begun_again();
     life.handle(SourceEvent::Failed("no route".to_owned()));
     life.settle();
@@ -176,7 +176,7 @@ fn w1_a_stop_that_was_pushed_while_nobody_ran_counts_before_the_next_stage_begin
             life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
         }
         life.settle();
-        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}: the source was not looked at");
+        assert_eq!(life.core.measures().runs(RunPhase::Waiting), 1, "{name}: the source was not polled");
         life.handle(news);
         life.settle();
         assert_eq!(life.core.measures().runs(phase), 1, "{name}");

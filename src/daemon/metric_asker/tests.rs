@@ -80,7 +80,7 @@ async fn a_query_is_asked_at_once_and_again_until_it_is_not_wanted() {
 }
 
 #[tokio::test]
-async fn the_same_query_is_not_asked_anew_and_a_retry_is() {
+async fn the_same_query_is_not_asked_again_and_a_retry_is() {
     let (sender, _seen) = mpsc::unbounded_channel();
     let url = server(sender).await;
     let settings = [configured(&url, None, Duration::from_hours(1))];

@@ -62,7 +62,7 @@ fn an_ignored_cluster_that_gets_into_a_stage_gets_a_follow_up_run() {
     assert_eq!(case.settle(), "a0 b0 c0 d0 e0");
     assert_eq!(case.phases(), "p-0 Succeeded, p-0-2 Succeeded");
     assert!(case.state.record.ignored.is_empty());
-    // It keeps what it has when it gets out of it, and the others go on.
+    // It keeps what it has when it gets out of it, and the others continue.
     case.commit(&[("e.yaml", member("e", "four")), ("x.yaml", payload("1"))]);
     case.settle();
     case.say(Verb::Approve, "p-1 one").expect("the gate opens");

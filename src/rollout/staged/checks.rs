@@ -81,7 +81,7 @@ pub(super) fn begin(stage: &mut StageRecord, now: Timestamp) {
     checks.metrics = names.map(|name| (name, MetricState::asked(now))).collect();
 }
 
-/// Asks anew what was answered wrongly or not at all. Returns the names of these checks.
+/// Asks again what was answered wrongly or not at all. Returns the names of these checks.
 pub(super) fn ask_again(stage: &mut StageRecord, now: Timestamp) -> Vec<String> {
     let metrics = stage.checks.iter_mut().flat_map(|checks| &mut checks.metrics);
     let again = metrics.filter(|(_, state)| state.failed.is_some() || state.problem.is_some());

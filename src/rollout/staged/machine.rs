@@ -185,7 +185,7 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
     pass.step
 }
 
-/// Retries failed clusters, repeats expired requests for approvals, and asks the failed checks anew. An ended run has nothing to retry, unless it succeeded
+/// Retries failed clusters, repeats expired requests for approvals, and asks the failed checks again. An ended run has nothing to retry, unless it succeeded
 /// with failed clusters. [`advance`] starts them.
 pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<Note> {
     let mut notes = Vec::new();

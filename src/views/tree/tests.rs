@@ -302,7 +302,7 @@ fn a_run_that_waits_for_its_checks() {
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4
 
-    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot go on
+    ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot continue
     └─ ✗ run web-3  to snapshot 3 by three-stages  halted: stage canary: the check error-rate answers 0.5; gitfleet retry web-3
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ✗ stage canary  2 of 2 clusters done

@@ -86,7 +86,7 @@ fn answers_must_be_within_limits() {
             ],
         ),
         (
-            "one outside halts the run, one within goes on",
+            "one outside halts the run, one within continues it",
             "s after metric=m: a; t: b",
             &[
                 ("a right", "Waiting | s WaitingAfter a=S | t Pending b=P"),
