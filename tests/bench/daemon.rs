@@ -119,6 +119,18 @@ impl World {
 pub struct Daemon(Child);
 
 impl Daemon {
+    /// Returns the id of its process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Asks it to end, as an init system does, and waits until it has.
+    pub fn end(mut self, limit: Duration) -> Result<()> {
+        let asked = Command::new("kill").arg(self.pid().to_string()).status().context("start kill")?;
+        anyhow::ensure!(asked.success(), "the daemon cannot be asked to end");
+        until("the daemon to end", limit, || Ok(self.0.try_wait()?.map(drop)))
+    }
+
     /// Returns a value of `/proc/PID/status` in kilobytes.
     pub fn memory_kb(&self, field: &str) -> Result<u64> {
         memory_kb(&self.0.id().to_string(), field)

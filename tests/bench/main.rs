@@ -18,6 +18,7 @@ mod forge;
 mod generate;
 mod machine;
 mod plan;
+mod scale;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
+
+use scale::FleetSize;
 
 const HELP: &str = "\
 Benchmarks; see docs/benchmarks.md. Results go to target/bench/results.json.
@@ -39,9 +42,11 @@ Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 approvals memory]...    (all of t
   B12     deliveries of the git host in a flood of others
   approvals  an approving comment to the next stage's first write, and what a rollout asks of the git host
   memory  the daemon's resident memory with 4 clusters of 500 objects
+  fleet   the whole daemon over hundreds of folder members: memory, delivery, restart, answers (only if it is named)
 
 Options:
   --minutes N   the window of B3, twice: with and without gitfleet (default 1; for the real figure 10)
+  --size MxPxO  the fleet of `fleet`: members, placements, objects of a placement (default 300x50x20)
   -h, --help    this text
 ";
 
@@ -54,17 +59,20 @@ const USAGE: u8 = 64;
 struct Arguments {
     wanted: Vec<String>,
     window: Duration,
+    size: FleetSize,
 }
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_mins(1) };
+        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_mins(1), size: FleetSize::DEFAULT };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" => match words.next().and_then(|number| number.parse().ok()) {
                     Some(minutes) => arguments.window = Duration::from_secs(60 * u64::max(minutes, 1)),
                     None => bail!("--minutes needs a number"),
                 },
+                "--size" => arguments.size = FleetSize::parse(&words.next().unwrap_or_default())?,
+                "fleet" => arguments.wanted.push(word),
                 name if ALL.contains(&name) => arguments.wanted.push(word),
                 other => bail!("unknown word `{other}`"),
             }
@@ -86,6 +94,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B5" => plan::plan()?,
             "B11" => forge::push_to_status()?,
             "approvals" => forge::approvals()?,
+            "fleet" => scale::folders(arguments.size)?,
             "B12" => forge::deliveries().await?,
             _ => fleets::memory().await?,
         };
