@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use tikv_jemallocator::Jemalloc;
+
+/// Gives memory back to the system after a rollout. Why: docs/design/040-memory-of-a-large-fleet.md.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
 fn main() -> ExitCode {
     // Before anything else: library defaults mix two providers, and rustls then refuses to choose.
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {

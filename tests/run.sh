@@ -20,7 +20,7 @@ Usage: tests/run.sh [--fast]
   -h, --help  this text
 
 A check that passes prints one line with its time; one that fails prints all it said and ends the run.
-Needs git, a C and a C++ compiler, Rust and, unless --fast, Go. What it builds goes to target/ and to the cache that
+Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go. What it builds goes to target/ and to the cache that
 tests/fleet/README.md describes; nothing is installed, except git and a C compiler where they are missing and this
 runs as root on Debian or Ubuntu.
 HELP
@@ -46,7 +46,7 @@ done
 system_tools() {
     local packages=()
     command -v git >/dev/null || packages+=(git)
-    command -v cc >/dev/null && command -v c++ >/dev/null || packages+=(build-essential)
+    command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
     [[ ${#packages[@]} -eq 0 ]] && return
     if [[ $(id -u) -eq 0 && -e /etc/debian_version ]]; then
         part "install ${packages[*]}" install "${packages[@]}"

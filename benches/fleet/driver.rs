@@ -40,8 +40,8 @@ impl Store for Nowhere {
         Ok(None)
     }
 
-    fn list(&self, _: &str) -> Result<Vec<(String, Versioned)>> {
-        Ok(Vec::new())
+    fn scan(&self, _: &str, _: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+        Ok(())
     }
 
     fn batch(&self, _: Vec<Op>) -> Result<u64> {

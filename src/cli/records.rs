@@ -93,9 +93,9 @@ impl RecordsSource {
             Self::Store(path) => return Ok(Records::read(&EmbeddedStore::open_read_only(path)?)?),
         };
         let mut records = Records::default();
-        for (key, record) in server.records()? {
-            records.take(&key, &record).with_context(|| format!("the record {key} cannot be read"))?;
-        }
+        server.records(|key, record| {
+            records.take(key, record).with_context(|| format!("the record {key} cannot be read"))
+        })?;
         Ok(records)
     }
 

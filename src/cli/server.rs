@@ -1,5 +1,6 @@
 //! The command line's client of the daemon: plain HTTP, with the person's token.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -7,8 +8,10 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::http::{COMMANDS_PATH, EXPLAIN_PATH, PREVIEW_PATH, RECORDS_PATH};
 use crate::model::commands::{Command, Done, Refusal, WaitingGate};
@@ -16,6 +19,8 @@ use crate::model::explanation::{Explained, Query};
 
 /// How long one answer of the daemon may take, long polls excepted.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long all records may take: hundreds of megabytes of a large fleet.
+const RECORDS_TIMEOUT: Duration = Duration::from_mins(1);
 /// How a token is named.
 const TOKEN_ADVICE: &str = "name a token with --token-file or GITFLEET_TOKEN, or the daemon's configuration with -c, whose store \
                             holds one for the user that runs the daemon unless people are named under `http.tokens`";
@@ -33,13 +38,19 @@ impl Server {
         Self { address: address.trim_start_matches("http://").trim_end_matches('/').to_owned(), token }
     }
 
-    /// Reads all records.
+    /// Reads the records, and passes each with its key to `take`.
     ///
     /// # Errors
-    /// The daemon does not answer, or with no records.
-    pub fn records(&self) -> anyhow::Result<Vec<(String, Value)>> {
-        let answer = self.ask(RECORDS_PATH, ANSWER_TIMEOUT)?;
-        serde_json::from_value(answer["records"].clone()).context("the daemon's answer is not a list of records")
+    /// The daemon does not answer, or with no records, or `take` fails.
+    pub fn records(&self, mut take: impl FnMut(&str, &RawValue) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            records: Vec<(Cow<'a, str>, &'a RawValue)>,
+        }
+        let body = self.read(RECORDS_PATH, RECORDS_TIMEOUT)?;
+        let answer: Answer = serde_json::from_slice(&body).context("the daemon's answer is not a list of records")?;
+        answer.records.into_iter().try_for_each(|(key, record)| take(&key, record))
     }
 
     /// Asks for a path, and takes every answer but success for an error.
@@ -47,6 +58,12 @@ impl Server {
     /// # Errors
     /// The daemon does not answer so, or not with JSON.
     pub fn ask(&self, path: &str, timeout: Duration) -> anyhow::Result<Value> {
+        let body = self.read(path, timeout)?;
+        serde_json::from_slice(&body)
+            .with_context(|| format!("the answer of the daemon at {} is not JSON", self.address))
+    }
+
+    fn read(&self, path: &str, timeout: Duration) -> anyhow::Result<Bytes> {
         let address = &self.address;
         let (status, body) = self.send(http::Request::get(self.uri(path)?), Bytes::new(), timeout)?;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -58,7 +75,7 @@ impl Server {
             "asking the daemon at {address}: it answered {status}: {}",
             String::from_utf8_lossy(&body)
         );
-        serde_json::from_slice(&body).with_context(|| format!("the answer of the daemon at {address} is not JSON"))
+        Ok(body)
     }
 
     /// Tells the daemon to do something; returns what came of it, or why it refused.

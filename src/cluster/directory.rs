@@ -8,8 +8,8 @@ pub mod names;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::io;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecursiveMode};
 use serde_json::Value;
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 use self::folder::Folder;
 use self::names::{FileName, first_name, kind_prefix};
@@ -37,6 +37,14 @@ const CHANGES_QUIET: Duration = Duration::from_millis(50);
 const WRITES_IN_FLIGHT_MAX: usize = 16;
 
 static WRITES: Semaphore = Semaphore::const_new(WRITES_IN_FLIGHT_MAX);
+
+/// Lists that are read at once, in all folders together: an object of a list takes kilobytes until its member has taken it in.
+const LISTS_IN_FLIGHT_MAX: usize = 8;
+
+/// Objects of a list that are read before they are sent.
+const LISTED_MAX: usize = 32;
+
+static LISTS: Semaphore = Semaphore::const_new(LISTS_IN_FLIGHT_MAX);
 
 /// A folder of manifests.
 #[derive(Clone)]
@@ -122,10 +130,10 @@ impl Directory {
     /// Makes a change of a file and waits until it is on the disk.
     async fn change(
         &self,
+        permit: SemaphorePermit<'_>,
         id: &ObjectId,
         change: impl FnOnce(&Folder, &FileName) -> Result<(), FileFailure> + Send + 'static,
     ) -> Result<(), Error> {
-        let permit = WRITES.acquire().await.expect("the semaphore is never closed");
         let (path, name) = (Arc::clone(&self.path), self.name(&id.key()));
         let file = self.path.join(name.as_str());
         blocking(move || change(&Folder::create(&path)?, &name)).await.map_err(|failure| match failure {
@@ -135,6 +143,11 @@ impl Directory {
         // Given back before the wait: otherwise no more than may write at once could share one look at the disk.
         drop(permit);
         self.sync().await.map_err(|error| self.unreachable(&self.path, &error))
+    }
+
+    /// Waits for the turn to change a file.
+    async fn turn() -> SemaphorePermit<'static> {
+        WRITES.acquire().await.expect("the semaphore is never closed")
     }
 
     /// Waits until the changes so far are on the disk. Many wait for one look at the disk.
@@ -176,14 +189,15 @@ impl Directory {
         watch::watch(&[(place, RecursiveMode::NonRecursive)], handler)
     }
 
-    /// Lists the objects of a kind that carry the label, each once. A file is one of gitfleet by its label and its name
-    /// together: a copy under a name of somebody's choice is not.
-    fn list(&self, kind: &WatchedKind) -> Result<Vec<Value>, Error> {
-        let Some(folder) = self.open()? else { return Ok(Vec::new()) };
+    /// Passes the objects of a kind that carry the label to `found`, each once, one file at a time, until it returns false. A file
+    /// is one of gitfleet by its label and its name together: a copy under a name of somebody's choice is not.
+    fn list(&self, kind: &WatchedKind, mut found: impl FnMut(Value) -> bool) -> Result<(), Error> {
+        let Some(folder) = self.open()? else { return Ok(()) };
         let unreachable = |error: io::Error| self.unreachable(&self.path, &error);
-        let (mut objects, mut is_renamed) = (BTreeMap::new(), false);
-        for name in folder.names().map_err(unreachable)?.into_iter().filter(|name| name.is_of_kind(kind)) {
-            let Some(object) = self.read(&folder, &name)? else { continue };
+        let names = folder.names().map_err(unreachable)?;
+        let mut is_renamed = false;
+        for name in names.iter().filter(|name| name.is_of_kind(kind)) {
+            let Some(object) = self.read(&folder, name)? else { continue };
             let labels = object.pointer("/metadata/labels");
             let Some(key) = key_of(&object).filter(|key| key.group == kind.group && key.kind == kind.kind) else {
                 continue;
@@ -192,20 +206,44 @@ impl Directory {
                 continue;
             }
             let own = self.name(&key);
-            if name != own {
+            if *name != own {
                 if name.as_str() != first_name(&key) {
                     continue;
                 }
-                folder.rename(&name, &own).map_err(unreachable)?;
+                folder.rename(name, &own).map_err(unreachable)?;
                 is_renamed = true;
+                // After a crash in the middle of a change of names the same object has two files: the other one is passed on.
+                if names.binary_search(&own).is_ok() {
+                    continue;
+                }
             }
-            // By its name: after a crash in the middle of a change of names the same object has two files.
-            objects.insert(own, with_uid(object));
+            if !found(with_uid(object)) {
+                break;
+            }
         }
         if is_renamed {
             folder.sync().map_err(unreachable)?;
         }
-        Ok(objects.into_values().collect())
+        Ok(())
+    }
+
+    /// Sends a list, object by object; a thread that may wait for the disk reads it.
+    async fn send_list(&self, kind: &WatchedKind, sink: &mpsc::Sender<Observation>) -> Result<(), Error> {
+        let _turn = LISTS.acquire().await.expect("the semaphore is never closed");
+        let (read, mut objects) = mpsc::channel(LISTED_MAX);
+        let (directory, listed) = (self.clone(), kind.clone());
+        let listing =
+            tokio::task::spawn_blocking(move || directory.list(&listed, |object| read.blocking_send(object).is_ok()));
+        // An error means that nobody listens any more: the thread ends when `objects` is dropped.
+        if sink.send(Observation::ListStarted(kind.clone())).await.is_ok() {
+            while let Some(object) = objects.recv().await {
+                if sink.send(Observation::Listed(object)).await.is_err() {
+                    break;
+                }
+            }
+        }
+        drop(objects);
+        listing.await.unwrap_or_else(|panic| resume_unwind(panic.into_panic()))
     }
 }
 
@@ -293,6 +331,8 @@ impl Target for Directory {
             // Nothing fills in defaults here: what would be written is the whole answer.
             return Ok(with_uid(object.clone()));
         }
+        // First: the texts of many waiting objects would take much memory.
+        let permit = Self::turn().await;
         let text = yaml::to_string(object);
         // Read again, so that an answer is what a later look sees: what YAML makes of a number is no drift.
         let answer = match yaml::parse_documents(&text).pop() {
@@ -300,7 +340,7 @@ impl Target for Directory {
             _ => object.clone(),
         };
         let key = id.key();
-        self.change(&id, move |folder, name| write(folder, name, &key, &text)).await?;
+        self.change(permit, &id, move |folder, name| write(folder, name, &key, &text)).await?;
         Ok(with_uid(answer))
     }
 
@@ -312,7 +352,7 @@ impl Target for Directory {
         let key = id.key();
         // A folder that is not there holds nothing, and a deletion must not make it.
         if uid == first_name(&key) && self.open()?.is_some() {
-            self.change(id, move |folder, name| remove(folder, name, &key)).await?;
+            self.change(Self::turn().await, id, move |folder, name| remove(folder, name, &key)).await?;
         }
         Ok(Deletion::Gone)
     }
@@ -328,7 +368,7 @@ impl Target for Directory {
             }
         }
         let text = yaml::to_string(&object);
-        self.change(id, move |folder, name| write(folder, name, &key, &text)).await
+        self.change(Self::turn().await, id, move |folder, name| write(folder, name, &key, &text)).await
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {
@@ -355,20 +395,13 @@ async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Obse
         let listed = if gone.load(Ordering::Relaxed) {
             Err(directory.unreachable(&directory.path, &io::ErrorKind::NotFound.into()))
         } else {
-            directory.list(&kind)
+            directory.send_list(&kind, &sink).await
         };
         let failed = listed.as_ref().is_err_and(Error::is_offline);
-        let observations = match listed {
-            Err(error) => vec![Observation::Failed(kind.clone(), error)],
-            Ok(objects) => std::iter::once(Observation::ListStarted(kind.clone()))
-                .chain(objects.into_iter().map(Observation::Listed))
-                .chain([Observation::ListDone(kind.clone())])
-                .collect(),
-        };
-        for observation in observations {
-            if sink.send(observation).await.is_err() {
-                return;
-            }
+        let end = listed
+            .map_or_else(|error| Observation::Failed(kind.clone(), error), |()| Observation::ListDone(kind.clone()));
+        if sink.send(end).await.is_err() {
+            return;
         }
         // Offline: the member's task connects again and begins its watches again.
         if failed || changes.recv().await.is_none() {

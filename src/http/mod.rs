@@ -12,18 +12,17 @@ use axum::extract::{Query as UrlQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::commands::Grant;
 use crate::model::explanation::{Explanation, Query};
 use crate::store::Store;
-use crate::store::records::FORGE_PREFIX;
 use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
-/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`].
+/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
 pub const RECORDS_PATH: &str = "/api/v1/records";
 /// Answers as soon as records have changed after version `after`, or after a while.
 pub const CHANGES_PATH: &str = "/api/v1/changes";
@@ -39,6 +38,7 @@ mod commands;
 mod getparams;
 mod journal;
 mod pushes;
+mod records;
 mod routes;
 mod serve;
 pub mod tokens;
@@ -133,31 +133,6 @@ async fn ready(State(shared): State<Shared>) -> Response {
 
 async fn metrics(State(shared): State<Shared>) -> Response {
     ([("content-type", CONTENT_TYPE)], shared.metrics.encode()).into_response()
-}
-
-#[derive(Deserialize)]
-struct RecordsQuery {
-    #[serde(default)]
-    prefix: String,
-}
-
-async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
-    // Before the records: a change in between is reported again, and never missed.
-    let version = *shared.changes.borrow();
-    let listed = tokio::task::spawn_blocking(move || shared.store.list(&query.prefix)).await;
-    match listed {
-        Ok(Ok(entries)) => {
-            let records: Vec<(String, Value)> = entries
-                .into_iter()
-                // The key for marks of hidden values is there: with it short values can be guessed.
-                .filter(|(key, _)| !key.starts_with(FORGE_PREFIX))
-                .map(|(key, found)| (key, serde_json::from_slice(&found.value).unwrap_or(Value::Null)))
-                .collect();
-            axum::Json(json!({"version": version, "records": records})).into_response()
-        }
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
 }
 
 #[derive(Deserialize)]

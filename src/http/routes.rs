@@ -183,7 +183,7 @@ pub const ROUTES: &[Route] = &[
         answer: "`version`, and `records` as pairs of key and record; what the bot keeps of the git host is left out",
         limit: None,
         in_turn: true,
-        handler: |method| on(method, super::records),
+        handler: |method| on(method, super::records::records),
     },
     Route {
         method: Method::Get,

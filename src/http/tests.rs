@@ -5,6 +5,7 @@ use axum::http::{Request, header};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use secrecy::SecretString;
+use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::tokens::Tokens;

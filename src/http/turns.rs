@@ -1,15 +1,14 @@
 //! Limits requests whose memory depends on the fleet and not on the request: they are handled in turn.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{self, Body, Bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use tokio::sync::Semaphore;
 
 use super::Shared;
@@ -23,7 +22,7 @@ pub const READS_MAX: usize = 4;
 /// How long a question for one waits for its turn.
 pub const TURN_TIME: Duration = Duration::from_secs(10);
 /// Bytes of an answer that are handed over at a time: a turn ends when the last of them is taken.
-const PIECE_BYTES: usize = 64 * 1024;
+pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
 /// The kind of a turn. Each kind of request has its own turns, so that strangers cannot use up those of authenticated callers.
 #[derive(Clone)]
@@ -52,15 +51,16 @@ pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next
         let text = format!("{READS_MAX} others are being answered; ask again in a moment");
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };
-    let (mut parts, body) = next.run(request).await.into_parts();
-    // A constant answer, which is in memory already: a limit would protect nothing.
-    let Ok(whole) = body::to_bytes(body, usize::MAX).await else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(whole.len()));
-    let pieces = stream::unfold((whole, turn), |(mut rest, turn)| async move {
-        let piece: Bytes = rest.split_to(rest.len().min(PIECE_BYTES));
-        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, turn)))
+    let (parts, body) = next.run(request).await.into_parts();
+    let pieces = stream::unfold((body.into_data_stream(), Bytes::new(), turn), |(mut body, mut rest, turn)| async {
+        if rest.is_empty() {
+            match body.next().await? {
+                Ok(next) => rest = next,
+                Err(error) => return Some((Err(error), (body, rest, turn))),
+            }
+        }
+        let piece = rest.split_to(rest.len().min(PIECE_BYTES));
+        Some((Ok(piece), (body, rest, turn)))
     });
     Response::from_parts(parts, Body::from_stream(pieces))
 }

@@ -50,10 +50,15 @@ impl Store for MemoryStore {
         Ok(self.lock().records.get(key).cloned())
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
-        let content = self.lock();
-        let from_prefix = content.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        Ok(from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
+    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+        let records: Vec<(String, Versioned)> = {
+            let content = self.lock();
+            let from_prefix = content.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+            from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect()
+        };
+        // Without the lock: `found` may take its time.
+        records.iter().all(|(key, record)| found(key, &record.value, record.version));
+        Ok(())
     }
 
     fn batch(&self, ops: Vec<Op>) -> Result<u64> {

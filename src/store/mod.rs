@@ -101,8 +101,19 @@ pub trait Store: Send + Sync {
     /// Returns the record at a key.
     fn get(&self, key: &str) -> Result<Option<Versioned>>;
 
-    /// Returns the records whose keys start with a prefix, in byte order of their keys, all from one moment.
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>>;
+    /// Passes key, bytes and version of the records whose keys start with a prefix to `found`, in byte order of their keys, all from
+    /// one moment, until it returns false. It may take its time: writers do not wait for it.
+    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()>;
+
+    /// Returns the records whose keys start with a prefix, as [`Store::scan`] finds them.
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
+        let mut records = Vec::new();
+        self.scan(prefix, &mut |key, value, version| {
+            records.push((key.to_owned(), Versioned { value: value.to_vec(), version }));
+            true
+        })?;
+        Ok(records)
+    }
 
     /// Executes all operations, in order, or none, and returns the new version of the written records.
     ///

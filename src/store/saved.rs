@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
@@ -44,9 +44,9 @@ impl Encoded for [u8] {
     }
 }
 
-impl Encoded for Value {
+impl Encoded for RawValue {
     fn typed<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        T::deserialize(self)
+        serde_json::from_str(self.get())
     }
 }
 
@@ -102,14 +102,14 @@ impl Records {
         Ok(records)
     }
 
-    /// Kind by kind, so that only one kind is in memory twice.
     fn list(&mut self, store: &dyn Store, prefixes: &[&str]) -> Result<()> {
         for prefix in prefixes {
-            for (key, found) in store.list(prefix)? {
-                if let Err(source) = self.take(&key, &*found.value) {
-                    return Err(Error::Unreadable { key, source });
-                }
-            }
+            let mut read = Ok(());
+            store.scan(prefix, &mut |key, value, _| {
+                read = self.take(key, value).map_err(|source| Error::Unreadable { key: key.to_owned(), source });
+                read.is_ok()
+            })?;
+            read?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ mod observe;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::clock;
-use crate::cluster::{self, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
+use crate::cluster::{self, IN_FLIGHT_MAX, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
@@ -68,7 +68,13 @@ pub struct Member {
     offline: Option<String>,
 }
 
-type Work = FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>;
+/// The steps of a connection.
+#[derive(Default)]
+struct Work {
+    /// Steps to start, in order: a step under way holds its object in memory, a waiting one only names it.
+    waiting: VecDeque<Task>,
+    under_way: FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>,
+}
 
 impl Member {
     /// Creates the task of a member; [`Member::run`] runs it.
@@ -193,7 +199,7 @@ impl Member {
 
     /// Delivers until the member stops answering (`Some`) or the daemon is gone (`None`).
     async fn serve(&mut self) -> Option<()> {
-        let mut work = Work::new();
+        let mut work = Work::default();
         let mut next_report = Instant::now();
         loop {
             self.start_steps(&mut work);
@@ -201,7 +207,7 @@ impl Member {
             tokio::select! {
                 biased;
                 command = self.commands.recv() => self.reconciler.command(command?),
-                Some((placement, result)) = work.next() => self.settle(&placement, result),
+                Some((placement, result)) = work.under_way.next() => self.settle(&placement, result),
                 Some(observation) = self.observations.recv() => self.observe(observation),
                 () = tokio::time::sleep_until(wake) => self.reconciler.mark_due(clock::now()),
             }
@@ -237,10 +243,13 @@ impl Member {
         next_progress.map_or(soonest, |at| soonest.max(*at))
     }
 
-    /// Plans stale deliveries and starts the steps.
+    /// Plans stale deliveries and starts the steps, as many at a time as a member takes.
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
-        for Task { order, step, before } in self.reconciler.tasks(clock::now()) {
+        work.waiting.extend(self.reconciler.tasks(clock::now()));
+        while work.under_way.len() < IN_FLIGHT_MAX
+            && let Some(Task { order, step, before }) = work.waiting.pop_front()
+        {
             if matches!(step, Step::Apply { put_back: true, .. }) {
                 self.count(Drift::PutBack);
             }
@@ -248,7 +257,7 @@ impl Member {
             let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
             let health = Arc::clone(&self.health);
             let step = async move { (placement, apply::perform(target.as_ref(), &health, &order, step, before).await) };
-            work.push(Box::pin(step.instrument(span)));
+            work.under_way.push(Box::pin(step.instrument(span)));
         }
     }
 

@@ -3,6 +3,7 @@
 //! The folder contains `records.redb` and `lock`. A writer locks `lock` exclusively and writes its process id into it; readers
 //! without a daemon share it. The system releases the lock with the process, so a killed daemon leaves nothing to clean up.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,20 @@ use redb::{
 use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
 use crate::model::records::JournalEntry;
 
+mod compress;
 mod doubt;
 mod guard;
 mod lock;
 
+use compress::{compressed, decompressed};
 use doubt::Doubt;
 use guard::guarded;
 use lock::Lock;
 
-/// The format written here. It grows when an older gitfleet could misread what is written.
-pub const SCHEMA_VERSION: u64 = 1;
+/// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records.
+pub const SCHEMA_VERSION: u64 = 2;
+/// The oldest format that is read here. A store of it gets the present one when it is opened for writing.
+const SCHEMA_OLDEST: u64 = 1;
 
 /// The database file in the store's folder.
 pub const DATABASE_FILE: &str = "records.redb";
@@ -114,7 +119,7 @@ impl EmbeddedStore {
             let open: Opener = Box::new(move || Ok(Handle::ReadOnly(builder().open_read_only(&file)?)));
             let checked = guarded(|| {
                 let handle = open().map_err(RawError::Database);
-                handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|()| handle))
+                handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|_| handle))
             });
             Ok((lock, open, checked))
         };
@@ -203,6 +208,13 @@ impl EmbeddedStore {
         });
     }
 
+    fn read_record<'a>(&self, key: &str, kept: &'a [u8]) -> Result<Cow<'a, [u8]>, RawError> {
+        decompressed(kept).map_err(|error| {
+            let message = format!("record {key:?}: {error}");
+            RawError::Store(Error::Corrupt { path: self.path.clone(), message })
+        })
+    }
+
     fn reopen(&self) -> Result<(), RawError> {
         // The file lock of the old handle has to go before the new one can have it.
         self.close();
@@ -228,23 +240,32 @@ impl Drop for EmbeddedStore {
 impl Store for EmbeddedStore {
     fn get(&self, key: &str) -> Result<Option<Versioned>> {
         self.with("reading a record", |handle| {
-            let record = handle.read()?.open_table(RECORDS)?.get(key)?;
-            Ok(record.map(|record| versioned(record.value())))
+            let Some(record) = handle.read()?.open_table(RECORDS)?.get(key)? else { return Ok(None) };
+            let (version, kept) = record.value();
+            Ok(Some(Versioned { value: self.read_record(key, kept)?.into_owned(), version }))
         })
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
-        self.with("listing records", |handle| {
-            let mut records = Vec::new();
-            for item in handle.read()?.open_table(RECORDS)?.range(prefix..)? {
+    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+        const ACTION: &str = "listing records";
+        // Only the beginning needs the handle, so that a slow caller does not keep it.
+        let transaction = self.with(ACTION, Handle::read)?;
+        let scanned = guarded(|| {
+            for item in transaction.open_table(RECORDS)?.range(prefix..)? {
                 let (key, record) = item?;
-                if !key.value().starts_with(prefix) {
+                let (version, kept) = record.value();
+                if !key.value().starts_with(prefix)
+                    || !found(key.value(), &self.read_record(key.value(), kept)?, version)
+                {
                     break;
                 }
-                records.push((key.value().to_owned(), versioned(record.value())));
             }
-            Ok(records)
-        })
+            Ok(())
+        });
+        if let Err(RawError::Nonsense | RawError::Database(redb::Error::Io(_) | redb::Error::PreviousIo)) = &scanned {
+            self.close();
+        }
+        scanned.map_err(|failure| failure.with_path(&self.path, ACTION))
     }
 
     fn batch(&self, ops: Vec<Op>) -> Result<u64> {
@@ -312,17 +333,23 @@ impl Handle {
                 transaction.commit()?;
                 Ok(())
             }
-            (checked, _) => checked,
+            (Ok(SCHEMA_VERSION), _) | (Ok(_), Self::ReadOnly(_)) => Ok(()),
+            (Ok(_), Self::Writable(database)) => {
+                let transaction = database.begin_write()?;
+                transaction.open_table(META)?.insert(META_SCHEMA, SCHEMA_VERSION)?;
+                Ok(transaction.commit()?)
+            }
+            (Err(error), _) => Err(error),
         }
     }
 }
 
-/// Refuses a store that a newer gitfleet wrote.
-fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<(), RawError> {
+/// Returns the format of a store, unless a newer gitfleet wrote it.
+fn check_schema(path: &Path, transaction: &ReadTransaction) -> Result<u64, RawError> {
     let schema = transaction.open_table(META)?.get(META_SCHEMA)?.map(|schema| schema.value());
     let path = path.to_owned();
     match schema {
-        Some(SCHEMA_VERSION) => Ok(()),
+        Some(found @ SCHEMA_OLDEST..=SCHEMA_VERSION) => Ok(found),
         Some(found) if found > SCHEMA_VERSION => {
             Err(RawError::Store(Error::Newer { path, found, known: SCHEMA_VERSION }))
         }
@@ -349,7 +376,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
         }
         match op {
             Op::Put { key, value, .. } => {
-                let old = records.insert(key.as_str(), (version, value.as_slice()))?;
+                let old = records.insert(key.as_str(), (version, &*compressed(value)))?;
                 before.records.push((key.clone(), old.map(|old| owned(old.value()))));
             }
             Op::Delete { key, .. } => {
@@ -376,10 +403,6 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
 
 fn owned((version, value): (u64, &[u8])) -> (u64, Vec<u8>) {
     (version, value.to_owned())
-}
-
-fn versioned((version, value): (u64, &[u8])) -> Versioned {
-    Versioned { value: value.to_owned(), version }
 }
 
 fn builder() -> Builder {

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use redb::StorageBackend;
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::doubles::store as conformance;
@@ -229,12 +230,41 @@ fn a_newer_store_is_refused() {
     set(SCHEMA_VERSION + 1);
     for refused in [EmbeddedStore::open(folder.path()), EmbeddedStore::open_read_only(folder.path())] {
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error}");
     }
     set(0);
     assert!(matches!(EmbeddedStore::open(folder.path()), Err(Error::Corrupt { .. })));
     set(SCHEMA_VERSION);
     assert_eq!(EmbeddedStore::open(folder.path()).unwrap().get("a").unwrap().unwrap().value, b"1");
+}
+
+#[test]
+fn a_store_of_the_format_before_is_read_and_gets_the_present_one() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(EmbeddedStore::open(folder.path()).unwrap());
+    let long = format!("\"{}\"", "x".repeat(1000));
+    let file = folder.path().join(DATABASE_FILE);
+    let database = Database::open(&file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(META).unwrap().insert(META_SCHEMA, 1).unwrap();
+    transaction.open_table(RECORDS).unwrap().insert("a", (1, long.as_bytes())).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let reader = EmbeddedStore::open_read_only(folder.path()).unwrap();
+    assert_eq!(reader.get("a").unwrap().unwrap().value, long.as_bytes());
+    drop(reader);
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    store.batch(put("b", &long)).unwrap();
+    for (key, found) in store.list("").unwrap() {
+        assert_eq!(found.value, long.as_bytes(), "{key}");
+    }
+    drop(store);
+    let database = Database::open(&file).unwrap();
+    let read = database.begin_read().unwrap();
+    let schema = read.open_table(META).unwrap().get(META_SCHEMA).unwrap().unwrap().value();
+    let kept = read.open_table(RECORDS).unwrap().get("b").unwrap().unwrap().value().1.len();
+    assert_eq!(schema, SCHEMA_VERSION);
+    assert!(kept < long.len() / 10, "{kept} bytes");
 }
 
 #[test]
@@ -317,7 +347,10 @@ const PAGE: usize = 4096;
 fn filled(folder: &Path) -> Vec<u8> {
     let store = EmbeddedStore::open(folder).unwrap();
     for round in 0..8 {
-        let records = (0..60).flat_map(|n| put(&format!("record/{n}"), &format!("{round}-{n}").repeat(80)));
+        // Digests, because they stay long when they are compressed.
+        let digest = |n: u64, part: u64| format!("{:x}", Sha256::digest(format!("{round}-{n}-{part}")));
+        let text = |n: u64| (0..12).map(|part| digest(n, part)).collect::<Vec<_>>().concat();
+        let records = (0..60).flat_map(|n| put(&format!("record/{n}"), &text(n)));
         store.batch(records.chain(said(round * 40 + 1..=round * 40 + 40)).collect()).unwrap();
     }
     drop(store);

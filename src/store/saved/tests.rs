@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::store::MemoryStore;
@@ -26,7 +26,7 @@ fn what_a_daemon_answers_and_what_a_store_holds_are_the_same_records() {
     assert_eq!(read.works[&PlacementKey::namespaced("app", "web")][&ClusterName::from("east")].generation, 7);
     let mut answered = Records::default();
     for (key, value) in &entries {
-        answered.take(key, value).expect("they can be read");
+        answered.take(key, &*serde_json::value::to_raw_value(value).expect("JSON")).expect("they can be read");
     }
     assert_eq!(format!("{read:?}"), format!("{answered:?}"));
     let of_placements = Records::of_placements(&store(&entries)).expect("they can be read");

@@ -1,0 +1,95 @@
+//! The records for programs, written row by row: an answer needs the memory of a few rows, however large the fleet is.
+
+use std::io;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query as UrlQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt as _, stream};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::turns::PIECE_BYTES;
+use crate::store::records::FORGE_PREFIX;
+use crate::store::{self, Store};
+
+/// Pieces of an answer that wait for a slow reader.
+const PIECES_MAX: usize = 2;
+
+#[derive(Deserialize)]
+pub(super) struct RecordsQuery {
+    #[serde(default)]
+    prefix: String,
+}
+
+/// Answers with the records whose keys start with `prefix`: `{"version": 7, "records": [["placement/web", {...}], ...]}`, all from
+/// one moment.
+pub(super) async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
+    // Before the records: a change in between is reported again, and never missed.
+    let version = *shared.changes.borrow();
+    let (pieces, mut written) = mpsc::channel(PIECES_MAX);
+    let written_by = tokio::task::spawn_blocking(move || {
+        let mut answer =
+            RecordsAnswer { piece: format!("{{\"version\":{version},\"records\":[").into(), rows: 0, pieces };
+        if let Err(error) = answer.write(shared.store.as_ref(), &query.prefix) {
+            // Whoever asked may be gone.
+            drop(answer.pieces.blocking_send(Err(io::Error::other(error))));
+        }
+    });
+    let first = match written.recv().await {
+        Some(Ok(first)) => first,
+        Some(Err(error)) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        None => {
+            let why = written_by.await.err().map(|error| error.to_string()).unwrap_or_default();
+            return (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
+        }
+    };
+    let rest = stream::unfold(written, |mut written| async { Some((written.recv().await?, written)) });
+    let body = Body::from_stream(stream::iter([Ok(first)]).chain(rest));
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// An answer that is being written.
+struct RecordsAnswer {
+    piece: Vec<u8>,
+    rows: usize,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl RecordsAnswer {
+    fn write(&mut self, store: &dyn Store, prefix: &str) -> store::Result<()> {
+        let mut is_read = true;
+        store.scan(prefix, &mut |key, value, _| {
+            // The key for marks of hidden values is there: with it short values can be guessed.
+            if !key.starts_with(FORGE_PREFIX) {
+                self.row(key, value);
+                is_read = self.piece.len() < PIECE_BYTES || self.send();
+            }
+            is_read
+        })?;
+        if is_read {
+            self.piece.extend_from_slice(b"]}");
+            self.send();
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, key: &str, value: &[u8]) {
+        // A damaged record must not make the other ones unreadable.
+        let is_json = serde_json::from_slice::<IgnoredAny>(value).is_ok();
+        let separator: &[u8] = if self.rows > 0 { b",[" } else { b"[" };
+        let key = serde_json::to_vec(key).expect("text is JSON");
+        for part in [separator, &key, b",", if is_json { value } else { b"null" }, b"]"] {
+            self.piece.extend_from_slice(part);
+        }
+        self.rows += 1;
+    }
+
+    /// Sends what is written; tells whether somebody still reads.
+    fn send(&mut self) -> bool {
+        self.pieces.blocking_send(Ok(std::mem::take(&mut self.piece).into())).is_ok()
+    }
+}
