@@ -87,7 +87,7 @@ impl Life {
     fn answers(&mut self, cluster: &str, inventory: BTreeSet<ObjectKey>) {
         let kept = BTreeMap::new();
         let (inventory, holds) =
-            (BTreeMap::from([(p(), crate::model::records::Inventory::Known(inventory))]), BTreeMap::new());
+            (BTreeMap::from([(p(), crate::model::records::Inventory::Known(inventory.into()))]), BTreeMap::new());
         self.take_in(Event::Member(MemberEvent::Online {
             cluster: cluster.into(),
             version: None,

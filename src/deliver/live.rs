@@ -10,12 +10,13 @@ use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId};
 use crate::model::records::Availability;
+use crate::model::shared::Shared;
 
 /// The stored state of an object with an ApplySet's label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveObject {
     /// Its identity, in the version it was watched in.
-    pub id: ObjectId,
+    pub id: Shared<ObjectId>,
     /// `metadata.uid`: deletions name it, so that they never hit a recreated object.
     pub uid: String,
     /// `metadata.resourceVersion`: an event with a lower version is stale and skipped. 0 for files.
@@ -56,13 +57,13 @@ impl LiveObject {
                 .unwrap_or_default(),
             generation: metadata.get("generation").and_then(Value::as_i64),
             applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
-            manifest: text("annotations", SPEC_HASH).map(Digest::from),
-            owned: owned_digest(object),
+            manifest: text("annotations", SPEC_HASH).map(|digest| Digest::from(digest).shared()),
+            owned: owned_digest(object).shared(),
             owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
             availability,
             unavailable_because: why,
-            id,
+            id: id.into(),
         })
     }
 }

@@ -428,7 +428,7 @@ proptest! {
         for stranger in make(&strangers) {
             let mut live = LiveObject::read(&stranger.object, &HealthRules::default()).expect("an object");
             live.applyset = "applyset-of-somebody-else-v1".into();
-            live.id.name = format!("stranger-{}", live.id.name);
+            live.id = ObjectId { name: format!("stranger-{}", live.id.name), ..ObjectId::clone(&live.id) }.into();
             member.live.insert(Arc::new(live.id.key()), live);
         }
         member.settle(&order("p", make(&first)));

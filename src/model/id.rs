@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::shared::{Pool, Pooled};
 use crate::api::RESERVED_NAMESPACE;
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 
@@ -69,6 +70,22 @@ text_id!(
     /// A SHA-256 as lowercase hexadecimal.
     Digest
 );
+
+impl Digest {
+    /// Returns the one copy of it that all share: the same content has the same digest on every member.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        static POOL: Pool<str> = Pool::new();
+        Self(POOL.share(self.0))
+    }
+}
+
+impl Pooled for ObjectId {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<ObjectId> = Pool::new();
+        &POOL
+    }
+}
 
 impl CommitId {
     /// Returns the first seven characters, as text for users.

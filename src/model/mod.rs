@@ -26,6 +26,7 @@ pub mod pushed;
 pub mod records;
 pub mod runs;
 pub mod secrets;
+pub mod shared;
 pub mod texts;
 pub mod transitions;
 pub mod tree;

@@ -54,7 +54,7 @@ pub fn manifest(name: &str, applied: ApplyOutcome, availability: Option<Availabi
 
 pub fn work(generation: i64, manifests: Vec<ManifestStatus>) -> WorkStatus {
     let inventory = manifests.iter().map(|manifest| manifest.id.key()).collect();
-    WorkStatus { generation, complete: true, manifests, inventory, ..WorkStatus::default() }
+    WorkStatus { generation, complete: true, manifests: manifests.into(), inventory, ..WorkStatus::default() }
 }
 
 pub fn condition(type_: &str, status: ConditionStatus, reason: &str, generation: i64) -> Condition {

@@ -237,7 +237,7 @@ fn d07_what_a_restored_member_may_keep() {
     assert!(claims(&checker, &old).unwrap_err().starts_with("6: b claims snapshot 0 of p, and lacks"));
 
     let key = objects.keys().next().unwrap();
-    let id = objects[key].id.clone();
+    let id = (*objects[key].id).clone();
     let desired =
         Desired { id, key: Arc::new(key.clone()), object: Arc::new(serde_json::Value::Null), digest: "d".into() };
     let order = WorkOrder { manifests: [desired].into(), ..WorkOrder::clone(&super::forged::order("b", 1)) };

@@ -122,11 +122,11 @@ impl Reconciler {
     }
 
     fn labelled(&self, applyset: &str, unlisted: Unlisted) -> Inventory {
-        let seen = self.live.labelled(applyset).map(|(key, _)| key.clone()).collect();
+        let seen = self.live.labelled(applyset).map(|(key, _)| key.clone());
         if unlisted.is_empty() {
-            Inventory::Known(seen)
+            seen.collect()
         } else {
-            Inventory::Unknown(Glimpse { seen, unlisted: unlisted.into_reasons() })
+            Inventory::Unknown(Glimpse { seen: seen.collect(), unlisted: unlisted.into_reasons() })
         }
     }
 

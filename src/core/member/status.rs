@@ -35,7 +35,7 @@ impl Delivery {
             complete,
             failure: self.plan.failure.clone(),
             available_since: available.then(|| since.and_then(|r| r.available_since).unwrap_or(now)),
-            manifests,
+            manifests: manifests.into(),
             inventory,
             held_deletions,
             kept: view.parent.map(|parent| parent.kept.clone()).unwrap_or_default(),

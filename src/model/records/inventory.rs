@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::model::id::ObjectKey;
+use crate::model::shared::{Pool, Pooled, Shared};
 
 /// Kinds that a complaint names; the rest is counted.
 const NAMED_KINDS_MAX: usize = 3;
@@ -17,7 +18,7 @@ const NAMED_KINDS_MAX: usize = 3;
 #[serde(untagged)]
 pub enum Inventory {
     /// Every kind was listed completely: exactly these objects.
-    Known(BTreeSet<ObjectKey>),
+    Known(Shared<BTreeSet<ObjectKey>>),
     /// Some kind was not: these objects, and perhaps others.
     Unknown(Glimpse),
 }
@@ -43,7 +44,14 @@ impl Default for Inventory {
 impl FromIterator<ObjectKey> for Inventory {
     /// Creates a complete inventory.
     fn from_iter<T: IntoIterator<Item = ObjectKey>>(objects: T) -> Self {
-        Self::Known(objects.into_iter().collect())
+        Self::Known(objects.into_iter().collect::<BTreeSet<_>>().into())
+    }
+}
+
+impl Pooled for BTreeSet<ObjectKey> {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<BTreeSet<ObjectKey>> = Pool::new();
+        &POOL
     }
 }
 

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{Inventory, Kept};
 use crate::model::conditions::Reason;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
+use crate::model::shared::{Pool, Pooled, Shared};
 
 /// The result of one manifest on a member.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestStatus {
     /// The object.
@@ -45,7 +46,7 @@ pub struct ManifestStatus {
 }
 
 /// One differing field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// JSON pointer.
@@ -59,7 +60,7 @@ pub struct Difference {
 }
 
 /// Whether a manifest was applied; the names are KubeFleet's `Applied` and `DiffReported` reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ApplyOutcome {
     /// Not tried yet.
     Pending,
@@ -108,7 +109,7 @@ impl ApplyOutcome {
 }
 
 /// Whether an applied object is available; the names are KubeFleet's `Available` reasons, except `Failed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Availability {
     /// Available.
     Available,
@@ -139,9 +140,9 @@ pub struct WorkStatus {
     /// A failure of the work as a whole (inventory owned by another source, payload missing), as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Each manifest.
+    /// Each manifest. Members with equal results share them.
     #[serde(default)]
-    pub manifests: Vec<ManifestStatus>,
+    pub manifests: Shared<[ManifestStatus]>,
     /// When the manifests' availability last changed as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_since: Option<Timestamp>,
@@ -154,4 +155,11 @@ pub struct WorkStatus {
     /// Decisions of people in its inventory.
     #[serde(default, skip_serializing_if = "Kept::is_empty")]
     pub kept: Kept,
+}
+
+impl Pooled for [ManifestStatus] {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<[ManifestStatus]> = Pool::new();
+        &POOL
+    }
 }

@@ -439,7 +439,7 @@ impl Simulation {
         let Some(member) = self.members.get_mut(cluster).filter(|m| m.epoch == epoch && m.connected) else { return };
         if self.faults.watch_ends > 0 && self.dice.chance(self.faults.watch_ends) {
             let (group, kind) = match sight {
-                Sight::There(live) => (live.id.group, live.id.kind),
+                Sight::There(live) => (live.id.group.clone(), live.id.kind.clone()),
                 Sight::Gone(key, _) => (key.group, key.kind),
             };
             self.list(cluster, &WatchedKind { group, kind }, 0);

@@ -233,7 +233,7 @@ impl SimulatedMember {
         let was_foreign = known.is_some_and(|known| *known.applyset != *ours && known.owner.is_some());
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
         let live = LiveObject {
-            id: desired.id.clone(),
+            id: desired.id.clone().into(),
             // Versions go back with a backup, so they identify nothing permanently.
             uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
             resource_version: self.version,

@@ -68,7 +68,7 @@ fn an_object_that_failed_is_a_failure_before_the_deadline() {
     for (availability, expected) in rows {
         let manifest =
             json!({"version": "v1", "kind": "Job", "name": "j", "applied": "Applied", "availability": availability});
-        let work = WorkStatus { manifests: vec![serde_json::from_value(manifest).unwrap()], ..work() };
+        let work = WorkStatus { manifests: vec![serde_json::from_value(manifest).unwrap()].into(), ..work() };
         let deadline = Duration::from_mins(10);
         assert_eq!(failed(&conditions, 1, Some(&work), deadline, Some(second(0)), second(1)), expected);
     }

@@ -14,7 +14,7 @@ fn outcome(change: impl FnOnce(&mut Case)) -> RolloutState {
 fn failed(case: &mut Case, cluster: &str) {
     let mut broken = manifest("a", ApplyOutcome::ManifestApplyFailed, None);
     broken.message = "field is immutable".into();
-    case.work(cluster).manifests = vec![broken];
+    case.work(cluster).manifests = vec![broken].into();
 }
 
 fn old(case: &mut Case, cluster: &str) {
@@ -37,7 +37,7 @@ fn what_is_left_to_happen() {
     let gate =
         "deletions need approval: more than half of the objects would go; gitfleet approve web deletion".to_owned();
     let untrackable = |c: &mut Case| {
-        c.work("east").manifests = vec![manifest("a", ApplyOutcome::Applied, Some(Availability::NotTrackable))];
+        c.work("east").manifests = vec![manifest("a", ApplyOutcome::Applied, Some(Availability::NotTrackable))].into();
     };
     let rows: Vec<(&str, Change, RolloutState)> = vec![
         ("healthy", Box::new(|_| ()), C::AllAtTarget),

@@ -28,7 +28,7 @@ fn facts(conditions: &[Condition], prefix: &str) -> Vec<(String, ConditionStatus
 }
 
 fn with_work(cluster: &'static str, outcome: O, availability: Option<A>) -> impl FnOnce(&mut Case) {
-    move |case| case.work(cluster).manifests = vec![manifest("a", outcome, availability)]
+    move |case| case.work(cluster).manifests = vec![manifest("a", outcome, availability)].into()
 }
 
 fn report_diff(case: &mut Case) {
@@ -38,7 +38,7 @@ fn report_diff(case: &mut Case) {
         binding.apply_strategy = strategy.clone();
     }
     for work in case.works.values_mut().map(std::sync::Arc::make_mut) {
-        work.manifests = vec![manifest("a", O::FoundDiff, None)];
+        work.manifests = vec![manifest("a", O::FoundDiff, None)].into();
     }
 }
 

@@ -93,7 +93,8 @@ fn records_come_back_typed() {
             differences: vec![],
             differs_since: None,
             observed_at: None,
-        }],
+        }]
+        .into(),
         ..WorkStatus::default()
     };
     let key = work_key(&PlacementKey::namespaced("team", "web"), &"east".into());

@@ -220,7 +220,7 @@ fn what_failed_drifted_or_differs_is_listed_with_its_paths_and_without_secrets()
         vec![OverrideRef { key: OverrideKey { namespace: None, name: "all".into() }, index: 1 }];
     reports.overrides.namespaced =
         vec![OverrideRef { key: OverrideKey { namespace: Some("web".into()), name: "few".into() }, index: 0 }];
-    for manifest in &mut case.work("north").manifests {
+    for manifest in case.work("north").manifests.iter_mut() {
         (manifest.applied, manifest.availability) = (ApplyOutcome::FoundDiff, None);
         (manifest.differences, manifest.differs_since) = (found(true), Some(at(7)));
     }

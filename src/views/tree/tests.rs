@@ -138,7 +138,7 @@ fn everything_that_can_be_wrong() {
 #[test]
 fn styles_carry_the_meaning() {
     let mut case = Case::healthy(&["east", "south"]);
-    case.work("south").manifests = vec![manifest("b", ApplyOutcome::ManifestApplyFailed, None)];
+    case.work("south").manifests = vec![manifest("b", ApplyOutcome::ManifestApplyFailed, None)].into();
     case.settle();
     let source = source();
     let views = [case.view()];

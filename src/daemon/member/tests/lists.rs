@@ -19,7 +19,7 @@ fn key(name: &str) -> ObjectKey {
 fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
     let object = map(name, value);
     LiveObject {
-        id: ObjectId::of(&object).expect("an object"),
+        id: ObjectId::of(&object).expect("an object").into(),
         uid: format!("uid of {name}"),
         resource_version,
         generation: None,

@@ -15,7 +15,7 @@ fn at(second: i64) -> Timestamp {
 /// The order's first object on the member, whose fields of ours are these.
 fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
     LiveObject {
-        id: order.manifests[0].id.clone(),
+        id: order.manifests[0].id.clone().into(),
         uid: "u".into(),
         resource_version,
         generation: None,
