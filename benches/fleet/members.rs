@@ -223,7 +223,7 @@ fn owned(desired: &Desired) -> Digest {
 
 fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject {
     LiveObject {
-        id: desired.id.clone(),
+        id: desired.id.clone().into(),
         uid: format!("{version:036}"),
         resource_version: version,
         generation: None,

@@ -3,69 +3,16 @@
 //! Sharing is invisible: two values are equal if their contents are, and a change makes a copy of its own.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Entries of a pool before it is searched for values that nobody holds any more; from then on whenever it has doubled.
-const SEARCHED_FROM: usize = 1024;
+mod pool;
 
-/// The values of one type that somebody holds, by the hash of their content.
-pub struct Pool<T: ?Sized>(Mutex<Entries<T>>);
-
-struct Entries<T: ?Sized> {
-    by_hash: BTreeMap<u64, Vec<Weak<T>>>,
-    searched_at: usize,
-}
-
-impl<T: ?Sized> Pool<T> {
-    /// Creates an empty pool.
-    pub const fn new() -> Self {
-        Self(Mutex::new(Entries { by_hash: BTreeMap::new(), searched_at: SEARCHED_FROM }))
-    }
-
-    /// Returns the one copy of a value.
-    pub fn share<V: Borrow<T> + Into<Arc<T>>>(&self, value: V) -> Arc<T>
-    where
-        T: Hash + PartialEq,
-    {
-        let mut hasher = DefaultHasher::new();
-        value.borrow().hash(&mut hasher);
-        // What a panic leaves is whole: a list of values that may be gone.
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.by_hash.len() >= entries.searched_at {
-            entries.by_hash.retain(|_, held| {
-                held.retain(|value| value.strong_count() > 0);
-                !held.is_empty()
-            });
-            entries.searched_at = entries.by_hash.len().saturating_mul(2).max(SEARCHED_FROM);
-        }
-        let held = entries.by_hash.entry(hasher.finish()).or_default();
-        if let Some(known) = held.iter().filter_map(Weak::upgrade).find(|known| **known == *value.borrow()) {
-            return known;
-        }
-        let value = value.into();
-        held.retain(|value| value.strong_count() > 0);
-        held.push(Arc::downgrade(&value));
-        value
-    }
-}
-
-impl<T: ?Sized> Default for Pool<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: ?Sized> fmt::Debug for Pool<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pool")
-    }
-}
+pub use pool::Pool;
 
 /// A type with a pool for the whole process.
 pub trait Pooled: Hash + PartialEq + 'static {
@@ -177,24 +124,5 @@ where
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Vec::deserialize(deserializer).map(Self::new)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_values_are_one_while_somebody_holds_them() {
-        let pool: Pool<[u8]> = Pool::new();
-        let (one, other) = (pool.share(vec![1, 2]), pool.share(vec![1, 2]));
-        assert!(Arc::ptr_eq(&one, &other));
-        assert!(!Arc::ptr_eq(&one, &pool.share(vec![1])));
-        drop((one, other));
-        for number in 0..10 * SEARCHED_FROM {
-            drop(pool.share(number.to_be_bytes().to_vec()));
-        }
-        let entries = pool.0.lock().expect("nobody panicked").by_hash.len();
-        assert!(entries <= SEARCHED_FROM, "{entries}: what nobody holds goes");
     }
 }

@@ -390,7 +390,7 @@ impl Case {
         self.born += 1;
         let uid = self.server.objects.get(&*desired.key).map_or_else(|| self.born.to_string(), |live| live.uid.clone());
         let live = LiveObject {
-            id: desired.id.clone(),
+            id: desired.id.clone().into(),
             uid,
             resource_version: self.server.version,
             generation: None,
