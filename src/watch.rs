@@ -12,11 +12,11 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 type Handler = Arc<dyn Fn(&notify::Result<Event>) + Send + Sync>;
 
 /// The one watcher, made when somebody watches first, and how many watch each folder.
-static WATCHER: Mutex<Shared> = Mutex::new(Shared { watcher: None, next: 0, watched: BTreeMap::new() });
+static WATCHER: Mutex<WatcherState> = Mutex::new(WatcherState { watcher: None, next: 0, watched: BTreeMap::new() });
 /// Who listens. A lock of its own: the watcher's thread takes it while somebody waits for that thread to watch a folder.
 static LISTENERS: Mutex<BTreeMap<PathBuf, Vec<Listener>>> = Mutex::new(BTreeMap::new());
 
-struct Shared {
+struct WatcherState {
     watcher: Option<RecommendedWatcher>,
     /// The number of the next watch.
     next: u64,
@@ -67,7 +67,7 @@ pub fn watch(
     failure.map_or(Ok(watching), Err)
 }
 
-impl Shared {
+impl WatcherState {
     fn watcher(&mut self) -> notify::Result<&mut RecommendedWatcher> {
         if self.watcher.is_none() {
             self.watcher = Some(notify::recommended_watcher(|event| notify(&event))?);

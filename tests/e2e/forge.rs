@@ -338,7 +338,7 @@ fn check_names_the_scope_and_the_right_that_are_missing() {
     let whole = token("writer", &["read:user", "write:repository", "write:issue"]);
     configure(folder.path(), &repository, &whole, "");
     let (code, said) = gitfleet(folder.path(), &["forge", "check"]);
-    assert!(code == 1 && said.contains("administrators of the repository alone"), "{said}");
+    assert!(code == 1 && said.contains("only to administrators of the repository"), "{said}");
     configure(folder.path(), &repository, &whole, ", approvals: {approvers: ['user:ann']}");
     let (code, said) = gitfleet(folder.path(), &["forge", "check"]);
     assert_eq!(code, 0, "{said}");

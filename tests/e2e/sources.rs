@@ -199,8 +199,8 @@ fn on_a_full_disk_nothing_happens_that_was_not_stored() {
     limit_files(&daemon, Some(1));
     of("2");
     world.commit("Two");
-    daemon.until("it is told that nothing can be written", || {
-        world.log().iter().any(|line| line["message"].as_str().is_some_and(|m| m.contains("cannot be written")))
+    daemon.until("the log says that nothing can be stored", || {
+        world.log().iter().any(|line| line["message"].as_str().is_some_and(|m| m.contains("could not be stored")))
     });
     assert_eq!(value(member, "full", "settings"), "1", "what is not stored is not done");
     limit_files(&daemon, None);
