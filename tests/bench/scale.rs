@@ -170,9 +170,8 @@ fn figures(daemon: &Daemon) -> Result<Value> {
 /// Calls the command line as people do; returns the times and the bytes of each command's answers.
 fn calls(world: &World, size: FleetSize) -> Result<Value> {
     let app = app(size.placements / 2);
-    let namespace = format!("fleet-member-{}", generate::cluster_name(size.members / 2));
     let commands: [&[&str]; 4] =
-        [&["status"], &["get", "placements"], &["get", "works", "-n", &namespace], &["describe", "placement", &app]];
+        [&["status"], &["get", "placements"], &["get", "works"], &["describe", "placement", &app]];
     let mut all = Map::new();
     for words in commands {
         let (mut times, mut bytes, mut failed) = (Vec::new(), 0, 0);
