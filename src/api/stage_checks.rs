@@ -1,14 +1,14 @@
 //! Checks of stages: what must hold, beside a stage's tasks, before the next stage begins. KubeFleet's API has no field for
 //! them, so a strategy carries them in an annotation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::annotations::STAGE_CHECKS;
-use super::check::{self, FieldError, suggest};
+use super::check::{self, FieldError, count, suggest, unique};
 use super::staged::StagedUpdateStrategySpec;
 use crate::yaml;
 
@@ -122,17 +122,11 @@ fn stage_errors(stage: &str, checks: &Checks, strategy: &StagedUpdateStrategySpe
         let message = format!("{text:?} is not a duration such as 10m or 1h30m");
         errors.push(FieldError::new(format!("{stage}.healthyFor"), message));
     }
-    if checks.metrics.len() > METRICS_MAX {
-        let message = format!("has {} entries; at most {METRICS_MAX}", checks.metrics.len());
-        errors.push(FieldError::new(format!("{stage}.metrics"), message));
-    }
-    let mut known = BTreeSet::new();
+    let path = format!("{stage}.metrics");
+    count(&mut errors, &path, checks.metrics.len(), 0, METRICS_MAX);
+    unique(&mut errors, &path, checks.metrics.iter().map(|metric| metric.name.as_str()));
     for (index, metric) in checks.metrics.iter().enumerate() {
-        let path = format!("{stage}.metrics[{index}]");
-        if !known.insert(&metric.name) {
-            errors.push(FieldError::new(format!("{path}.name"), format!("{:?} is given twice", metric.name)));
-        }
-        metric_errors(&mut errors, &path, metric);
+        metric_errors(&mut errors, &format!("{path}[{index}]"), metric);
     }
     errors
 }

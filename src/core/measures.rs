@@ -12,7 +12,7 @@ use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::SourceRecord;
 use crate::model::runs::{RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
 use crate::status::rollout::RolloutState;
-use crate::status::staged_run::{closed_gates, waiting_checks};
+use crate::status::staged_run::closed_gates;
 
 /// What a gate protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ fn kind(task: &TaskRecord, before: bool) -> GateKind {
 /// Returns the closed gates of a run. Each waits since its stage waits: a request that expired is asked again, and that does
 /// not shorten the wait.
 fn gates_of(run: &RunRecord) -> impl Iterator<Item = (GateKind, Timestamp)> {
-    let checks = waiting_checks(run).map(|(stage, _)| (GateKind::Checks, stage.since));
+    let checks = run.waiting_checks().map(|(stage, _)| (GateKind::Checks, stage.since));
     closed_gates(run).into_iter().map(|gate| (kind(gate.task, gate.before), gate.stage.since)).chain(checks)
 }
 

@@ -91,6 +91,23 @@ async fn what_is_kept_for_the_forge_is_shown_to_nobody() {
 }
 
 #[tokio::test]
+async fn records_of_many_pieces_come_whole_and_a_damaged_one_is_null() {
+    let store = Arc::new(MemoryStore::new());
+    let text = format!("\"{}\"", "x".repeat(1000));
+    let value = |n: usize| if n == 7 { "{damaged".to_owned() } else { text.clone() };
+    let put = |n: usize| Op::Put { key: format!("work/{n:03}"), value: value(n).into(), expected: Expected::Any };
+    store.batch((0..300).map(put).collect()).expect("the store takes it");
+    let request = Request::get(RECORDS_PATH).body(Body::empty()).expect("a request");
+    let (status, answer) = answer(shared(store).0, request).await;
+    let records: Vec<(String, Value)> = serde_json::from_value(answer["records"].clone()).expect("records");
+    assert_eq!((status, &answer["version"], records.len()), (200, &json!(1), 300));
+    for (n, (key, record)) in records.iter().enumerate() {
+        let expected = serde_json::from_str(&value(n)).unwrap_or(Value::Null);
+        assert_eq!((key, record), (&format!("work/{n:03}"), &expected));
+    }
+}
+
+#[tokio::test]
 async fn every_refusal_has_its_status() {
     use RefusalReason as R;
     for (reason, expected) in [

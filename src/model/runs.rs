@@ -18,7 +18,7 @@ use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 mod checks;
 mod shared;
 
-pub use checks::{ChecksRecord, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, number_words};
+pub use checks::{ChecksRecord, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, number_text};
 pub use shared::Runs;
 
 /// The name of the stage that removes objects from clusters that are no longer picked.
@@ -198,6 +198,13 @@ impl RunRecord {
     /// Returns its snapshot, if known.
     pub fn snapshot(&self) -> Option<u64> {
         self.frozen.as_ref().map(|frozen| frozen.snapshot).or(self.wanted_snapshot)
+    }
+
+    /// Returns the stage that waits until its checks hold, with the checks. At most one stage waits at a time.
+    pub fn waiting_checks(&self) -> Option<(&StageRecord, &ChecksRecord)> {
+        let mut stages = self.stages.iter().filter(|_| !self.phase.is_final());
+        let stage = stages.find(|stage| stage.phase == StagePhase::WaitingAfter)?;
+        Some((stage, stage.checks.as_ref()?))
     }
 }
 

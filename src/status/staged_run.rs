@@ -8,7 +8,7 @@ use crate::api::staged::StageTaskType;
 use crate::model::id::PlacementKey;
 use crate::model::runs::{
     ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase,
-    StageRecord, TaskRecord, number_words,
+    StageRecord, TaskRecord, number_text,
 };
 
 /// An unfinished task of the current stage.
@@ -57,16 +57,10 @@ pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
     closed.map(|task| ClosedGate { stage, before, task }).collect()
 }
 
-/// Returns the stage that waits until its checks hold, if the run does.
-pub fn waiting_checks(run: &RunRecord) -> Option<(&StageRecord, &ChecksRecord)> {
-    let stage = current_stage(run).filter(|stage| !run.phase.is_final() && stage.phase == StagePhase::WaitingAfter)?;
-    Some((stage, stage.checks.as_ref()?))
-}
-
 /// One check of a stage, as text for users. Neither text changes with each answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSummary {
-    /// What is waited for.
+    /// What the stage waits for.
     pub wanted: String,
     /// Its state.
     pub state: String,
@@ -84,7 +78,7 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
     let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckSummary {
         wanted: format!("{} to be {}", check.name, check.limits()),
         state: match state {
-            Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_words(failed.value)),
+            Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_text(failed.value)),
             Some(MetricState { problem: Some(why), .. }) => format!("no answer: {why}"),
             Some(MetricState { answer: Some(_), .. }) => "within its limits".to_owned(),
             _ => "not answered yet".to_owned(),

@@ -16,8 +16,7 @@ use crate::model::runs::{
     request_name,
 };
 use crate::status::staged_run::{
-    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or,
-    stuck_clusters, waiting_checks,
+    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
 };
 use crate::status::work::{counted, listing};
 
@@ -211,7 +210,8 @@ fn waiting_message(run: &RunRecord) -> String {
         }
     };
     let gates = closed_gates(run);
-    let checks = waiting_checks(run)
+    let checks = run
+        .waiting_checks()
         .into_iter()
         .flat_map(|(stage, checks)| check_summaries(checks).into_iter().map(move |check| (&stage.name, check)));
     let checks =

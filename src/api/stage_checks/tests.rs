@@ -47,10 +47,10 @@ fn an_annotation_is_checked_with_its_strategy() {
         (metric("name: a, query: up, max: high"), "canary.metrics[0].max"),
         (
             metric("name: a, query: up, max: 1}, {name: a, query: up, max: 1"),
-            "canary.metrics[1].name: \"a\" is given twice",
+            "canary.metrics[1]: \"a\" is listed twice",
         ),
         (long, "canary.metrics[0].query: has 4097 bytes; a query has 1 to 4096"),
-        (many, "canary.metrics: has 6 entries; at most 5"),
+        (many, "canary.metrics: takes at most 5, has 6"),
     ];
     for (text, expected) in table {
         let found = wrong(&text);

@@ -116,7 +116,7 @@ pub struct MetricReply {
 pub type MetricServers = BTreeMap<String, Duration>;
 
 /// Returns a number as users see it: a few significant digits, and none that say nothing.
-pub fn number_words(value: f64) -> String {
+pub fn number_text(value: f64) -> String {
     let rounded: f64 = format!("{value:.*e}", DIGITS_SHOWN - 1).parse().unwrap_or(value);
     let is_plain = rounded == 0.0 || (1e-4..1e9).contains(&rounded.abs());
     if is_plain { rounded.to_string() } else { format!("{rounded:e}") }
@@ -140,7 +140,7 @@ mod tests {
             (f64::MAX, "1.79769e308"),
         ];
         for (value, expected) in table {
-            assert_eq!(number_words(value), expected);
+            assert_eq!(number_text(value), expected);
         }
     }
 }

@@ -10,8 +10,8 @@ use super::messages::NAMED_CLUSTERS_MAX;
 use crate::api::stage_checks::MetricCheck;
 use crate::model::names::first_of;
 use crate::model::runs::{
-    ChecksRecord, ClusterPhase, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, RunRecord,
-    StagePhase, StageRecord, number_words,
+    ClusterPhase, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, RunRecord, StagePhase,
+    StageRecord, number_text,
 };
 
 /// An answer counts for this many intervals of its server.
@@ -19,12 +19,11 @@ const FRESH_INTERVALS: u32 = 2;
 
 /// Returns the queries to ask for a run: those of a stage that waits, as long as it waits.
 pub fn queries(run: &RunRecord, servers: &MetricServers) -> Vec<MetricQuery> {
-    let asked =
-        waiting(run).flat_map(|(stage, checks)| checks.metrics().map(move |(check, state)| (stage, check, state)));
-    let query = |(stage, check, state): (&StageRecord, &MetricCheck, Option<&MetricState>)| {
+    let Some((stage, checks)) = run.waiting_checks() else { return Vec::new() };
+    let query = |(check, state): (&MetricCheck, Option<&MetricState>)| {
         Some(query(run, stage, check, state?.asked_since, server(check, servers).ok()?.0))
     };
-    asked.filter_map(query).collect()
+    checks.metrics().filter_map(query).collect()
 }
 
 fn query(run: &RunRecord, stage: &StageRecord, check: &MetricCheck, since: Timestamp, server: &str) -> MetricQuery {
@@ -62,15 +61,13 @@ pub fn record_replies(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, Metri
 
 /// Describes the checks of a run whose answers are outside their limits; `None` if there are none.
 pub fn failed_checks(run: &RunRecord) -> Option<String> {
-    let (stage, failed) = waiting(run).find_map(|(stage, checks)| {
-        let failed = checks.metrics().filter_map(|(check, state)| Some((check, state?.failed?)));
-        let words = |(check, answer): (&MetricCheck, MetricAnswer)| {
-            format!("the check {} answers {}, allowed: {}", check.name, number_words(answer.value), check.limits())
-        };
-        let failed: Vec<String> = failed.map(words).collect();
-        (!failed.is_empty()).then_some((stage, failed))
-    })?;
-    Some(format!("stage {}: {}", stage.name, failed.join(", and ")))
+    let (stage, checks) = run.waiting_checks()?;
+    let failed = checks.metrics().filter_map(|(check, state)| Some((check, state?.failed?)));
+    let describe = |(check, answer): (&MetricCheck, MetricAnswer)| {
+        format!("the check {} answers {}, allowed: {}", check.name, number_text(answer.value), check.limits())
+    };
+    let failed: Vec<String> = failed.map(describe).collect();
+    (!failed.is_empty()).then(|| format!("stage {}: {}", stage.name, failed.join(", and ")))
 }
 
 /// Begins to ask the queries of a stage that begins to wait.
@@ -105,8 +102,8 @@ pub(super) fn settle(stage: &mut StageRecord, situation: &Situation<'_>, now: Ti
     }
 }
 
-/// Returns the clusters of a stage that are not known to be available. Those that left, that did not answer at their turn, or that
-/// may fail, are none of them: the stage does not wait for them either.
+/// Returns the clusters of a stage that are not known to be available. Clusters that left, that did not answer at their turn, or
+/// that failed do not count: the stage does not wait for them either.
 fn unhealthy<'a>(stage: &'a StageRecord, situation: &Situation<'_>) -> Vec<&'a str> {
     let counts = |phase| matches!(phase, ClusterPhase::Pending | ClusterPhase::Updating | ClusterPhase::Succeeded);
     let is_unwell = |seen: &Seen| seen.in_fleet && seen.picked && !(seen.is_ready() && seen.online);
@@ -115,8 +112,8 @@ fn unhealthy<'a>(stage: &'a StageRecord, situation: &Situation<'_>) -> Vec<&'a s
     clusters.map(|cluster| cluster.name.as_str()).collect()
 }
 
-/// Describes what the checks of a stage wait for; empty if they hold. Only what changes the outcome changes the texts: people are
-/// told of each text.
+/// Describes what the checks of a stage wait for; empty if they hold. Only what changes the outcome changes a text, because
+/// people get a message for each new text.
 pub(super) fn awaited(stage: &StageRecord, situation: &Situation<'_>, now: Timestamp) -> Vec<String> {
     let Some(checks) = &stage.checks else { return Vec::new() };
     let health = checks.given.healthy_for.as_ref().and_then(|wanted| match checks.healthy_at() {
@@ -137,7 +134,7 @@ pub(super) fn end(stage: &mut StageRecord, now: Timestamp) -> Vec<String> {
     checks.done_at = Some(now);
     let health = checks.given.healthy_for.iter().map(|wanted| format!("available for {wanted}"));
     let answer = |(check, state): (&MetricCheck, Option<&MetricState>)| {
-        let value = number_words(state?.answer?.value);
+        let value = number_text(state?.answer?.value);
         Some(format!("{} answers {value}, allowed: {}", check.name, check.limits()))
     };
     health.chain(checks.metrics().filter_map(answer)).collect()
@@ -158,7 +155,7 @@ fn awaited_of(
     let state = state?;
     match (&state.failed, &state.problem, state.answer) {
         (Some(failed), ..) => {
-            Some(format!("the check {name} to be {} (it answers {})", check.limits(), number_words(failed.value)))
+            Some(format!("the check {name} to be {} (it answers {})", check.limits(), number_text(failed.value)))
         }
         (None, Some(why), _) => Some(format!("an answer to the check {name} ({why})")),
         (None, None, Some(answer)) if now.duration_since(answer.at) <= fresh => None,
@@ -174,10 +171,4 @@ fn server<'a>(check: &MetricCheck, servers: &'a MetricServers) -> Result<(&'a st
         None => servers.first_key_value().ok_or_else(|| "the configuration has no server".to_owned()),
     };
     found.map(|(name, interval)| (name.as_str(), *interval))
-}
-
-/// Returns the stages that wait after their clusters and have checks.
-fn waiting(run: &RunRecord) -> impl Iterator<Item = (&StageRecord, &ChecksRecord)> {
-    let stages = run.stages.iter().filter(|stage| !run.phase.is_final() && stage.phase == StagePhase::WaitingAfter);
-    stages.filter_map(|stage| Some((stage, stage.checks.as_ref()?)))
 }

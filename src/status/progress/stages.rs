@@ -8,7 +8,7 @@ use crate::model::runs::{
 };
 use crate::status::binding::settled_work;
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, check_summaries, closed_gates, clusters_summary, waiting_checks};
+use crate::status::staged_run::{ClosedGate, check_summaries, closed_gates, clusters_summary};
 use crate::status::work::{is_available, named};
 
 /// Returns how many clusters of a stage are done.
@@ -80,7 +80,7 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
             None => format!("waits for approval {place}"),
         }
     });
-    let checks = waiting_checks(run).filter(|(waiting, _)| waiting.name == stage.name);
+    let checks = run.waiting_checks().filter(|(waiting, _)| waiting.name == stage.name);
     let checks = checks.into_iter().flat_map(|(_, checks)| check_summaries(checks));
     let checks = checks.map(|check| format!("waits for {} ({})", check.wanted, check.state));
     let gates: Vec<String> = gates.chain(checks).collect();

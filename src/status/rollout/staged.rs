@@ -5,9 +5,7 @@ use crate::model::runs::{
     ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCluster, RunPhase, RunRecord, StageRecord,
 };
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{
-    ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, waiting_checks,
-};
+use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage};
 use crate::status::work::listing;
 
 /// Returns the state of the run that moves the placement; `None` if none does.
@@ -63,7 +61,7 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
         return RolloutState::WaitingForPerson(pause);
     }
     let times = gates.iter().filter_map(ClosedGate::opens_at);
-    match waiting_checks(run) {
+    match run.waiting_checks() {
         // An answer, or a cluster that recovers, may come at any moment.
         Some((_, checks)) if !only_time_is_left(checks) => RolloutState::Progressing,
         Some((_, checks)) => RolloutState::WaitingForTime(times.chain(checks.healthy_at()).max()),

@@ -5,13 +5,12 @@ use jiff::Timestamp;
 use super::{DIGEST_SHOWN, Line, Node, Style, cluster_state, object_lines};
 use crate::model::records::Binding;
 use crate::model::runs::{
-    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_words,
+    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_text,
 };
 use crate::status::placement::{PlacementView, why};
 use crate::status::rollout::approve_line;
 use crate::status::staged_run::{
     ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
-    waiting_checks,
 };
 use crate::status::work::{counted, listing};
 use crate::views::table::age;
@@ -119,7 +118,7 @@ fn stage_node(
     let mut lines = vec![heading];
     if is_current {
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
-        lines.extend(waiting_checks(run).into_iter().flat_map(|(_, checks)| check_lines(checks, view.now)));
+        lines.extend(run.waiting_checks().into_iter().flat_map(|(_, checks)| check_lines(checks, view.now)));
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
     // For stages that are done or have not started, only clusters outside their desired state are shown.
@@ -165,7 +164,7 @@ fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<Line> {
     });
     let metrics = checks.metrics().map(|(check, state)| {
         let answer = state.and_then(|state| state.answer);
-        let said = answer.map(|last| format!("answers {}, {} ago", number_words(last.value), age(last.at, now)));
+        let said = answer.map(|last| format!("answers {}, {} ago", number_text(last.value), age(last.at, now)));
         let problem = state.and_then(|state| state.problem.as_ref()).map(|why| format!("no answer: {why}"));
         let style = match state {
             Some(MetricState { failed: Some(_), .. }) => Style::Bad,
