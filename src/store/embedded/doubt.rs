@@ -3,6 +3,7 @@
 
 use redb::{ReadableDatabase as _, ReadableTable as _};
 
+use super::parts::{self, PartBefore};
 use super::{Handle, JOURNAL, META, META_VERSION, RECORDS, RawError};
 
 /// A record before the batch: its version and bytes; `None` if there was none.
@@ -15,6 +16,8 @@ pub(super) struct Doubt {
     pub version: u64,
     /// The records that it changed, in its order.
     pub records: Vec<(String, Before)>,
+    /// The parts that it changed.
+    pub parts: Vec<PartBefore>,
     /// The last entry of the journal before it.
     pub journal_last: u64,
     /// The entries that it dropped from the journal.
@@ -31,6 +34,7 @@ impl Doubt {
             return Ok(());
         }
         let transaction = database.begin_write()?;
+        parts::restore(&transaction, &self.parts)?;
         {
             let mut records = transaction.open_table(RECORDS)?;
             // Backwards: a batch may write one record twice, and its first write saw the earlier state.

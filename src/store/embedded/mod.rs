@@ -17,18 +17,21 @@ use redb::{
 use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
 use crate::model::records::JournalEntry;
 
-mod compress;
 mod doubt;
 mod guard;
 mod lock;
+mod packed;
+mod parts;
 
-use compress::{compressed, decompressed};
 use doubt::Doubt;
 use guard::guarded;
 use lock::Lock;
+use packed::{Packed, compressed, parts_of, unpacked};
+use parts::{PartChanges, PartError, PartReader};
 
-/// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records.
-pub const SCHEMA_VERSION: u64 = 2;
+/// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records, 3 keeps
+/// lists that records share once and compresses the journal.
+pub const SCHEMA_VERSION: u64 = 3;
 /// The oldest format that is read here. A store of it gets the present one when it is opened for writing.
 const SCHEMA_OLDEST: u64 = 1;
 
@@ -208,10 +211,13 @@ impl EmbeddedStore {
         });
     }
 
-    fn read_record<'a>(&self, key: &str, kept: &'a [u8]) -> Result<Cow<'a, [u8]>, RawError> {
-        decompressed(kept).map_err(|error| {
-            let message = format!("record {key:?}: {error}");
-            RawError::Store(Error::Corrupt { path: self.path.clone(), message })
+    fn read_record<'a>(&self, key: &str, kept: &'a [u8], parts: &PartReader) -> Result<Cow<'a, [u8]>, RawError> {
+        parts.record(kept).map_err(|error| match error {
+            PartError::Database(error) => RawError::Database(error),
+            PartError::Damaged(error) => {
+                let message = format!("record {key:?}: {error}");
+                RawError::Store(Error::Corrupt { path: self.path.clone(), message })
+            }
         })
     }
 
@@ -240,9 +246,11 @@ impl Drop for EmbeddedStore {
 impl Store for EmbeddedStore {
     fn get(&self, key: &str) -> Result<Option<Versioned>> {
         self.with("reading a record", |handle| {
-            let Some(record) = handle.read()?.open_table(RECORDS)?.get(key)? else { return Ok(None) };
+            let transaction = handle.read()?;
+            let Some(record) = transaction.open_table(RECORDS)?.get(key)? else { return Ok(None) };
             let (version, kept) = record.value();
-            Ok(Some(Versioned { value: self.read_record(key, kept)?.into_owned(), version }))
+            let value = self.read_record(key, kept, &PartReader::open(&transaction)?)?.into_owned();
+            Ok(Some(Versioned { value, version }))
         })
     }
 
@@ -251,11 +259,12 @@ impl Store for EmbeddedStore {
         // Only the beginning needs the handle, so that a slow caller does not keep it.
         let transaction = self.with(ACTION, Handle::read)?;
         let scanned = guarded(|| {
+            let parts = PartReader::open(&transaction)?;
             for item in transaction.open_table(RECORDS)?.range(prefix..)? {
                 let (key, record) = item?;
                 let (version, kept) = record.value();
                 if !key.value().starts_with(prefix)
-                    || !found(key.value(), &self.read_record(key.value(), kept)?, version)
+                    || !found(key.value(), &self.read_record(key.value(), kept, &parts)?, version)
                 {
                     break;
                 }
@@ -304,9 +313,11 @@ impl Store for EmbeddedStore {
             for item in handle.read()?.open_table(JOURNAL)?.range(first..)?.take(limit) {
                 let (number, bytes) = item?;
                 let number = number.value();
-                let entry = serde_json::from_slice(bytes.value()).map_err(|source| {
-                    RawError::Store(Error::Unreadable { key: format!("journal/{number}"), source })
-                })?;
+                let unreadable =
+                    |source| RawError::Store(Error::Unreadable { key: format!("journal/{number}"), source });
+                let no_part = |_| Err(io::Error::other("an entry has no parts"));
+                let entry = unpacked(bytes.value(), no_part).map_err(serde_json::Error::io);
+                let entry = entry.and_then(|entry| serde_json::from_slice(&entry)).map_err(unreadable)?;
                 entries.push((number, entry));
             }
             Ok(entries)
@@ -329,6 +340,7 @@ impl Handle {
                 let transaction = database.begin_write()?;
                 transaction.open_table(RECORDS)?;
                 transaction.open_table(JOURNAL)?;
+                parts::create(&transaction)?;
                 transaction.open_table(META)?.insert(META_SCHEMA, SCHEMA_VERSION)?;
                 transaction.commit()?;
                 Ok(())
@@ -336,6 +348,7 @@ impl Handle {
             (Ok(SCHEMA_VERSION), _) | (Ok(_), Self::ReadOnly(_)) => Ok(()),
             (Ok(_), Self::Writable(database)) => {
                 let transaction = database.begin_write()?;
+                parts::create(&transaction)?;
                 transaction.open_table(META)?.insert(META_SCHEMA, SCHEMA_VERSION)?;
                 Ok(transaction.commit()?)
             }
@@ -369,6 +382,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
     meta.insert(META_VERSION, version)?;
     let journal_last = journal.last()?.map_or(0, |(number, _)| number.value());
     let mut before = Doubt { version, journal_last, ..Doubt::default() };
+    let mut parts = PartChanges::default();
     for op in ops {
         if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
             let found = records.get(key.as_str())?.map(|record| record.value().0);
@@ -376,12 +390,16 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
         }
         match op {
             Op::Put { key, value, .. } => {
-                let old = records.insert(key.as_str(), (version, &*compressed(value)))?;
-                before.records.push((key.clone(), old.map(|old| owned(old.value()))));
+                let packed = Packed::of(value);
+                packed.parts.into_iter().for_each(|(id, part)| parts.add(id, part));
+                let old = records.insert(key.as_str(), (version, &*packed.bytes))?.map(|old| owned(old.value()));
+                old.iter().flat_map(|(_, kept)| parts_of(kept)).for_each(|id| parts.drop(id));
+                before.records.push((key.clone(), old));
             }
             Op::Delete { key, .. } => {
-                let old = records.remove(key.as_str())?;
-                before.records.push((key.clone(), old.map(|old| owned(old.value()))));
+                let old = records.remove(key.as_str())?.map(|old| owned(old.value()));
+                old.iter().flat_map(|(_, kept)| parts_of(kept)).for_each(|id| parts.drop(id));
+                before.records.push((key.clone(), old));
             }
             Op::Journal(entry) => {
                 // The journal is never empty again after its first entry, so its last number is the last one given.
@@ -389,7 +407,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
                 let bytes = serde_json::to_vec(entry).map_err(|source| {
                     RawError::Store(Error::Unwritable { key: format!("journal/{number}"), source })
                 })?;
-                journal.insert(number, bytes.as_slice())?;
+                journal.insert(number, compressed(&bytes).as_slice())?;
                 if journal.len()? > journal_max as u64
                     && let Some((number, bytes)) = journal.pop_first()?
                 {
@@ -398,6 +416,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
             }
         }
     }
+    before.parts = parts.write(transaction)?;
     Ok(before)
 }
 

@@ -230,7 +230,7 @@ fn a_newer_store_is_refused() {
     set(SCHEMA_VERSION + 1);
     for refused in [EmbeddedStore::open(folder.path()), EmbeddedStore::open_read_only(folder.path())] {
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 4, known: 3, .. }), "{error}");
     }
     set(0);
     assert!(matches!(EmbeddedStore::open(folder.path()), Err(Error::Corrupt { .. })));
@@ -239,7 +239,7 @@ fn a_newer_store_is_refused() {
 }
 
 #[test]
-fn a_store_of_the_format_before_is_read_and_gets_the_present_one() {
+fn a_store_of_an_earlier_format_is_read_and_gets_the_present_one() {
     let folder = tempfile::tempdir().unwrap();
     drop(EmbeddedStore::open(folder.path()).unwrap());
     let long = format!("\"{}\"", "x".repeat(1000));
@@ -416,4 +416,43 @@ fn d12_a_damaged_page_is_no_panic() {
         }
     }
     assert!(found > 20, "only {found} damages of {DAMAGES} were found: the test shows little");
+}
+
+/// A report whose list is long enough to be kept once.
+fn report(number: u64, list: &str) -> String {
+    format!(r#"{{"generation":{number},"manifests":[{}]}}"#, vec![format!("{list:?}"); 100].join(","))
+}
+
+/// Returns how many lists a store keeps beside its records.
+fn lists_kept(store: &EmbeddedStore) -> u64 {
+    let count = |handle: &Handle| Ok(parts::count(&handle.read()?)?);
+    store.with("counting", count).unwrap()
+}
+
+#[test]
+fn lists_that_records_share_are_kept_once_and_go_with_the_last_of_them() {
+    let disk = Disk::default();
+    let store = disk.store().unwrap();
+    let reports = (0..50).flat_map(|number| put(&format!("work/web/{number}"), &report(number, "same")));
+    store.batch(reports.collect()).unwrap();
+    assert_eq!(lists_kept(&store), 1);
+    store.batch(put("work/web/7", &report(7, "other"))).unwrap();
+    assert_eq!(lists_kept(&store), 2);
+    for number in 0..50 {
+        let found = store.get(&format!("work/web/{number}")).unwrap().expect("it is there");
+        let list = if number == 7 { "other" } else { "same" };
+        assert_eq!(String::from_utf8(found.value).unwrap(), report(number, list));
+    }
+    assert_eq!(store.list("work/").unwrap().len(), 50);
+
+    // A batch that the disk refuses leaves what was there, its lists too.
+    disk.fill(2);
+    store.batch([put("work/web/7", &report(7, "same")), put("work/web/8", &report(8, "third"))].concat()).unwrap_err();
+    disk.free();
+    assert_eq!(store.get("work/web/7").unwrap().unwrap().value, report(7, "other").into_bytes());
+    assert_eq!(lists_kept(&store), 2);
+
+    let gone = (0..50).map(|number| Op::Delete { key: format!("work/web/{number}"), expected: Expected::Any });
+    store.batch(gone.collect()).unwrap();
+    assert_eq!(lists_kept(&store), 0);
 }
