@@ -1,11 +1,11 @@
 //! The files of one folder, and nothing outside of it.
 //!
 //! Every operation names one segment below an open folder, and none follows a symbolic link: whatever the folder contains,
-//! nothing else is read, written or removed. Content is on the disk before the file gets its name.
+//! nothing else is read, written or removed. A file is written under another name first, so that nobody reads half of it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::dir::Dir;
@@ -21,6 +21,12 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// An open folder.
 pub struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Folder {
     /// Opens a folder; it is followed where it is a symbolic link, because the configuration names it.
@@ -74,16 +80,19 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Puts a file in its place at once, whatever was there; its content is on the disk then, its name after [`Folder::sync`].
-    pub fn replace(&self, name: &FileName, text: &str) -> io::Result<()> {
+    /// Writes the content of a file under its temporary name. Once that is on the disk, [`Folder::replace`] puts it in its place.
+    pub fn write(&self, name: &FileName, text: &str) -> io::Result<OwnedFd> {
         let temporary = name.temporary();
-        let written = self.create_file(&temporary).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            // Before it gets its name: after a power cut the name must not lead to an empty file.
-            file.sync_all()?;
-            Ok(renameat(&self.0, temporary.as_str(), &self.0, name.as_str())?)
-        });
-        written.inspect_err(|_| drop(self.remove(&temporary)))
+        let mut file = self.create_file(&temporary)?;
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(self.remove(&temporary)))?;
+        Ok(file.into())
+    }
+
+    /// Puts what was written in its place at once, whatever was there; its name is on the disk after the folder is synced.
+    pub fn replace(&self, name: &FileName) -> io::Result<()> {
+        let temporary = name.temporary();
+        let replaced = renameat(&self.0, temporary.as_str(), &self.0, name.as_str());
+        Ok(replaced.inspect_err(|_| drop(self.remove(&temporary)))?)
     }
 
     fn create_file(&self, name: &FileName) -> io::Result<File> {
@@ -119,5 +128,10 @@ impl Folder {
     /// Waits until every name that was given or taken so far is on the disk.
     pub fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.0)?)
+    }
+
+    /// Returns the open folder itself.
+    pub fn into_file(self) -> OwnedFd {
+        self.0
     }
 }

@@ -26,7 +26,7 @@ mod parts;
 use doubt::Doubt;
 use guard::guarded;
 use lock::Lock;
-use packed::{Packed, compressed, parts_of, unpacked};
+use packed::{Packer, Unpacked, Unpacker, parts_of};
 use parts::{PartChanges, PartError, PartReader};
 
 /// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records, 3 keeps
@@ -309,14 +309,13 @@ impl Store for EmbeddedStore {
     fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
         let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
         self.with("reading the journal", |handle| {
-            let mut entries = Vec::new();
+            let (mut entries, mut unpacker) = (Vec::new(), Unpacker::new());
             for item in handle.read()?.open_table(JOURNAL)?.range(first..)?.take(limit) {
                 let (number, bytes) = item?;
                 let number = number.value();
                 let unreadable =
                     |source| RawError::Store(Error::Unreadable { key: format!("journal/{number}"), source });
-                let no_part = |_| Err(io::Error::other("an entry has no parts"));
-                let entry = unpacked(bytes.value(), no_part).map_err(serde_json::Error::io);
+                let entry = unpacker.unpacked(bytes.value()).and_then(Unpacked::whole).map_err(serde_json::Error::io);
                 let entry = entry.and_then(|entry| serde_json::from_slice(&entry)).map_err(unreadable)?;
                 entries.push((number, entry));
             }
@@ -382,7 +381,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
     meta.insert(META_VERSION, version)?;
     let journal_last = journal.last()?.map_or(0, |(number, _)| number.value());
     let mut before = Doubt { version, journal_last, ..Doubt::default() };
-    let mut parts = PartChanges::default();
+    let (mut parts, mut packer) = (PartChanges::default(), Packer::new());
     for op in ops {
         if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
             let found = records.get(key.as_str())?.map(|record| record.value().0);
@@ -390,7 +389,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
         }
         match op {
             Op::Put { key, value, .. } => {
-                let packed = Packed::of(value);
+                let packed = packer.pack(value);
                 packed.parts.into_iter().for_each(|(id, part)| parts.add(id, part));
                 let old = records.insert(key.as_str(), (version, &*packed.bytes))?.map(|old| owned(old.value()));
                 old.iter().flat_map(|(_, kept)| parts_of(kept)).for_each(|id| parts.drop(id));
@@ -407,7 +406,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
                 let bytes = serde_json::to_vec(entry).map_err(|source| {
                     RawError::Store(Error::Unwritable { key: format!("journal/{number}"), source })
                 })?;
-                journal.insert(number, compressed(&bytes).as_slice())?;
+                journal.insert(number, packer.compressed(&bytes).as_slice())?;
                 if journal.len()? > journal_max as u64
                     && let Some((number, bytes)) = journal.pop_first()?
                 {
@@ -416,7 +415,7 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
             }
         }
     }
-    before.parts = parts.write(transaction)?;
+    before.parts = parts.write(transaction, &mut packer)?;
     Ok(before)
 }
 

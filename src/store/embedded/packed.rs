@@ -50,9 +50,17 @@ pub(super) struct Packed<'a> {
     pub parts: Vec<(PartId, &'a [u8])>,
 }
 
-impl<'a> Packed<'a> {
+/// Packs and compresses. One for many records: its tables are much larger than a record.
+pub(super) struct Packer(Compress);
+
+impl Packer {
+    pub fn new() -> Self {
+        // The fastest level: names and digests repeat, and higher levels find little more in them.
+        Self(Compress::new(Compression::fast(), false))
+    }
+
     /// Packs the bytes of a record.
-    pub fn of(value: &'a [u8]) -> Self {
+    pub fn pack<'a>(&mut self, value: &'a [u8]) -> Packed<'a> {
         let lists: Lists = serde_json::from_slice(value).unwrap_or_default();
         let lists = [lists.manifests, lists.inventory].into_iter().flatten().map(|list| list.get().as_bytes());
         let mut parts: Vec<&[u8]> = lists.filter(|list| list.len() >= PART_BYTES_MIN).collect();
@@ -69,16 +77,30 @@ impl<'a> Packed<'a> {
         let count = u8::try_from(parts.len()).expect("there is a field for each part");
         let mut bytes = vec![MARK, count];
         bytes.extend(parts.iter().flat_map(|(id, _)| id.to_be_bytes()));
-        compress(&rest, &mut bytes);
-        Self { bytes, parts }
+        self.compress(&rest, &mut bytes);
+        Packed { bytes, parts }
     }
-}
 
-/// Returns the bytes that are kept for a part or an entry of the journal.
-pub(super) fn compressed(value: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![MARK, 0];
-    compress(value, &mut bytes);
-    bytes
+    /// Returns the bytes that are kept for a part or an entry of the journal.
+    pub fn compressed(&mut self, value: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![MARK, 0];
+        self.compress(value, &mut bytes);
+        bytes
+    }
+
+    fn compress(&mut self, value: &[u8], out: &mut Vec<u8>) {
+        let Self(compress) = self;
+        compress.reset();
+        compress.set_dictionary(DICTIONARY).expect("nothing was compressed yet");
+        loop {
+            out.reserve(STEP_BYTES);
+            let read = usize::try_from(compress.total_in()).expect("a value is in memory");
+            let status = compress.compress_vec(&value[read..], out, FlushCompress::Finish);
+            if status.expect("compressing in memory cannot fail") == Status::StreamEnd {
+                return;
+            }
+        }
+    }
 }
 
 /// Returns the identities of the parts of a kept record.
@@ -86,33 +108,86 @@ pub(super) fn parts_of(kept: &[u8]) -> impl Iterator<Item = PartId> {
     split(kept).map(|(ids, _)| ids).unwrap_or_default().as_chunks().0.iter().map(|id| PartId::from_be_bytes(*id))
 }
 
-/// Returns the bytes of a record, or of anything else that is kept; `part` returns the bytes of a part.
-///
-/// # Errors
-/// They are damaged, or hold more than a record may, or a part cannot be read.
-pub(super) fn unpacked<E: From<io::Error>>(
-    kept: &[u8],
-    mut part: impl FnMut(PartId) -> Result<Cow<'static, [u8]>, E>,
-) -> Result<Cow<'_, [u8]>, E> {
-    match kept.first() {
-        Some(&MARK) => {}
-        Some(&MARK_DEFLATED) => return Ok(decompress(&kept[1..], &[])?.into()),
-        _ => return Ok(Cow::Borrowed(kept)),
+/// Reads what is kept. One for many records, as [`Packer`].
+pub(super) struct Unpacker(Decompress);
+
+impl Unpacker {
+    pub fn new() -> Self {
+        Self(Decompress::new(false))
     }
-    let (_, rest) = split(kept).ok_or_else(damaged)?;
-    let rest = decompress(rest, DICTIONARY)?;
-    let mut ids = parts_of(kept);
-    let mut pieces = rest.split(|byte| *byte == PLACEHOLDER);
-    let mut value = pieces.next().unwrap_or_default().to_vec();
-    for piece in pieces {
-        // A record whose own bytes hold the placeholder has no parts: it is no JSON.
-        match ids.next() {
-            Some(id) => value.extend_from_slice(&part(id)?),
-            None => value.push(PLACEHOLDER),
+
+    /// Returns what is kept without the parts, and the identities of the parts, whose places [`assembled`] knows.
+    ///
+    /// # Errors
+    /// It is damaged, or holds more than a record may.
+    pub fn unpacked<'k>(&mut self, kept: &'k [u8]) -> io::Result<Unpacked<'k>> {
+        let rest = match kept.first() {
+            Some(&MARK) => self.decompress(split(kept).ok_or_else(damaged)?.1, DICTIONARY)?.into(),
+            Some(&MARK_DEFLATED) => self.decompress(&kept[1..], &[])?.into(),
+            _ => Cow::Borrowed(kept),
+        };
+        Ok(Unpacked { rest, parts: parts_of(kept).collect() })
+    }
+
+    fn decompress(&mut self, kept: &[u8], dictionary: &[u8]) -> io::Result<Vec<u8>> {
+        let Self(decompress) = self;
+        decompress.reset(false);
+        if !dictionary.is_empty() {
+            decompress.set_dictionary(dictionary).map_err(io::Error::other)?;
         }
-        value.extend_from_slice(piece);
+        let mut out = Vec::new();
+        loop {
+            out.reserve(STEP_BYTES);
+            let (read, written) = (decompress.total_in(), decompress.total_out());
+            let rest = kept.get(usize::try_from(read).map_err(io::Error::other)?..).unwrap_or_default();
+            let status = decompress.decompress_vec(rest, &mut out, FlushDecompress::None).map_err(io::Error::other)?;
+            if out.len() > VALUE_BYTES_MAX {
+                return Err(io::Error::other(format!("it has more than {VALUE_BYTES_MAX} bytes")));
+            }
+            if status == Status::StreamEnd {
+                return Ok(out);
+            }
+            if (decompress.total_in(), decompress.total_out()) == (read, written) {
+                return Err(damaged());
+            }
+        }
     }
-    Ok(value.into())
+}
+
+/// A record without its parts.
+pub(super) struct Unpacked<'k> {
+    rest: Cow<'k, [u8]>,
+    parts: Vec<PartId>,
+}
+
+impl<'k> Unpacked<'k> {
+    /// Puts a record together; `part` returns the bytes of a part.
+    ///
+    /// # Errors
+    /// A part cannot be read.
+    pub fn assembled<E>(self, mut part: impl FnMut(PartId) -> Result<Vec<u8>, E>) -> Result<Cow<'k, [u8]>, E> {
+        if self.parts.is_empty() {
+            return Ok(self.rest);
+        }
+        let mut ids = self.parts.into_iter();
+        let mut pieces = self.rest.split(|byte| *byte == PLACEHOLDER);
+        let mut value = pieces.next().unwrap_or_default().to_vec();
+        for piece in pieces {
+            if let Some(id) = ids.next() {
+                value.extend_from_slice(&part(id)?);
+            }
+            value.extend_from_slice(piece);
+        }
+        Ok(value.into())
+    }
+
+    /// Returns what has no parts.
+    ///
+    /// # Errors
+    /// It has parts.
+    pub fn whole(self) -> io::Result<Cow<'k, [u8]>> {
+        self.assembled(|_| Err(io::Error::other("it has parts, and should have none")))
+    }
 }
 
 /// Splits what is kept into the identities of its parts and its compressed rest; `None` where it has no parts by its form.
@@ -127,43 +202,6 @@ fn id(part: &[u8]) -> PartId {
     PartId::from_be_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
 }
 
-fn compress(value: &[u8], out: &mut Vec<u8>) {
-    // The fastest level: names and digests repeat, and higher levels find little more in them.
-    let mut compress = Compress::new(Compression::fast(), false);
-    compress.set_dictionary(DICTIONARY).expect("nothing was compressed yet");
-    loop {
-        out.reserve(STEP_BYTES);
-        let read = usize::try_from(compress.total_in()).expect("a value is in memory");
-        let status = compress.compress_vec(&value[read..], out, FlushCompress::Finish);
-        if status.expect("compressing in memory cannot fail") == Status::StreamEnd {
-            return;
-        }
-    }
-}
-
-fn decompress(kept: &[u8], dictionary: &[u8]) -> io::Result<Vec<u8>> {
-    let mut decompress = Decompress::new(false);
-    if !dictionary.is_empty() {
-        decompress.set_dictionary(dictionary).map_err(io::Error::other)?;
-    }
-    let mut out = Vec::new();
-    loop {
-        out.reserve(STEP_BYTES);
-        let (read, written) = (decompress.total_in(), decompress.total_out());
-        let rest = kept.get(usize::try_from(read).map_err(io::Error::other)?..).unwrap_or_default();
-        let status = decompress.decompress_vec(rest, &mut out, FlushDecompress::None).map_err(io::Error::other)?;
-        if out.len() > VALUE_BYTES_MAX {
-            return Err(io::Error::other(format!("it has more than {VALUE_BYTES_MAX} bytes")));
-        }
-        if status == Status::StreamEnd {
-            return Ok(out);
-        }
-        if (decompress.total_in(), decompress.total_out()) == (read, written) {
-            return Err(damaged());
-        }
-    }
-}
-
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut")
 }
@@ -176,20 +214,29 @@ mod tests {
 
     use super::*;
 
-    fn again(packed: &Packed) -> io::Result<Vec<u8>> {
+    fn packed(value: &[u8]) -> Packed<'_> {
+        Packer::new().pack(value)
+    }
+
+    fn whole(kept: &[u8]) -> io::Result<Vec<u8>> {
+        Unpacker::new().unpacked(kept)?.whole().map(Cow::into_owned)
+    }
+
+    fn again(packed: &Packed) -> Vec<u8> {
         let parts: BTreeMap<PartId, Vec<u8>> = packed.parts.iter().map(|(id, part)| (*id, part.to_vec())).collect();
-        unpacked(&packed.bytes, |id| Ok(parts[&id].clone().into())).map(Cow::into_owned)
+        let unpacked = Unpacker::new().unpacked(&packed.bytes).expect("it is whole");
+        unpacked.assembled(|id| Ok::<_, io::Error>(parts[&id].clone())).expect("it has its parts").into_owned()
     }
 
     #[test]
     fn what_is_packed_comes_back() {
         let long = "a digest, and again a digest; ".repeat(100);
         for value in [&b""[..], b"{}", &[MARK], &[MARK, 1, 2], &[0, 0, 1], long.as_bytes(), &[MARK; 1000]] {
-            let packed = Packed::of(value);
-            assert_eq!((again(&packed).expect("it is whole"), packed.parts.len()), (value.to_vec(), 0));
-            assert_eq!(unpacked(&compressed(value), |_| -> io::Result<_> { panic!("no part") }).unwrap(), value);
+            let packed = packed(value);
+            assert_eq!((again(&packed), packed.parts.len()), (value.to_vec(), 0));
+            assert_eq!(whole(&Packer::new().compressed(value)).expect("it is whole"), value);
         }
-        assert!(Packed::of(long.as_bytes()).bytes.len() < long.len() / 10);
+        assert!(packed(long.as_bytes()).bytes.len() < long.len() / 10);
     }
 
     #[test]
@@ -198,32 +245,30 @@ mod tests {
         let record =
             |number: u64| format!(r#"{{"inventory":{list},"number":{number}, "manifests" : {list} ,"last":1}}"#);
         let (one, other) = (record(1), record(2));
-        let (one, other) = (Packed::of(one.as_bytes()), Packed::of(other.as_bytes()));
+        let (one, other) = (packed(one.as_bytes()), packed(other.as_bytes()));
         assert_eq!(one.parts, [(id(list.as_bytes()), list.as_bytes()); 2]);
         assert_eq!(parts_of(&one.bytes).collect::<Vec<_>>(), parts_of(&other.bytes).collect::<Vec<_>>());
-        assert_eq!(again(&one).unwrap(), record(1).as_bytes());
-        assert_eq!(again(&other).unwrap(), record(2).as_bytes());
+        assert_eq!(again(&one), record(1).as_bytes());
+        assert_eq!(again(&other), record(2).as_bytes());
         assert!(one.bytes.len() < 100, "{}: what is left of it is small", one.bytes.len());
         let short = br#"{"manifests":[1]}"#;
-        assert!(Packed::of(short).parts.is_empty(), "a short list stays in its record");
+        assert!(packed(short).parts.is_empty(), "a short list stays in its record");
     }
 
     #[test]
     fn earlier_formats_are_read() {
         let mut encoder = DeflateEncoder::new(vec![MARK_DEFLATED], Compression::fast());
         io::Write::write_all(&mut encoder, b"{\"before\":1}").unwrap();
-        let nothing = |_| -> io::Result<_> { panic!("no part") };
-        assert_eq!(unpacked(&encoder.finish().unwrap(), nothing).unwrap(), &b"{\"before\":1}"[..]);
-        assert_eq!(unpacked(b"{}", nothing).unwrap(), &b"{}"[..], "format 1");
+        assert_eq!(whole(&encoder.finish().unwrap()).unwrap(), b"{\"before\":1}");
+        assert_eq!(whole(b"{}").unwrap(), b"{}", "format 1");
     }
 
     #[test]
     fn damaged_bytes_are_an_error() {
-        let nothing = |_| -> io::Result<_> { Err(damaged()) };
-        let kept = compressed(&[b'x'; 1000]);
-        assert!(unpacked(&kept[..kept.len() - 2], nothing).is_err());
+        let kept = Packer::new().compressed(&[b'x'; 1000]);
+        assert!(whole(&kept[..kept.len() - 2]).is_err());
         for damaged in [&[MARK][..], &[MARK, 1], &[MARK, 0, 0xff, 0xff], &[MARK_DEFLATED, 0xff, 0xff]] {
-            assert!(unpacked(damaged, nothing).is_err(), "{damaged:?}");
+            assert!(whole(damaged).is_err(), "{damaged:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, WriteTransaction};
 
-use super::packed::{PartId, compressed, unpacked};
+use super::packed::{Packer, PartId, Unpacker};
 use super::{RawError, Result};
 
 /// The bytes of parts.
@@ -51,7 +51,7 @@ impl<'a> PartChanges<'a> {
     }
 
     /// Writes new parts and removes those that no record has any more; returns what was before.
-    pub fn write(self, transaction: &WriteTransaction) -> Result<Vec<PartBefore>, RawError> {
+    pub fn write(self, transaction: &WriteTransaction, packer: &mut Packer) -> Result<Vec<PartBefore>, RawError> {
         let mut parts = Tables::open(transaction)?;
         let mut before = Vec::new();
         for (id, change) in self.0 {
@@ -60,7 +60,7 @@ impl<'a> PartChanges<'a> {
             if now == uses {
                 continue;
             }
-            let bytes = change.bytes.filter(|_| uses == 0).map(compressed);
+            let bytes = change.bytes.filter(|_| uses == 0).map(|bytes| packer.compressed(bytes));
             before.push(PartBefore { id, uses, bytes: parts.set(id, now, bytes.as_deref())? });
         }
         Ok(before)
@@ -119,6 +119,7 @@ pub(super) struct PartReader {
     /// Absent in a file of an earlier format.
     table: Option<ReadOnlyTable<PartId, &'static [u8]>>,
     remembered: RefCell<BTreeMap<PartId, Vec<u8>>>,
+    unpacker: RefCell<Unpacker>,
 }
 
 impl PartReader {
@@ -128,12 +129,13 @@ impl PartReader {
             Err(TableError::TableDoesNotExist(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { table, remembered: RefCell::default() })
+        Ok(Self { table, remembered: RefCell::default(), unpacker: RefCell::new(Unpacker::new()) })
     }
 
     /// Returns the bytes of a record from those that are kept.
     pub fn record<'k>(&self, kept: &'k [u8]) -> Result<Cow<'k, [u8]>, PartError> {
-        unpacked(kept, |id| self.part(id).map(Cow::Owned))
+        let record = self.unpacker.borrow_mut().unpacked(kept)?;
+        record.assembled(|id| self.part(id))
     }
 
     fn part(&self, id: PartId) -> Result<Vec<u8>, PartError> {
@@ -143,13 +145,13 @@ impl PartReader {
         let kept = self.table.as_ref().map(|table| table.get(id)).transpose()?.flatten();
         let missing = || io::Error::other(format!("its part {id:032x} is missing"));
         let kept = kept.ok_or_else(missing)?;
-        let part = unpacked(kept.value(), |_| Err::<Cow<'static, [u8]>, _>(io::Error::other("a part has parts")))?;
+        let part = self.unpacker.borrow_mut().unpacked(kept.value())?.whole()?.into_owned();
         let mut remembered = self.remembered.borrow_mut();
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
         }
-        remembered.insert(id, part.to_vec());
-        Ok(part.into_owned())
+        remembered.insert(id, part.clone());
+        Ok(part)
     }
 }
 

@@ -1,0 +1,126 @@
+//! Waits until files are on the disk. All writers of a file system share the waits: what many members write at once costs one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::stat::fstat;
+use nix::unistd::fsync;
+use tokio::sync::oneshot;
+
+use super::blocking;
+
+/// Files that are synced one by one; if more wait, their whole file system is synced at once, which waits for the writes of
+/// others as well.
+const SINGLE_MAX: usize = 8;
+
+/// The file systems that members' folders are on, by device number.
+static DISKS: Mutex<BTreeMap<u64, Arc<Disk>>> = Mutex::new(BTreeMap::new());
+
+/// One file system.
+#[derive(Debug, Default)]
+pub(super) struct Disk(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<(OwnedFd, oneshot::Sender<Outcome>)>,
+    is_syncing: bool,
+}
+
+/// The result of one sync, which many wait for.
+type Outcome = Result<(), Arc<io::Error>>;
+
+impl Disk {
+    /// Returns the file system of an open file or folder.
+    pub fn of(file: impl AsFd) -> io::Result<Arc<Self>> {
+        let device = fstat(file)?.st_dev;
+        Ok(Arc::clone(lock(&DISKS).entry(device).or_default()))
+    }
+
+    /// Waits until the content of a file, or the names in a folder, are on the disk.
+    pub async fn sync(self: Arc<Self>, file: OwnedFd) -> io::Result<()> {
+        let (sender, outcome) = oneshot::channel();
+        let is_first = {
+            let mut queue = lock(&self.0);
+            queue.waiting.push((file, sender));
+            !std::mem::replace(&mut queue.is_syncing, true)
+        };
+        if is_first {
+            // A task of its own: whoever came first may be cancelled, and others wait with it.
+            tokio::spawn(self.sync_all());
+        }
+        match outcome.await {
+            Ok(outcome) => outcome.map_err(|error| io::Error::new(error.kind(), error)),
+            Err(_) => Err(io::Error::other("the process is ending")),
+        }
+    }
+
+    /// Syncs what waits, and then what began to wait meanwhile, until nothing waits.
+    async fn sync_all(self: Arc<Self>) {
+        loop {
+            let waiting = {
+                let mut queue = lock(&self.0);
+                queue.is_syncing = !queue.waiting.is_empty();
+                std::mem::take(&mut queue.waiting)
+            };
+            if waiting.is_empty() {
+                return;
+            }
+            let (files, senders): (Vec<OwnedFd>, Vec<_>) = waiting.into_iter().unzip();
+            let outcome = blocking(move || sync(&files)).await.map_err(Arc::new);
+            for sender in senders {
+                // Whoever waited may have been cancelled.
+                drop(sender.send(outcome.clone()));
+            }
+        }
+    }
+}
+
+fn sync(files: &[OwnedFd]) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if let [first, ..] = files
+        && files.len() > SINGLE_MAX
+    {
+        return Ok(nix::unistd::syncfs(first)?);
+    }
+    files.iter().try_for_each(|file| Ok(fsync(file)?))
+}
+
+/// What a panic leaves is whole.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn many_share_a_wait_and_each_hears_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::of(File::open(dir.path()).unwrap()).unwrap();
+        let file = |n: usize| OwnedFd::from(File::create(dir.path().join(n.to_string())).unwrap());
+        for count in [1, SINGLE_MAX, 10 * SINGLE_MAX] {
+            let synced = join_all((0..count).map(|n| Arc::clone(&disk).sync(file(n)))).await;
+            assert!(synced.iter().all(Result::is_ok), "{synced:?}");
+        }
+        let queue = lock(&disk.0);
+        assert!(queue.waiting.is_empty() && !queue.is_syncing, "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn a_failure_concerns_whoever_waited_for_it_and_nobody_later() {
+        let disk = Arc::new(Disk::default());
+        // A pipe cannot be synced.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(Arc::clone(&disk).sync(reader.into()).await.is_err());
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create(dir.path().join("a")).unwrap();
+        disk.sync(file.into()).await.expect("it is on the disk");
+    }
+}
