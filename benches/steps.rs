@@ -115,7 +115,7 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
         })
         .collect();
     let mut wanted = Wanted::default();
-    order.manifests.iter().for_each(|d| wanted.insert(&d.key, &Arc::new(order.placement.clone())));
+    order.manifests.iter().for_each(|d| wanted.insert(&d.key, &[Arc::new(order.placement.clone())].into()));
     let holds = Held { index: 0, commit: order.commit.clone(), digest: order.digest.clone() };
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };

@@ -7,7 +7,7 @@ use gitfleet::core::member::result::{Answer, StepResult, tried};
 use gitfleet::core::member::{Reconciler, Task};
 use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
-use gitfleet::deliver::live::LiveObject;
+use gitfleet::deliver::live::{LiveContent, LiveObject, Uid};
 use gitfleet::deliver::step::Step;
 use gitfleet::model::facts::{Facts, NodeFacts, Totals};
 use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
@@ -222,11 +222,8 @@ fn owned(desired: &Desired) -> Digest {
 }
 
 fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject {
-    LiveObject {
-        id: desired.id.clone().into(),
-        uid: format!("{version:036}"),
-        resource_version: version,
-        generation: None,
+    let content = LiveContent {
+        id: desired.id.clone(),
         applyset: applyset_id(placement).into(),
         manifest: Some(desired.digest.clone()),
         owned: owned(desired),
@@ -234,7 +231,9 @@ fn live(desired: &Desired, placement: &PlacementKey, version: u64) -> LiveObject
         terminating: false,
         availability: Availability::Available,
         unavailable_because: None,
-    }
+    };
+    // As on an API server: a UUID of its own.
+    LiveObject::new(content, Uid::Uuid(u128::from(version).to_be_bytes()), version)
 }
 
 fn carried_out(order: &WorkOrder, now: Timestamp) -> WorkStatus {

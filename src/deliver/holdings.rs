@@ -40,16 +40,12 @@ impl Holdings {
     }
 
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
-    pub fn insert(&mut self, key: Arc<ObjectKey>, mut live: LiveObject) {
+    pub fn insert(&mut self, key: Arc<ObjectKey>, live: LiveObject) {
         // One allocation per identity: each report of an object brings an equal key of its own.
         let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
         if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
             self.unlabel(&key);
-            let known = self.labelled.get_key_value(&live.applyset).map(|(known, _)| Arc::clone(known));
-            live.applyset = known.unwrap_or(live.applyset);
             self.labelled.entry(Arc::clone(&live.applyset)).or_default().insert(Arc::clone(&key));
-        } else if let Some(known) = self.get(&key) {
-            live.applyset = Arc::clone(&known.applyset);
         }
         self.objects.insert(key, Box::new(live));
     }
@@ -91,9 +87,9 @@ impl FromIterator<LiveObject> for Holdings {
     }
 }
 
-/// Which placements want an object on a member.
+/// Which placements want an object on a member. Objects of the same placements share the list.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(BTreeMap<Arc<ObjectKey>, Box<[Arc<PlacementKey>]>>);
+pub struct Wanted(BTreeMap<Arc<ObjectKey>, Arc<[Arc<PlacementKey>]>>);
 
 impl Wanted {
     /// Returns the placements that want an object, in order; nearly always it is one.
@@ -106,22 +102,26 @@ impl Wanted {
         self.0.get_key_value(key).map(|(key, _)| key)
     }
 
-    /// Records that a placement wants an object.
-    pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<PlacementKey>) {
-        let placements = self.0.entry(Arc::clone(key)).or_default();
-        if let Err(position) = placements.binary_search(placement) {
-            let mut more = placements.to_vec();
-            more.insert(position, Arc::clone(placement));
-            *placements = more.into();
+    /// Records that a placement wants an object; `placement` is a list of it alone.
+    pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<[Arc<PlacementKey>]>) {
+        let placements = self.0.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(placement));
+        for placement in placement.iter() {
+            if let Err(position) = placements.binary_search(placement) {
+                let mut more = placements.to_vec();
+                more.insert(position, Arc::clone(placement));
+                *placements = more.into();
+            }
         }
     }
 
     /// Records that a placement no longer wants an object.
     pub fn remove(&mut self, key: &ObjectKey, placement: &PlacementKey) {
         let Some(placements) = self.0.get_mut(key) else { return };
-        *placements = placements.iter().filter(|other| other.as_ref() != placement).cloned().collect();
-        if placements.is_empty() {
+        let others: Vec<_> = placements.iter().filter(|other| other.as_ref() != placement).cloned().collect();
+        if others.is_empty() {
             self.0.remove(key);
+        } else if others.len() < placements.len() {
+            *placements = others.into();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A live object, reduced to the fields that decisions need.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -10,19 +12,25 @@ use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId};
 use crate::model::records::Availability;
-use crate::model::shared::Shared;
+use crate::model::shared::{Pool, Pooled, Shared};
 
-/// The stored state of an object with an ApplySet's label.
+/// The stored state of an object with an ApplySet's label: what its members have in common, and what is its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveObject {
-    /// Its identity, in the version it was watched in.
-    pub id: Shared<ObjectId>,
+    content: Shared<LiveContent>,
     /// `metadata.uid`: deletions name it, so that they never hit a recreated object.
-    pub uid: String,
+    pub uid: Uid,
     /// `metadata.resourceVersion`: an event with a lower version is stale and skipped. 0 for files.
     pub resource_version: u64,
-    /// `metadata.generation`; absent where its kind has none.
-    pub generation: Option<i64>,
+    /// `metadata.generation`; 0 where its kind has none.
+    generation: i64,
+}
+
+/// What an object has in common with those of the same manifest on other members: it is in memory once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LiveContent {
+    /// Its identity, in the version it was watched in.
+    pub id: ObjectId,
     /// The ApplySet it belongs to; empty without such a label.
     pub applyset: Arc<str>,
     /// The digest of the manifest it was last applied from.
@@ -40,7 +48,46 @@ pub struct LiveObject {
     pub unavailable_because: Option<Arc<str>>,
 }
 
+impl Pooled for LiveContent {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<LiveContent> = Pool::new();
+        &POOL
+    }
+}
+
+impl Deref for LiveObject {
+    type Target = LiveContent;
+
+    fn deref(&self) -> &LiveContent {
+        &self.content
+    }
+}
+
 impl LiveObject {
+    /// Creates the state of an object without a generation.
+    pub fn new(content: LiveContent, uid: Uid, resource_version: u64) -> Self {
+        Self { content: content.into(), uid, resource_version, generation: 0 }
+    }
+
+    /// Returns `metadata.generation`; `None` where its kind has none.
+    pub fn generation(&self) -> Option<i64> {
+        Some(self.generation).filter(|generation| *generation != 0)
+    }
+
+    /// Changes the content; other holders of the same content keep theirs.
+    pub fn change(&mut self, change: impl FnOnce(&mut LiveContent)) {
+        let mut content = LiveContent::clone(&self.content);
+        change(&mut content);
+        self.content = content.into();
+    }
+
+    /// Returns the object with another content.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut LiveContent)) -> Self {
+        self.change(change);
+        self
+    }
+
     /// Reads a live object; `None` if it is not a named Kubernetes object. An object in the namespace of the inventories is
     /// never part of a placement, whatever label it carries: otherwise it would be pruned, and all inventories with it.
     pub fn read(object: &Value, rules: &HealthRules) -> Option<Self> {
@@ -48,23 +95,74 @@ impl LiveObject {
         let metadata = object.get("metadata")?;
         let ObjectHealth { availability, why } = health::health(&id, object, rules);
         let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
-        Some(Self {
-            uid: metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            resource_version: metadata
-                .get("resourceVersion")
-                .and_then(Value::as_str)
-                .and_then(|v| v.parse().ok())
-                .unwrap_or_default(),
-            generation: metadata.get("generation").and_then(Value::as_i64),
+        let content = LiveContent {
             applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
-            manifest: text("annotations", SPEC_HASH).map(|digest| Digest::from(digest).shared()),
-            owned: owned_digest(object).shared(),
+            manifest: text("annotations", SPEC_HASH).map(Digest::from),
+            owned: owned_digest(object),
             owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
             availability,
             unavailable_because: why,
-            id: id.into(),
+            id,
+        };
+        let own = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+        Some(Self {
+            uid: own("uid").into(),
+            resource_version: own("resourceVersion").parse().unwrap_or_default(),
+            generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
+            content: content.into(),
         })
+    }
+}
+
+/// The uid of an object. API servers give UUIDs, which are kept as the 16 bytes that they are; a folder gives names of files.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Uid {
+    /// A UUID in lower case, as RFC 9562 writes it.
+    Uuid([u8; 16]),
+    /// Another text: members with the same object share it.
+    Text(Shared<str>),
+}
+
+/// Where RFC 9562 has dashes in a UUID.
+const UUID_DASHES: [usize; 4] = [8, 13, 18, 23];
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        uuid(text).map_or_else(|| Self::Text(Shared::new(text)), Self::Uuid)
+    }
+}
+
+/// Returns the bytes of a UUID; `None` for a text that would not come back from them as it is.
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let has_form = |(at, byte): (usize, u8)| match byte {
+        b'-' => UUID_DASHES.contains(&at),
+        b'0'..=b'9' | b'a'..=b'f' => !UUID_DASHES.contains(&at),
+        _ => false,
+    };
+    if text.len() != 36 || !text.bytes().enumerate().all(has_form) {
+        return None;
+    }
+    let number = u128::from_str_radix(&text.replace('-', ""), 16).ok()?;
+    Some(number.to_be_bytes())
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Uuid(bytes) => {
+                let digits = format!("{:032x}", u128::from_be_bytes(*bytes));
+                let (a, rest) = digits.split_at(8);
+                write!(f, "{a}-{}-{}-{}-{}", &rest[..4], &rest[4..8], &rest[8..12], &rest[12..])
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
     }
 }
 

@@ -122,7 +122,7 @@ impl Member {
     /// Somebody changes a field of ours; whether that makes it differ is another thing.
     fn change(&mut self, key: &ObjectKey, differs: bool) {
         let mut live = self.live.get(key).expect("it is there").clone();
-        live.owned = Digest::from("theirs now");
+        live.change(|content| content.owned = Digest::from("theirs now"));
         live.resource_version += 1;
         self.live.insert(Arc::new(key.clone()), live);
         if differs {
@@ -193,7 +193,7 @@ impl Member {
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}]});
             let live = LiveObject::read(&object, &HealthRules::default()).expect("an object");
             let baseline = Baseline { manifest: desired.digest.clone(), owned: live.owned.clone() };
-            self.progress.baselines.insert(desired.key.clone(), baseline);
+            Arc::make_mut(&mut self.progress.baselines).insert(desired.key.clone(), baseline);
             self.live.insert(desired.key.clone(), live);
         }
         let before = self.progress.attempts.get(&desired.key).cloned();
@@ -240,7 +240,7 @@ impl Member {
 
     fn drift(&mut self, key: &ObjectKey) {
         let live = self.live.get(key).expect("it is there").clone();
-        self.live.insert(Arc::new(key.clone()), LiveObject { owned: Digest::from("changed"), ..live });
+        self.live.insert(Arc::new(key.clone()), live.with(|content| content.owned = Digest::from("changed")));
     }
 }
 
@@ -248,7 +248,7 @@ fn wanted(orders: &[&WorkOrder]) -> Wanted {
     let mut wanted = Wanted::default();
     for order in orders {
         for desired in order.manifests.iter() {
-            wanted.insert(&desired.key, &Arc::new(order.placement.clone()));
+            wanted.insert(&desired.key, &[Arc::new(order.placement.clone())].into());
         }
     }
     wanted
@@ -427,8 +427,10 @@ proptest! {
         let mut member = Member::default();
         for stranger in make(&strangers) {
             let mut live = LiveObject::read(&stranger.object, &HealthRules::default()).expect("an object");
-            live.applyset = "applyset-of-somebody-else-v1".into();
-            live.id = ObjectId { name: format!("stranger-{}", live.id.name), ..ObjectId::clone(&live.id) }.into();
+            live.change(|content| {
+                content.applyset = "applyset-of-somebody-else-v1".into();
+                content.id.name.insert_str(0, "stranger-");
+            });
             member.live.insert(Arc::new(live.id.key()), live);
         }
         member.settle(&order("p", make(&first)));

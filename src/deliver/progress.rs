@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::live::Uid;
+use super::plan::PUT_BACK_WINDOW;
 use super::step::DriftCheck;
 use crate::api::placement::ApplyStrategyType;
 use crate::model::id::{Digest, ObjectKey};
 use crate::model::records::{ApplyOutcome, Difference, ManifestStatus};
+use crate::model::shared::{Pool, Pooled};
 use crate::model::work::{Desired, WorkOrder};
 
 /// The last attempt to apply an object.
@@ -46,12 +49,22 @@ impl Attempt {
 }
 
 /// The state of an object after an apply: the reference for drift.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Baseline {
     /// The manifest of the last apply.
     pub manifest: Digest,
     /// Digest of the fields we own in the API server's answer.
     pub owned: Digest,
+}
+
+/// Baselines by object.
+pub type Baselines = BTreeMap<Arc<ObjectKey>, Baseline>;
+
+impl Pooled for Baselines {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<Baselines> = Pool::new();
+        &POOL
+    }
 }
 
 /// The progress of one work.
@@ -60,9 +73,9 @@ pub struct Progress {
     /// Attempts by object.
     pub attempts: BTreeMap<Arc<ObjectKey>, Box<Attempt>>,
     /// Objects whose deletion was accepted, by uid.
-    pub deleted: BTreeSet<String>,
-    /// Baselines by object, including those from before a restart.
-    pub baselines: BTreeMap<Arc<ObjectKey>, Baseline>,
+    pub deleted: BTreeSet<Uid>,
+    /// Baselines by object, including those from before a restart. Members with the same content share them once it is delivered.
+    pub baselines: Arc<Baselines>,
     /// The last checks of gitfleet's objects that are left as they are.
     pub drift_checks: BTreeMap<Arc<ObjectKey>, DriftCheck>,
     /// An earlier process reported the work: an object missing in that report was applied, if at all, without a report.
@@ -94,7 +107,21 @@ impl Progress {
         self.attempts.retain(|key, attempt| {
             !compares && attempt.outcome == ApplyOutcome::Applied && held.contains(key.as_ref())
         });
-        self.baselines.retain(|key, _| held.contains(key.as_ref()));
+        if self.baselines.keys().any(|key| !held.contains(key.as_ref())) {
+            Arc::make_mut(&mut self.baselines).retain(|key, _| held.contains(key.as_ref()));
+        }
         self.drift_checks.clear();
+    }
+
+    /// Gives up the memory that a delivered work does not need: attempts whose success the baseline shows already, and baselines
+    /// that another member has, too.
+    pub fn condense(&mut self, now: Timestamp) {
+        let baselines = &self.baselines;
+        self.attempts.retain(|key, attempt| {
+            let is_shown = baselines.get(key).is_some_and(|baseline| baseline.manifest == attempt.manifest);
+            let was_put_back = attempt.put_backs.iter().any(|at| *at + PUT_BACK_WINDOW > now);
+            attempt.outcome != ApplyOutcome::Applied || !is_shown || was_put_back
+        });
+        self.baselines = Baselines::pool().share(Arc::clone(&self.baselines));
     }
 }

@@ -64,6 +64,13 @@ impl<T: ?Sized + fmt::Display> fmt::Display for Shared<T> {
     }
 }
 
+impl Pooled for str {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<str> = Pool::new();
+        &POOL
+    }
+}
+
 impl<T: Pooled> From<T> for Shared<T> {
     fn from(value: T) -> Self {
         Self::new(value)

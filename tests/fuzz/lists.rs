@@ -18,7 +18,7 @@ use gitfleet::core::member::result::StepResult;
 use gitfleet::core::member::{Reconciler, Task};
 use gitfleet::core::{MemberCommand, MemberEvent};
 use gitfleet::deliver::inventory::{Parent, applyset_id};
-use gitfleet::deliver::live::LiveObject;
+use gitfleet::deliver::live::{LiveContent, LiveObject};
 use gitfleet::deliver::progress::Attempt;
 use gitfleet::deliver::step::Found;
 use gitfleet::deliver::step::Step;
@@ -388,20 +388,25 @@ impl Case {
     fn put(&mut self, desired: &Desired, placement: &PlacementKey) -> LiveObject {
         self.server.version += 1;
         self.born += 1;
-        let uid = self.server.objects.get(&*desired.key).map_or_else(|| self.born.to_string(), |live| live.uid.clone());
-        let live = LiveObject {
-            id: desired.id.clone().into(),
+        let uid = self
+            .server
+            .objects
+            .get(&*desired.key)
+            .map_or_else(|| self.born.to_string().as_str().into(), |live| live.uid.clone());
+        let live = LiveObject::new(
+            LiveContent {
+                id: desired.id.clone(),
+                applyset: applyset_id(placement).into(),
+                manifest: Some(desired.digest.clone()),
+                owned: desired.digest.clone(),
+                owner: None,
+                terminating: false,
+                availability: Availability::Available,
+                unavailable_because: None,
+            },
             uid,
-            resource_version: self.server.version,
-            generation: None,
-            applyset: applyset_id(placement).into(),
-            manifest: Some(desired.digest.clone()),
-            owned: desired.digest.clone(),
-            owner: None,
-            terminating: false,
-            availability: Availability::Available,
-            unavailable_because: None,
-        };
+            self.server.version,
+        );
         self.server.objects.insert(ObjectKey::clone(&desired.key), live.clone());
         self.note(kind_of(&desired.key), Change::There(live.clone()));
         live

@@ -66,7 +66,7 @@ impl Run {
             return self.simulation.steal(cluster, &key);
         }
         let mut live = self.simulation.members()[cluster].objects()[&key].clone();
-        live.owned = Digest::from("somebody's");
+        live.change(|content| content.owned = Digest::from("somebody's"));
         self.note_change(cluster, &key);
         self.simulation.meddle(cluster, live);
     }

@@ -111,7 +111,7 @@ fn foreign(key: &ObjectKey) -> LiveObject {
     }
     let object = serde_json::json!({"apiVersion": version, "kind": key.kind, "metadata": metadata});
     let live = LiveObject::read(&object, &HealthRules::default()).expect("it is an object");
-    LiveObject { owner: Some(OWNER.into()), owned: Digest::from("somebody's"), ..live }
+    live.with(|content| (content.owner, content.owned) = (Some(OWNER.into()), Digest::from("somebody's")))
 }
 
 fn pick<T: Clone>(dice: &mut Dice, of: impl IntoIterator<Item = T>) -> Option<T> {
@@ -182,7 +182,7 @@ impl Run {
         self.say_that(format!("somebody comes to own {key} on {cluster}"));
         self.checker.now = self.simulation.now();
         self.checker.note_owner(&cluster, &key);
-        self.simulation.meddle(&cluster, LiveObject { owner: Some(OWNER.into()), ..live });
+        self.simulation.meddle(&cluster, live.with(|content| content.owner = Some(OWNER.into())));
         self.simulation.at(Duration::from_secs(dice.between(40, 100)), CONTENT);
     }
 
@@ -206,7 +206,7 @@ impl Run {
             owned.filter(|(_, live)| goes(live)).map(|(name, live)| (name, live.clone())).collect();
         for (name, live) in owned {
             self.checker.owned.remove(&(name.clone(), live.id.key()));
-            self.simulation.meddle(&name, LiveObject { owner: None, ..live });
+            self.simulation.meddle(&name, live.with(|content| content.owner = None));
         }
         shares
     }

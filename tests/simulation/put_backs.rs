@@ -76,7 +76,7 @@ impl Run {
             self.refused.lock().expect("nobody fails while holding it").insert((cluster.clone(), key.clone()));
             self.checker.disturbed.insert(cluster.clone());
             let mut live = self.simulation.members()[&cluster].objects()[&key].clone();
-            live.owned = Digest::from("somebody's");
+            live.change(|content| content.owned = Digest::from("somebody's"));
             self.simulation.meddle(&cluster, live);
             self.note_change(&cluster, &key);
             for _ in 0..dice.below(3) {
@@ -134,8 +134,9 @@ fn w03_what_is_called_applied_though_it_was_changed_is_caught() {
         serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "o", "namespace": "n"}});
     let read = LiveObject::read(&object, &HealthRules::default()).unwrap();
     let manifest = Digest::new("d");
-    let live = LiveObject { manifest: Some(manifest.clone()), owned: Digest::from("somebody's"), ..read };
-    assert!(is_changed(&live) && !is_changed(&LiveObject { owned: owned(&manifest), ..live.clone() }));
+    let live =
+        read.with(|content| (content.manifest, content.owned) = (Some(manifest.clone()), Digest::from("somebody's")));
+    assert!(is_changed(&live) && !is_changed(&live.clone().with(|content| content.owned = owned(&manifest))));
     let status = |applied: &str, digest: &str| -> WorkStatus {
         let told = serde_json::json!({
             "group": "", "version": "v1", "kind": "ConfigMap", "namespace": "n", "name": "o", "applied": applied,

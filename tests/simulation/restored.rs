@@ -174,13 +174,12 @@ fn holding(content: &str, claims: u64) -> (BTreeMap<ObjectKey, LiveObject>, BTre
     let object =
         serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "o", "namespace": "n"}});
     let manifest = Digest::new(content);
-    let live = LiveObject {
-        applyset: applyset_id(&placement).into(),
-        owned: owned(&manifest),
-        manifest: Some(manifest),
-        availability: Availability::Available,
-        ..LiveObject::read(&object, &HealthRules::default()).unwrap()
-    };
+    let live = LiveObject::read(&object, &HealthRules::default()).unwrap().with(|content| {
+        content.applyset = applyset_id(&placement).into();
+        content.owned = owned(&manifest);
+        content.manifest = Some(manifest);
+        content.availability = Availability::Available;
+    });
     let holds = Some(Held { index: claims, commit: "3".into(), digest: "x".into() });
     let parent = Parent { placement: Some(placement.clone()), holds, ..Parent::default() };
     ([(live.id.key(), live)].into(), [(placement, parent)].into())
@@ -237,7 +236,7 @@ fn d07_what_a_restored_member_may_keep() {
     assert!(claims(&checker, &old).unwrap_err().starts_with("6: b claims snapshot 0 of p, and lacks"));
 
     let key = objects.keys().next().unwrap();
-    let id = (*objects[key].id).clone();
+    let id = objects[key].id.clone();
     let desired =
         Desired { id, key: Arc::new(key.clone()), object: Arc::new(serde_json::Value::Null), digest: "d".into() };
     let order = WorkOrder { manifests: [desired].into(), ..WorkOrder::clone(&super::forged::order("b", 1)) };

@@ -152,7 +152,7 @@ fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_none_or(|name| name.starts_with(prefix))
 }
 
-/// Reads changed files. What gitfleet wrote itself is passed over: its writers know it.
+/// Reads changed files. What gitfleet wrote itself is skipped: its writers know it.
 async fn read_changed(directory: &Directory, kind: &WatchedKind, unread: Unread) -> Read {
     if unread.is_unknown || unread.is_gone {
         return Read::ListAgain;

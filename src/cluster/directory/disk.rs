@@ -24,12 +24,12 @@ pub(super) struct Disk(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Vec<(OwnedFd, oneshot::Sender<Outcome>)>,
+    waiting: Vec<(OwnedFd, oneshot::Sender<SyncOutcome>)>,
     is_syncing: bool,
 }
 
 /// The result of one sync, which many wait for.
-type Outcome = Result<(), Arc<io::Error>>;
+type SyncOutcome = Result<(), Arc<io::Error>>;
 
 impl Disk {
     /// Returns the file system of an open file or folder.
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn many_share_a_wait_and_each_hears_of_it() {
+    async fn many_share_a_wait_and_each_gets_the_answer() {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::of(File::open(dir.path()).unwrap()).unwrap();
         let file = |n: usize| OwnedFd::from(File::create(dir.path().join(n.to_string())).unwrap());

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::result::StepResult;
-use crate::deliver::progress::{Attempt, Baseline, Progress};
+use crate::deliver::progress::{Attempt, Baseline, Baselines, Progress};
 use crate::deliver::step::DriftCheck;
 use crate::deliver::step::{Plan, RETRY_MAX, Step};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, WorkStatus};
+use crate::model::shared::Pooled as _;
 use crate::model::work::WorkOrder;
 
 /// Pause before a deletion that was refused is tried again.
@@ -89,7 +90,7 @@ impl Delivery {
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live } => {
                 if attempt.outcome == ApplyOutcome::Applied {
-                    self.note_baseline(&key, &attempt.manifest, live.map(|live| live.owned));
+                    self.note_baseline(&key, &attempt.manifest, live.map(|live| live.owned.clone()));
                     // An earlier check described the object before this apply.
                     self.progress.drift_checks.remove(&key);
                     // A repeated check has written, so the earlier report is no longer valid.
@@ -118,9 +119,9 @@ impl Delivery {
         match owned {
             Some(owned) => {
                 let baseline = Baseline { manifest: manifest.clone(), owned };
-                self.progress.baselines.insert(Arc::clone(key), baseline);
+                Arc::make_mut(&mut self.progress.baselines).insert(Arc::clone(key), baseline);
             }
-            None => drop(self.progress.baselines.remove(key)),
+            None => drop(Arc::make_mut(&mut self.progress.baselines).remove(key)),
         }
     }
 
@@ -166,6 +167,7 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
     let is_same = reported.complete && reported.generation == order.generation;
     // A first report lists what the member holds before it gets orders; such a report says nothing about single objects.
     let mut progress = Progress { is_reported: !reported.manifests.is_empty(), ..Progress::default() };
+    let mut baselines = Baselines::default();
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);
@@ -173,8 +175,9 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
             progress.attempts.insert(Arc::clone(&key), Box::new(Attempt::before(manifest, status)));
         }
         if let Some(owned) = &status.owned {
-            progress.baselines.insert(key, Baseline { manifest: manifest.clone(), owned: owned.clone() });
+            baselines.insert(key, Baseline { manifest: manifest.clone(), owned: owned.clone() });
         }
     }
+    progress.baselines = Baselines::pool().share(baselines);
     progress
 }

@@ -192,12 +192,12 @@ impl Reconciler {
     /// Records which objects an order claims or releases. Claims decide who may write an object, so another placement may be
     /// next.
     fn want(&mut self, order: &WorkOrder, is_wanted: bool) {
-        let placement = Arc::new(order.placement.clone());
+        let alone: Arc<[Arc<PlacementKey>]> = [Arc::new(order.placement.clone())].into();
         for desired in order.manifests.iter() {
             if is_wanted {
-                self.wanted.insert(&desired.key, &placement);
+                self.wanted.insert(&desired.key, &alone);
             } else {
-                self.wanted.remove(&desired.key, &placement);
+                self.wanted.remove(&desired.key, &order.placement);
             }
             let holder = self.live.get(&desired.key).map(|live| Arc::clone(&live.applyset));
             self.touch(None, holder.as_deref(), &desired.key);
@@ -288,6 +288,9 @@ impl Reconciler {
         let status = self.status(placement, now)?;
         let delivery = self.deliveries.get_mut(placement)?;
         delivery.note_baselines(&status);
+        if status.complete {
+            delivery.progress.condense(now);
+        }
         delivery.unreported = false;
         if delivery.reported.as_deref() == Some(&status) {
             return None;
@@ -314,9 +317,10 @@ impl Reconciler {
 
     /// Stores the observed state of an object: the newest version with `by_version`, else the latest observation.
     pub(super) fn remember(&mut self, mut live: LiveObject, by_version: bool) {
-        if !self.has_health {
-            live.availability = Availability::Available;
-            live.unavailable_because = None;
+        if !self.has_health && (live.availability != Availability::Available || live.unavailable_because.is_some()) {
+            live.change(|content| {
+                (content.availability, content.unavailable_because) = (Availability::Available, None);
+            });
         }
         let key = live.id.key();
         let known = self.live.get(&key);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::deliver::inventory::Parent;
-use crate::deliver::live::LiveObject;
+use crate::deliver::live::{LiveObject, Uid};
 use crate::deliver::progress::Attempt;
 use crate::deliver::step::{Found, ObservedVersion};
 use crate::model::id::{Digest, ObjectKey};
@@ -46,7 +46,7 @@ pub enum StepResult {
         /// The object.
         key: ObjectKey,
         /// The uid in the request.
-        uid: String,
+        uid: Uid,
         /// It is already gone, or no longer belongs to gitfleet.
         gone: bool,
     },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::delivery::Delivery;
+use crate::deliver::live::LiveObject;
 use crate::deliver::plan::verdict;
 use crate::deliver::step::{MemberView, State};
 use crate::model::id::ObjectId;
@@ -78,7 +79,7 @@ fn manifest_status(delivery: &Delivery, desired: &Desired, view: &MemberView<'_>
         applied,
         message,
         availability: live.map(|live| live.availability),
-        generation: on_member.and_then(|live| live.generation),
+        generation: on_member.and_then(LiveObject::generation),
         manifest: (attempt.is_some() || owned.is_some()).then(|| desired.digest.clone()),
         owned: owned.cloned(),
         differences: differences(delivery, desired, applied),

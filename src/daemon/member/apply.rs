@@ -45,7 +45,7 @@ pub async fn perform(
             }
         }
         Step::DeleteParent => delete_parent(target, order).await,
-        Step::Delete { object } => match target.delete(&object.id, &object.uid).await {
+        Step::Delete { object } => match target.delete(&object.id, &object.uid.to_string()).await {
             Ok(deletion) => {
                 tracing::info!(object = %object.id, "pruned");
                 StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: deletion == Deletion::Gone }
@@ -53,7 +53,7 @@ pub async fn perform(
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
             Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
         },
-        Step::Release { object, release } => match target.release(&object.id, &object.uid, release).await {
+        Step::Release { object, release } => match target.release(&object.id, &object.uid.to_string(), release).await {
             Ok(()) => {
                 tracing::info!(object = %object.id, "given up; it stays");
                 StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: true }

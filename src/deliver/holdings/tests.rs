@@ -5,7 +5,8 @@ use crate::deliver::health::HealthRules;
 
 fn live(name: &str, applyset: &str) -> LiveObject {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
-    LiveObject { applyset: applyset.into(), ..LiveObject::read(&object, &HealthRules::default()).expect("an object") }
+    let live = LiveObject::read(&object, &HealthRules::default()).expect("an object");
+    live.with(|content| content.applyset = applyset.into())
 }
 
 #[test]
@@ -31,7 +32,7 @@ fn who_wants_an_object_is_told_in_order() {
     let [web, db] = ["web", "db"].map(|name| Arc::new(PlacementKey::cluster_scoped(name)));
     let mut wanted = Wanted::default();
     for placement in [&web, &db, &web] {
-        wanted.insert(&key, placement);
+        wanted.insert(&key, &[Arc::clone(placement)].into());
     }
     assert_eq!(wanted.by(&key), [Arc::clone(&db), Arc::clone(&web)]);
     wanted.remove(&key, &db);

@@ -39,7 +39,7 @@ fn what_is_read_of_an_object() {
         "uid": "u1", "generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z",
         "labels": {PART_OF_LABEL: "applyset-x-v1"}, "annotations": {SPEC_HASH: "d"}}});
     let read = LiveObject::read(&object, &HealthRules::default()).expect("an object");
-    assert_eq!((read.uid.as_str(), read.generation), ("u1", Some(3)));
+    assert_eq!((read.uid.to_string(), read.generation()), ("u1".to_owned(), Some(3)));
     assert_eq!(&*read.applyset, "applyset-x-v1");
     assert_eq!(read.manifest, Some(Digest::from("d")));
     assert!(read.terminating);
@@ -57,5 +57,21 @@ fn d13_what_is_reserved_is_never_held() {
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace,
             "uid": "u1", "labels": {PART_OF_LABEL: "applyset-x-v1"}}});
         assert_eq!(LiveObject::read(&object, &HealthRules::default()).is_some(), held, "{kind} {namespace}/{name}");
+    }
+}
+
+#[test]
+fn a_uid_is_the_text_that_was_read() {
+    for (text, is_uuid) in [
+        ("0f8fad5b-d9cb-469f-a165-70867728950e", true),
+        ("00000000-0000-0000-0000-000000000000", true),
+        ("0F8FAD5B-D9CB-469F-A165-70867728950E", false),
+        ("0f8fad5bd-9cb-469f-a165-70867728950e", false),
+        ("0f8fad5b-d9cb-469f-a165-70867728950", false),
+        ("configmap..app.a.yaml", false),
+        ("", false),
+    ] {
+        let uid = Uid::from(text);
+        assert_eq!((uid.to_string(), matches!(uid, Uid::Uuid(_))), (text.to_owned(), is_uuid));
     }
 }

@@ -12,9 +12,10 @@ fn w16_the_inventory_stays_until_another_placement_has_taken_what_is_there() {
     assert_eq!((&waits.steps[..], waits.complete), (&[][..], true), "nothing is deleted, and what is there is named");
     for desired in &web() {
         let live = member.live.get(&desired.key).expect("it is there").clone();
-        member
-            .live
-            .insert(Arc::clone(&desired.key), LiveObject { applyset: applyset_id(&comes.placement).into(), ..live });
+        member.live.insert(
+            Arc::clone(&desired.key),
+            live.with(|content| content.applyset = applyset_id(&comes.placement).into()),
+        );
     }
     assert_eq!(member.plan(&leaves, &both).steps, [Step::DeleteParent]);
 }

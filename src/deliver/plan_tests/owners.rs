@@ -5,7 +5,7 @@ use super::*;
 /// Lets an owner reference give an object to somebody else.
 fn own(member: &mut Member, key: &ObjectKey) {
     let live = member.live.get(key).expect("it is there").clone();
-    member.live.insert(Arc::new(key.clone()), LiveObject { owner: Some("Deployment other".into()), ..live });
+    member.live.insert(Arc::new(key.clone()), live.with(|content| content.owner = Some("Deployment other".into())));
 }
 
 /// An order by which the placement leaves, with everything it holds let go.

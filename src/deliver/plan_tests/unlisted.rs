@@ -79,14 +79,16 @@ fn a_custom_resource_waits_for_its_definition() {
         &HealthRules::default(),
     )
     .expect("an object");
-    live.applyset = applyset_id(&order.placement).into();
-    live.manifest = Some(order.manifests[1].digest.clone());
+    live.change(|content| {
+        content.applyset = applyset_id(&order.placement).into();
+        content.manifest = Some(order.manifests[1].digest.clone());
+    });
     member.live.insert(order.manifests[1].key.clone(), live);
     member.attempted(&order.manifests[1], ApplyOutcome::Applied, Vec::new());
     let waiting = member.plan(&order, &wanted(&[&order]));
     assert!(waiting.steps.is_empty() && !waiting.complete);
     let live = member.live.remove(&order.manifests[1].key).expect("it is there");
-    let live = LiveObject { availability: Availability::Available, ..live };
+    let live = live.with(|content| content.availability = Availability::Available);
     member.live.insert(order.manifests[1].key.clone(), live);
     assert_eq!(
         member.plan(&order, &wanted(&[&order])).steps,

@@ -12,7 +12,7 @@ use crate::core::member::result::{Answer, StepResult, tried};
 use crate::core::member::{Reconciler, Task};
 use crate::deliver::health::{HealthRules, health};
 use crate::deliver::inventory::{Parent, applyset_id};
-use crate::deliver::live::LiveObject;
+use crate::deliver::live::{LiveContent, LiveObject, Uid};
 use crate::deliver::plan::owned_by_another;
 use crate::deliver::step::Found;
 use crate::deliver::step::Step;
@@ -180,7 +180,7 @@ impl SimulatedMember {
         let is_shared = live.owner.is_some();
         let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder, is_shared };
         if slowly {
-            live.terminating = true;
+            live.change(|content| content.terminating = true);
             live.resource_version = self.version;
         } else {
             self.objects.remove(&key);
@@ -198,7 +198,8 @@ impl SimulatedMember {
         self.version += 1;
         // Planned for an object that had another owner; that owner may have left it meanwhile.
         let is_shared = live.owner.is_some() || named.owner.is_some();
-        (live.applyset, live.manifest, live.resource_version) = ("".into(), None, self.version);
+        live.change(|content| (content.applyset, content.manifest) = ("".into(), None));
+        live.resource_version = self.version;
         let fact = Fact::Released { order: Arc::clone(order), object: key.clone(), is_shared };
         (answer, Some(key), vec![fact])
     }
@@ -232,12 +233,10 @@ impl SimulatedMember {
         let by_kind = health(&desired.id, &desired.object, &HealthRules::default()).availability;
         let was_foreign = known.is_some_and(|known| *known.applyset != *ours && known.owner.is_some());
         let same = known.filter(|known| known.manifest.as_ref() == Some(&desired.digest));
-        let live = LiveObject {
-            id: desired.id.clone().into(),
-            // Versions go back with a backup, so they identify nothing permanently.
-            uid: known.map_or_else(|| format!("u{}", self.writes), |known| known.uid.clone()),
-            resource_version: self.version,
-            generation: None,
+        // Versions go back with a backup, so they identify nothing permanently.
+        let uid = known.map_or_else(|| Uid::from(&*format!("u{}", self.writes)), |known| known.uid.clone());
+        let content = LiveContent {
+            id: desired.id.clone(),
             applyset: ours.into(),
             manifest: Some(desired.digest.clone()),
             owned: owned(desired),
@@ -251,6 +250,7 @@ impl SimulatedMember {
             },
             unavailable_because: None,
         };
+        let live = LiveObject::new(content, uid, self.version);
         self.objects.insert(ObjectKey::clone(&desired.key), live.clone());
         let digest = desired.digest.clone();
         let available = live.availability != Availability::ManifestNotAvailableYet;
@@ -283,7 +283,7 @@ impl SimulatedMember {
             self.objects.remove(key);
             return Some((Sight::Gone(key.clone(), self.version), None));
         }
-        live.availability = Availability::Available;
+        live.change(|content| content.availability = Availability::Available);
         live.resource_version = self.version;
         let fact = Fact::Available { cluster: cluster.clone(), object: key.clone() };
         Some((Sight::There(Box::new(live.clone())), Some(fact)))

@@ -20,10 +20,10 @@ const REMEMBERED_MAX: usize = 16;
 
 /// What a batch changes about parts.
 #[derive(Default)]
-pub(super) struct PartChanges<'a>(BTreeMap<PartId, Change<'a>>);
+pub(super) struct PartChanges<'a>(BTreeMap<PartId, PartChange<'a>>);
 
 #[derive(Default)]
-struct Change<'a> {
+struct PartChange<'a> {
     added: u64,
     dropped: u64,
     bytes: Option<&'a [u8]>,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::Parent;
+use crate::deliver::live::LiveContent;
 use crate::model::records::Inventory;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -18,19 +19,20 @@ fn key(name: &str) -> ObjectKey {
 /// An object of placement `p` as the member has it.
 fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
     let object = map(name, value);
-    LiveObject {
-        id: ObjectId::of(&object).expect("an object").into(),
-        uid: format!("uid of {name}"),
+    LiveObject::new(
+        LiveContent {
+            id: ObjectId::of(&object).expect("an object"),
+            applyset: applyset_id(&PlacementKey::cluster_scoped("p")).into(),
+            manifest: Some(Digest::new(object.to_string())),
+            owned: Digest::new(value),
+            owner: None,
+            terminating: false,
+            availability: Availability::Available,
+            unavailable_because: None,
+        },
+        format!("uid of {name}").as_str().into(),
         resource_version,
-        generation: None,
-        applyset: applyset_id(&PlacementKey::cluster_scoped("p")).into(),
-        manifest: Some(Digest::new(object.to_string())),
-        owned: Digest::new(value),
-        owner: None,
-        terminating: false,
-        availability: Availability::Available,
-        unavailable_because: None,
-    }
+    )
 }
 
 /// The inventory of placement `p` as it says that the member holds an order completely.
@@ -188,12 +190,14 @@ fn a_kind_that_is_not_served_is_looked_for_again_when_it_is_there() {
     let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.x.org"}});
     let definition = LiveObject::read(&definition, &HealthRules::default()).expect("an object");
-    reconciler.see(LiveObject { availability: Availability::ManifestNotAvailableYet, ..definition.clone() });
+    reconciler.see(definition.clone().with(|content| content.availability = Availability::ManifestNotAvailableYet));
     assert!(reconciler.take_unwatched().is_empty(), "it is not established yet");
-    let established = LiveObject { availability: Availability::Available, resource_version: 2, ..definition };
+    let mut established = definition.with(|content| content.availability = Availability::Available);
+    established.resource_version = 2;
     reconciler.see(established.clone());
     assert_eq!(reconciler.take_unwatched(), [(widgets.clone(), Some("v1".to_owned()))]);
-    reconciler.see(LiveObject { resource_version: 3, ..established });
+    established.resource_version = 3;
+    reconciler.see(established);
     assert!(reconciler.take_unwatched().is_empty(), "once");
     reconciler.note_served(&ObjectId::of(&widget).expect("an object"));
     assert_eq!(reconciler.take_unwatched().len(), 1, "or it was written");

@@ -148,7 +148,7 @@ fn change(reconciler: &mut Reconciler, member: &Memory, version: u64, owned: &st
     object["metadata"]["resourceVersion"] = Value::from(version.to_string());
     member.insert(object.clone());
     let live = LiveObject::read(&object, &HealthRules::default()).expect("an object");
-    reconciler.see(LiveObject { owned: Digest::from(owned), ..live });
+    reconciler.see(live.with(|content| content.owned = Digest::from(owned)));
 }
 
 #[tokio::test]

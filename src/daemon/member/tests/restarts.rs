@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::core::member::result::{Answer, tried};
-use crate::deliver::live::LiveObject;
+use crate::deliver::live::{LiveContent, LiveObject};
 use crate::deliver::step::Step;
 use crate::model::records::WorkStatus;
 
@@ -14,19 +14,20 @@ fn at(second: i64) -> Timestamp {
 
 /// The order's first object on the member, whose fields of ours are these.
 fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
-    LiveObject {
-        id: order.manifests[0].id.clone().into(),
-        uid: "u".into(),
+    LiveObject::new(
+        LiveContent {
+            id: order.manifests[0].id.clone(),
+            applyset: applyset_id(&order.placement).into(),
+            manifest: Some(order.manifests[0].digest.clone()),
+            owned: Digest::new(owned),
+            owner: None,
+            terminating: false,
+            availability: Availability::Available,
+            unavailable_because: None,
+        },
+        "u".into(),
         resource_version,
-        generation: None,
-        applyset: applyset_id(&order.placement).into(),
-        manifest: Some(order.manifests[0].digest.clone()),
-        owned: Digest::new(owned),
-        owner: None,
-        terminating: false,
-        availability: Availability::Available,
-        unavailable_because: None,
-    }
+    )
 }
 
 /// Begins a life with an order, what was reported before, and what is on the member.

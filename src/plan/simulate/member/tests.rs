@@ -15,7 +15,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
         let object =
             serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "u"}});
         let read = LiveObject::read(&object, &HealthRules::default()).expect("it is an object");
-        let live = LiveObject { applyset: applyset_id(label).into(), ..read };
+        let live = read.with(|content| content.applyset = applyset_id(label).into());
         let mut member = SimulatedMember::default();
         member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
         member.objects.insert(live.id.key(), live.clone());
