@@ -338,7 +338,7 @@ pub fn desired(manifest: &Manifest) -> Desired {
 }
 
 fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
-    Desired { id: manifest.id.clone(), key: Arc::new(manifest.id.key()), object: Arc::clone(&manifest.object), digest }
+    Desired { id: manifest.id.clone(), key: manifest.id.key().shared(), object: Arc::clone(&manifest.object), digest }
 }
 
 /// Returns the clusters of the fleet: those that git names, without those that left.

@@ -111,9 +111,11 @@ impl Pass<'_> {
     /// Returns which of its objects each staying cluster keeps, if not all: those in every snapshot that it was assigned or may
     /// get, after overrides. A snapshot without payload, or one that cannot be rendered, removes nothing.
     pub(super) fn kept(&mut self, upcoming: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
-        let payloads = self.state.payloads.iter();
-        let common: BTreeMap<u64, BTreeSet<ObjectKey>> =
-            payloads.map(|(index, payload)| (*index, payload.keys().cloned().collect())).collect();
+        let payloads = self.state.payloads.clone();
+        let common: BTreeMap<u64, BTreeSet<&ObjectKey>> =
+            payloads.iter().map(|(index, payload)| (*index, payload.keys().collect())).collect();
+        // Members share equal inventories, so that each is compared once. The addresses only tell whether they are the same.
+        let mut covered: BTreeSet<(u64, *const BTreeSet<ObjectKey>)> = BTreeSet::new();
         let (bindings, works) = (std::mem::take(&mut self.state.bindings), std::mem::take(&mut self.state.works));
         let mut held = Along::new(&works);
         let mut all = BTreeMap::new();
@@ -132,11 +134,14 @@ impl Pass<'_> {
             let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
             for (index, picked) in may_hold {
                 if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
-                    // The usual case, and cheaper to compute than the losses.
-                    if inventory.is_subset(keys) {
+                    if covered.contains(&(index, std::ptr::from_ref(inventory))) {
                         continue;
                     }
-                    lost.extend(inventory.iter().filter(|key| !keys.contains(*key)));
+                    let missing: Vec<&ObjectKey> = inventory.iter().filter(|key| !keys.contains(key)).collect();
+                    if missing.is_empty() {
+                        covered.insert((index, std::ptr::from_ref(inventory)));
+                    }
+                    lost.extend(missing);
                 } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
                     let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key.as_ref()).collect();
                     lost.extend(inventory.iter().filter(|key| !keys.contains(key)));

@@ -97,11 +97,6 @@ impl Wanted {
         self.0.get(key).map_or(&[], AsRef::as_ref)
     }
 
-    /// Returns the shared identity of a wanted object.
-    pub fn key(&self, key: &ObjectKey) -> Option<&Arc<ObjectKey>> {
-        self.0.get_key_value(key).map(|(key, _)| key)
-    }
-
     /// Records that a placement wants an object; `placement` is a list of it alone.
     pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<[Arc<PlacementKey>]>) {
         let placements = self.0.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(placement));

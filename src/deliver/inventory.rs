@@ -14,6 +14,7 @@ use crate::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACED_BY, PLACEMENT
 use crate::model::id::{CommitId, Digest, PlacementKey};
 use crate::model::manifest::malformed_metadata;
 use crate::model::records::{Kept, Pause};
+use crate::model::shared::{Pool, Pooled};
 use crate::model::work::WorkOrder;
 
 /// The namespace on members that holds the inventories.
@@ -53,7 +54,7 @@ pub fn applyset_id(placement: &PlacementKey) -> String {
 }
 
 /// The parent object of an inventory, present or desired.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Parent {
     /// Identity of the source that owns it.
     pub source: String,
@@ -71,7 +72,7 @@ pub struct Parent {
 }
 
 /// The snapshot a member holds completely.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The resource snapshot's index.
     pub index: u64,
@@ -79,6 +80,13 @@ pub struct Held {
     pub commit: CommitId,
     /// Its hash.
     pub digest: Digest,
+}
+
+impl Pooled for Parent {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<Parent> = Pool::new();
+        &POOL
+    }
 }
 
 impl Parent {

@@ -1,6 +1,7 @@
 //! Which kinds a member has listed completely: for any other kind a missing object means nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::inventory::group_kind;
 use crate::model::id::ObjectKey;
@@ -26,7 +27,7 @@ enum ListState {
 struct List {
     state: ListState,
     /// While a list is under way, the first or a later one: its objects, and those written since it started.
-    under_way: Option<BTreeSet<ObjectKey>>,
+    under_way: Option<BTreeSet<Arc<ObjectKey>>>,
 }
 
 /// The watched kinds of a member, by `Kind.group` as in inventories.
@@ -63,13 +64,13 @@ impl Lists {
     /// Records that an object exists: a list named it, or it was written. Returns whether its known state belongs to the
     /// member's present history, so that versions can be compared: it was recorded since the list of its kind started, or no
     /// list is under way. Otherwise the state may be from a history that a restored backup replaced.
-    pub fn note(&mut self, key: &ObjectKey) -> bool {
+    pub fn note(&mut self, key: &Arc<ObjectKey>) -> bool {
         let under_way = self.0.get_mut(&kind_of(key)).and_then(|list| list.under_way.as_mut());
-        under_way.is_none_or(|noted| !noted.insert(key.clone()))
+        under_way.is_none_or(|noted| !noted.insert(Arc::clone(key)))
     }
 
     /// Ends a list of a kind. Returns its objects; `None` if no list was under way.
-    pub fn complete(&mut self, kind: &str) -> Option<BTreeSet<ObjectKey>> {
+    pub fn complete(&mut self, kind: &str) -> Option<BTreeSet<Arc<ObjectKey>>> {
         let list = self.0.get_mut(kind)?;
         list.state = ListState::Complete;
         list.under_way.take()
@@ -163,6 +164,12 @@ impl Unlisted {
     pub fn into_reasons(self) -> BTreeMap<String, String> {
         self.0
     }
+}
+
+/// Tells whether an object is of a kind, as inventories name it.
+pub fn is_of_kind(key: &ObjectKey, kind: &str) -> bool {
+    let (name, group) = kind.split_once('.').unwrap_or((kind, ""));
+    key.kind == name && key.group == group
 }
 
 /// Returns the name of an object's kind, as inventories list it.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +15,11 @@ macro_rules! text_id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(std::sync::Arc<str>);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Wraps a text that its producer already checked.
-            pub fn new(text: impl Into<std::sync::Arc<str>>) -> Self {
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
@@ -83,6 +84,13 @@ impl Digest {
 impl Pooled for ObjectId {
     fn pool() -> &'static Pool<Self> {
         static POOL: Pool<ObjectId> = Pool::new();
+        &POOL
+    }
+}
+
+impl Pooled for ObjectKey {
+    fn pool() -> &'static Pool<Self> {
+        static POOL: Pool<ObjectKey> = Pool::new();
         &POOL
     }
 }
@@ -244,6 +252,12 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
+    /// Returns the one copy of it that all members share.
+    #[must_use]
+    pub fn shared(self) -> Arc<Self> {
+        Self::pool().share(self)
+    }
+
     /// Tells whether the object belongs to gitfleet on every member: the namespace of the inventories, or something in it.
     pub fn is_reserved(&self) -> bool {
         is_reserved(&self.group, &self.kind, &self.namespace, &self.name)

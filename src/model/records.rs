@@ -274,7 +274,7 @@ impl PlacementRecord {
 }
 
 /// A person's pause: nothing new starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
     /// Who.
@@ -287,7 +287,7 @@ pub struct Pause {
 }
 
 /// A snapshot that was rolled back or rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldSnapshot {
     /// Its index.

@@ -3,6 +3,7 @@
 //! The member's task drives it with an API server or a folder, the simulation with a simulated member.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ use crate::deliver::progress::Attempt;
 use crate::deliver::step::{MemberView, Plan, Step};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{Availability, Glimpse, Inventory, WorkStatus};
+use crate::model::shared::Shared;
 use crate::model::work::{SourceName, WorkOrder};
 
 /// A step to execute on the member.
@@ -45,7 +47,7 @@ pub struct Reconciler {
     pub(super) lists: Lists,
     /// Kinds whose watches must be started or restarted, with the version to watch them in.
     pub(super) unwatched: BTreeMap<String, Option<String>>,
-    parents: BTreeMap<PlacementKey, Parent>,
+    parents: BTreeMap<PlacementKey, Shared<Parent>>,
     wanted: Wanted,
     placements: BTreeMap<String, PlacementKey>,
     pub(super) namespaces: Namespaces,
@@ -99,7 +101,7 @@ impl Reconciler {
             }
         }
         self.placements.insert(applyset_id(&placement), placement.clone());
-        self.parents.insert(placement, parent);
+        self.parents.insert(placement, parent.into());
     }
 
     /// Returns the active orders.
@@ -219,7 +221,7 @@ impl Reconciler {
             if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
-            let (parent, ours) = (self.parents.get(&placement), &delivery.applyset);
+            let (parent, ours) = (self.parents.get(&placement).map(Deref::deref), &delivery.applyset);
             let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
@@ -248,7 +250,7 @@ impl Reconciler {
             self.live.remove(key);
         }
         match &result {
-            StepResult::Parent(Some(parent)) => drop(self.parents.insert(placement.clone(), parent.clone())),
+            StepResult::Parent(Some(parent)) => drop(self.parents.insert(placement.clone(), parent.clone().into())),
             StepResult::Parent(None) => drop(self.parents.remove(placement)),
             _ => {}
         }
@@ -304,7 +306,8 @@ impl Reconciler {
     /// Returns the result of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
-        let (parent, ours, unlisted) = (self.parents.get(placement), &delivery.applyset, self.unlisted(placement));
+        let (parent, ours, unlisted) =
+            (self.parents.get(placement).map(Deref::deref), &delivery.applyset, self.unlisted(placement));
         let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
         let inventory = self.labelled(ours, unlisted.clone());
         Some(delivery.status(&view, inventory, now))
@@ -316,13 +319,12 @@ impl Reconciler {
     }
 
     /// Stores the observed state of an object: the newest version with `by_version`, else the latest observation.
-    pub(super) fn remember(&mut self, mut live: LiveObject, by_version: bool) {
+    pub(super) fn remember(&mut self, key: Arc<ObjectKey>, mut live: LiveObject, by_version: bool) {
         if !self.has_health && (live.availability != Availability::Available || live.unavailable_because.is_some()) {
             live.change(|content| {
                 (content.availability, content.unavailable_because) = (Availability::Available, None);
             });
         }
-        let key = live.id.key();
         let known = self.live.get(&key);
         let is_newer = |known: &LiveObject| by_version && known.resource_version > live.resource_version;
         if known.is_some_and(|known| is_newer(known) || *known == live) {
@@ -330,7 +332,6 @@ impl Reconciler {
         }
         let before = known.map(|known| Arc::clone(&known.applyset));
         self.touch(before.as_deref(), Some(&live.applyset), &key);
-        let key = self.wanted.key(&key).cloned().unwrap_or_else(|| Arc::new(key));
         self.live.insert(key, live);
     }
 

@@ -2,7 +2,7 @@
 
 use super::reconciler::{Reconciler, kinds_of};
 use crate::deliver::inventory::group_kind;
-use crate::deliver::lists::kind_of;
+use crate::deliver::lists::is_of_kind;
 use crate::deliver::live::LiveObject;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds::WatchedKind;
@@ -41,17 +41,18 @@ impl Reconciler {
     /// A list replaces earlier observations whatever their versions, because a member restored from a backup restarts its
     /// versions. Within one list and the watch after it, the higher version is newer.
     pub fn see(&mut self, live: LiveObject) {
-        let by_version = self.lists.note(&live.id.key());
+        let key = live.id.key().shared();
+        let by_version = self.lists.note(&key);
         // Before the object is stored: the check needs to know whether the definition was established before.
         self.note_definition(&live);
-        self.remember(live, by_version);
+        self.remember(key, live, by_version);
     }
 
     /// Ends a list: objects that it did not name are gone.
     pub fn list_done(&mut self, kind: &WatchedKind) {
         let kind = name(kind);
         let Some(seen) = self.lists.complete(&kind) else { return };
-        self.live.retain(|key| kind_of(key) != kind || seen.contains(key));
+        self.live.retain(|key| !is_of_kind(key, &kind) || seen.contains(key));
         self.mark_stale();
     }
 
@@ -68,7 +69,7 @@ impl Reconciler {
     pub fn kind_absent(&mut self, kind: &WatchedKind) {
         let kind = name(kind);
         self.lists.absent(&kind);
-        self.live.retain(|key| kind_of(key) != kind);
+        self.live.retain(|key| !is_of_kind(key, &kind));
         self.mark_stale();
     }
 

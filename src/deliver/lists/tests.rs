@@ -1,7 +1,7 @@
 use super::*;
 
-fn key(name: &str) -> ObjectKey {
-    ObjectKey { kind: "ConfigMap".into(), name: name.into(), ..ObjectKey::default() }
+fn key(name: &str) -> Arc<ObjectKey> {
+    Arc::new(ObjectKey { kind: "ConfigMap".into(), name: name.into(), ..ObjectKey::default() })
 }
 
 fn unlisted(lists: &Lists) -> Option<String> {

@@ -100,7 +100,7 @@ impl StoreRecord {
 }
 
 /// Decisions of people about a placement, as its inventories keep them, so that they survive a lost store.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
     /// It is paused.
