@@ -46,6 +46,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
+pub use cluster::HISTORY_EVENTS_MAX;
 use faults::{Faults, Turnstile};
 use serve::Double;
 

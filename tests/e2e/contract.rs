@@ -1,5 +1,7 @@
 //! Live and directory members keep the same promises.
 
+mod api;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use gitfleet::model::work::Release;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::apiserver;
 use crate::daemon::{World, config_map, deployment, member_clusters, namespace, placement};
 use crate::shared;
 
@@ -222,6 +225,13 @@ fn run(promises: impl Future<Output = ()>) {
 fn a_live_member_keeps_every_promise() {
     let member = &shared().members[2];
     run(keeps_every_promise(&Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY)));
+}
+
+#[test]
+fn a_member_behind_the_double_keeps_every_promise() {
+    let server = apiserver::Server::start(&apiserver::Options::clusters(2)).expect("the double starts");
+    let name = apiserver::name(1);
+    run(keeps_every_promise(&Live::new(&name, server.kubeconfig(&name), None, INVENTORY)));
 }
 
 #[test]

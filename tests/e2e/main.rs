@@ -7,6 +7,9 @@
 #[path = "../fleet/mod.rs"]
 mod fleet;
 
+#[path = "../apiserver/mod.rs"]
+mod apiserver;
+
 #[path = "../support/argo.rs"]
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
