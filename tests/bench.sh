@@ -2,5 +2,5 @@
 # The benchmarks, as a release build; `tests/bench.sh --help` says which. docs/benchmarks.md has figures.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cargo build -q --release --bin gitfleet
+cargo build -q --release --bin gitfleet --example apiserver
 exec cargo run -q --release --example bench -- "$@"

@@ -12,7 +12,7 @@ use super::kinds::{Kind, KindKey, built_in};
 use super::manifest::Manifest;
 
 /// Events of one kind that a cluster keeps for watches. A watch that is further behind is told so (410).
-pub const HISTORY_EVENTS_MAX: usize = 512;
+pub const HISTORY_EVENTS_MAX: usize = 1000;
 /// The version of a cluster before anything is written: some below it are too old, as in a cluster that was compacted.
 const FIRST_VERSION: u64 = 100;
 /// Namespaces that every cluster has.

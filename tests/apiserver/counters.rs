@@ -18,6 +18,8 @@ pub struct Counters {
     pub connections: AtomicU64,
     pub open_connections: AtomicU64,
     pub open_watches: AtomicU64,
+    /// Watches that were told to list again, because they were too far behind.
+    pub expired_watches: AtomicU64,
     /// Versions that writes made: a write that changes nothing makes none.
     pub versions: AtomicU64,
 }
@@ -51,7 +53,8 @@ impl Counters {
             "requests": requests, "watches": watches, "answers": answers,
             "bytesIn": count(&self.bytes_in), "bytesOut": count(&self.bytes_out),
             "connections": count(&self.connections), "openConnections": count(&self.open_connections),
-            "openWatches": count(&self.open_watches), "versions": count(&self.versions),
+            "openWatches": count(&self.open_watches),
+            "expiredWatches": count(&self.expired_watches), "versions": count(&self.versions),
         })
     }
 
@@ -59,7 +62,8 @@ impl Counters {
     pub fn reset(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        for counter in [&self.bytes_in, &self.bytes_out, &self.connections, &self.versions] {
+        let counters = [&self.bytes_in, &self.bytes_out, &self.connections, &self.expired_watches, &self.versions];
+        for counter in counters {
             counter.store(0, Ordering::Relaxed);
         }
     }

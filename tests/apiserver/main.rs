@@ -39,7 +39,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().with_context(|| format!("{text:?} is no number"));
         match word.as_str() {
-            "--clusters" => options.clusters = usize::try_from(number(value()?)?)?,
+            "--clusters" => options.clusters = number(value()?)?,
             "--directory" => options.folder = Some(PathBuf::from(value()?)),
             "--port" => options.port = u16::try_from(number(value()?)?)?,
             "--latency" => latency = duration(&value()?)?,

@@ -11,7 +11,7 @@
 //! `README.md` says what it promises. It ends with its handle.
 
 // Every binary compiles this module for itself and uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod answer;
 mod body;
@@ -54,7 +54,7 @@ use serve::Double;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the clusters, as in [`name`].
-    pub clusters: usize,
+    pub clusters: u64,
     /// 0 for any that is free.
     pub port: u16,
     pub faults: Faults,
@@ -66,13 +66,13 @@ pub struct Options {
 
 impl Options {
     /// Asks for that many clusters on a free port, without faults.
-    pub fn clusters(clusters: usize) -> Self {
+    pub fn clusters(clusters: u64) -> Self {
         Self { clusters, port: 0, faults: Faults::default(), folder: None, threads: 2 }
     }
 }
 
 /// Returns the name of a cluster by its number.
-pub fn name(number: usize) -> String {
+pub fn name(number: u64) -> String {
     format!("member-{number:05}")
 }
 

@@ -145,6 +145,7 @@ impl Watch {
             push(&mut out, format_args!(r#"{{"type":"ERROR","object":{}}}"#, expired(message).to_json()));
             out.push(b'\n');
             self.has_ended = true;
+            self.counters.expired_watches.fetch_add(1, Ordering::Relaxed);
             return out;
         }
         self.events(table, &mut out);

@@ -4,6 +4,7 @@
 //! answers are read and dropped.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -29,9 +30,10 @@ const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// How long anything may take before a run is given up: far above every figure that is of any use.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Connects to a member: HTTP/2, one connection.
-pub async fn connect(member: &Member) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(&member.kubeconfig)?;
+/// Connects to a cluster: HTTP/2, one connection.
+pub async fn connect(kubeconfig: &Path) -> Result<Client> {
+    let path = kubeconfig.display();
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -48,7 +50,7 @@ pub async fn connect(member: &Member) -> Result<Client> {
         .map_err(tower::BoxError::from)
         .service(http);
     let client = ClientBuilder::new(service, config.default_namespace.clone()).build();
-    client.apiserver_version().await.with_context(|| format!("connect to {}", member.name))?;
+    client.apiserver_version().await.with_context(|| format!("connect by {path}"))?;
     Ok(client)
 }
 
@@ -70,21 +72,28 @@ pub fn config_maps(namespace: &str, count: usize, value: &str) -> Vec<Apply> {
     (0..count).map(one).collect()
 }
 
+/// Prepares the apply of a namespace.
+pub fn namespace(name: &str) -> Apply {
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    (format!("/api/v1/namespaces/{name}?fieldManager=floor&force=true"), object.to_string().into_bytes())
+}
+
 /// Creates a namespace on every cluster.
 pub async fn create_namespace(clients: &[Client], name: &str) -> Result<()> {
-    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    let apply = (format!("/api/v1/namespaces/{name}?fieldManager=floor&force=true"), object.to_string().into_bytes());
-    apply_everywhere(clients, &[apply], 1).await
+    apply_everywhere(clients, &[namespace(name)], 1).await
+}
+
+/// Returns the request of a prepared apply.
+pub fn request((path, body): &Apply) -> http::Request<Vec<u8>> {
+    let request = http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
+    request.body(body.clone()).expect("path and header are valid")
 }
 
 /// Applies the same objects on all clusters at once, so many in flight on each cluster's connection.
 pub async fn apply_everywhere(clients: &[Client], applies: &[Apply], in_flight: usize) -> Result<()> {
     let all = clients.iter().map(|client| {
-        let requests = futures::stream::iter(applies.iter().map(move |(path, body)| {
-            let request = http::Request::patch(path)
-                .header("content-type", "application/apply-patch+yaml")
-                .body(body.clone())
-                .expect("path and header are valid");
+        let requests = futures::stream::iter(applies.iter().map(move |apply| {
+            let request = request(apply);
             async move { client.request_text(request).await.map(drop) }
         }));
         requests.buffer_unordered(in_flight).try_collect::<Vec<()>>()
@@ -112,7 +121,7 @@ impl Eyes {
         let (sender, events) = mpsc::unbounded_channel();
         let mut tasks = Vec::new();
         for (cluster, member) in members.iter().enumerate() {
-            let api: Api<ConfigMap> = Api::all(connect(member).await?);
+            let api: Api<ConfigMap> = Api::all(connect(&member.kubeconfig).await?);
             let sender = sender.clone();
             tasks.push(tokio::spawn(async move {
                 let mut events = watcher::watcher(api, watcher::Config::default()).boxed();

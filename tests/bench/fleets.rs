@@ -36,7 +36,7 @@ const CLUSTERS: usize = 4;
 const CALM: Duration = Duration::from_secs(10);
 
 async fn clients(members: &[Member]) -> Result<Vec<Client>> {
-    futures::future::try_join_all(members.iter().map(connect)).await
+    futures::future::try_join_all(members.iter().map(|member| connect(&member.kubeconfig))).await
 }
 
 /// Writes a namespace and its placement on every cluster.

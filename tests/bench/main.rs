@@ -27,7 +27,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use scale::FleetSize;
+use scale::{FleetSize, Manner};
 
 const HELP: &str = "\
 Benchmarks; see docs/benchmarks.md. Results go to target/bench/results.json.
@@ -42,11 +42,14 @@ Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 approvals memory]...    (all of t
   B12     deliveries of the git host in a flood of others
   approvals  an approving comment to the next stage's first write, and what a rollout asks of the git host
   memory  the daemon's resident memory with 4 clusters of 500 objects
-  fleet   the whole daemon over hundreds of folder members: memory, delivery, restart, answers (only if it is named)
+  fleet   the whole daemon over hundreds of members: memory, delivery, restart, answers (only if it is named)
 
 Options:
   --minutes N   the window of B3, twice: with and without gitfleet (default 1; for the real figure 10)
   --size MxPxO  the fleet of `fleet`: members, placements, objects of a placement (default 300x50x20)
+  --members KIND  `folders` (default), or `apiserver`: live members behind the double of tests/apiserver
+  --latency TIME  how long its every request waits, such as 1ms
+  --faults LIST   what goes wrong there, such as 429=100,watch=30s
   -h, --help    this text
 ";
 
@@ -60,11 +63,15 @@ struct Arguments {
     wanted: Vec<String>,
     window: Duration,
     size: FleetSize,
+    /// Whether the members of `fleet` are behind the double of API servers, and how that answers.
+    live: Option<Manner>,
 }
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut arguments = Self { wanted: Vec::new(), window: Duration::from_mins(1), size: FleetSize::DEFAULT };
+        let mut arguments =
+            Self { wanted: Vec::new(), window: Duration::from_mins(1), size: FleetSize::DEFAULT, live: None };
+        let mut manner = Manner::default();
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" => match words.next().and_then(|number| number.parse().ok()) {
@@ -72,10 +79,22 @@ impl Arguments {
                     None => bail!("--minutes needs a number"),
                 },
                 "--size" => arguments.size = FleetSize::parse(&words.next().unwrap_or_default())?,
+                "--members" => match words.next().as_deref() {
+                    Some("folders") => arguments.live = None,
+                    Some("apiserver") => arguments.live = Some(Manner::default()),
+                    _ => bail!("--members needs `folders` or `apiserver`"),
+                },
+                "--latency" => manner.latency = words.next(),
+                "--faults" => manner.faults = words.next(),
                 "fleet" => arguments.wanted.push(word),
                 name if ALL.contains(&name) => arguments.wanted.push(word),
                 other => bail!("unknown word `{other}`"),
             }
+        }
+        match &mut arguments.live {
+            Some(live) => *live = manner,
+            None if manner != Manner::default() => bail!("--latency and --faults are for --members apiserver"),
+            None => {}
         }
         if arguments.wanted.is_empty() {
             arguments.wanted = ALL.map(str::to_owned).to_vec();
@@ -94,10 +113,14 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B5" => plan::plan()?,
             "B11" => forge::push_to_status()?,
             "approvals" => forge::approvals()?,
-            "fleet" => scale::folders(arguments.size)?,
+            "fleet" => match &arguments.live {
+                Some(manner) => scale::apiservers(arguments.size, manner).await?,
+                None => scale::folders(arguments.size)?,
+            },
             "B12" => forge::deliveries().await?,
             _ => fleets::memory().await?,
         };
+        let id = if id == "fleet" && arguments.live.is_some() { "fleet-apiserver" } else { id };
         machine::record(id, &result)?;
         println!("{id}: {result:#}");
     }

@@ -28,6 +28,7 @@ mod forge;
 #[path = "../support/forge_contract.rs"]
 mod forge_contract;
 mod health;
+mod large;
 mod leaving;
 mod lists;
 mod ocm;

@@ -1,0 +1,160 @@
+//! A fleet of live members behind the double of API servers, beside the floor of the same run: bare server-side apply and bare lists of
+//! the same objects by kube's client, all clusters at once.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::double::{Double, Manner, requests, writes};
+use super::figures::{calls, end, figures, seconds, store_bytes};
+use super::{FleetSize, app, settle, tail, write_fleet};
+use crate::client::{Apply, config_maps, connect, namespace, request};
+use crate::daemon::World;
+use crate::machine::{load, profile, ratio};
+
+/// Requests of the floor in flight to each cluster. More were not faster.
+const IN_FLIGHT: usize = 16;
+/// Objects of one page, as gitfleet's lists have.
+const PAGE: u32 = 500;
+/// How long nothing happens, to see who asks for something all the same.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// Runs the daemon over a fleet of live members.
+pub async fn apiservers(size: FleetSize, manner: &Manner) -> Result<Value> {
+    let kubeconfigs = tempfile::TempDir::new()?;
+    let floor = floor(size, manner, kubeconfigs.path()).await?;
+    eprintln!("floor: {floor}");
+    let double = Double::start(size.members, manner, kubeconfigs.path())?;
+    let access =
+        format!("  - {{name: '*', kubeconfig: {{path: '{}/{{name}}.kubeconfig'}}}}\n", kubeconfigs.path().display());
+    let world = World::configured("{url: ./repo, branch: main}", &access, "")?;
+    write_fleet(&world, size)?;
+
+    let daemon = world.start()?;
+    let mut cold = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    cold["server"] = counted(&double)?;
+    eprintln!("delivered: {cold}");
+    let asked = json!({"commands": calls(&world, size)?, "after": figures(&daemon)?});
+    double.reset()?;
+    let before = daemon.cpu_seconds()?;
+    thread::sleep(SILENCE);
+    let silence = json!({
+        "seconds": SILENCE.as_secs(), "cpuSeconds": daemon.cpu_seconds()? - before, "server": counted(&double)?,
+    });
+    let end_cold = end(daemon)?;
+    eprintln!("answers: {asked}, silence: {silence}, ended in {end_cold}");
+
+    double.reset()?;
+    let daemon = world.start()?;
+    let mut restart = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    restart["server"] = counted(&double)?;
+    let end_restart = end(daemon)?;
+    let store = store_bytes(&world);
+    let resident = restart["residentKb"].as_f64().unwrap_or_default();
+    let at = |name: &str| floor[name].as_f64().unwrap_or_default();
+    Ok(json!({
+        "members": size.members, "placements": size.placements, "objectsOfPlacement": size.objects,
+        "latency": manner.latency, "faults": manner.faults, "pairs": size.pairs(), "objects": size.total(),
+        "cold": cold, "coldRatio": ratio(seconds(&cold), at("applySeconds")),
+        "answers": asked, "silence": silence,
+        "restart": restart, "restartRatio": ratio(seconds(&restart), at("listSeconds")),
+        "floor": floor,
+        "residentBytesPerObject": (resident * 1024.0 / size.total() as f64).round(),
+        "storeBytes": store, "storeBytesPerPair": store / size.pairs() as u64,
+        "endSeconds": [end_cold, end_restart],
+        "profile": profile(), "load": load(),
+    }))
+}
+
+/// Returns what the double counted, with sums.
+fn counted(double: &Double) -> Result<Value> {
+    let mut counters = double.counters()?;
+    counters["allRequests"] = json!(requests(&counters));
+    counters["allWrites"] = json!(writes(&counters));
+    counters["residentKb"] = json!(double.memory_kb()?);
+    Ok(counters)
+}
+
+/// Applies the same objects to a double of its own, and lists them.
+async fn floor(size: FleetSize, manner: &Manner, folder: &std::path::Path) -> Result<Value> {
+    let double = Double::start(size.members, manner, folder)?;
+    let paths: Vec<_> = (0..size.members).map(|number| double.kubeconfig(number)).collect();
+    let started = Instant::now();
+    let clients = everywhere(paths, |path| async move { connect(&path).await }).await?;
+    let connected = started.elapsed();
+
+    let namespaces: Arc<Vec<Apply>> = Arc::new((0..size.placements).map(|number| namespace(&app(number))).collect());
+    let maps = (0..size.placements).flat_map(|number| config_maps(&app(number), size.objects, "settled"));
+    let maps: Arc<Vec<Apply>> = Arc::new(maps.collect());
+    let started = Instant::now();
+    everywhere(clients.clone(), |client| {
+        let (namespaces, maps) = (Arc::clone(&namespaces), Arc::clone(&maps));
+        async move {
+            apply_all(&client, &namespaces).await?;
+            apply_all(&client, &maps).await
+        }
+    })
+    .await?;
+    let applied = started.elapsed();
+
+    let started = Instant::now();
+    let found = everywhere(clients, |client| async move { list(client).await }).await?;
+    let listed = started.elapsed();
+    Ok(json!({
+        "connectSeconds": connected.as_secs_f64(), "applySeconds": applied.as_secs_f64(),
+        "listSeconds": listed.as_secs_f64(), "listedObjects": found.iter().sum::<usize>(), "server": counted(&double)?,
+    }))
+}
+
+/// Applies prepared objects to a cluster.
+async fn apply_all(client: &Client, applies: &Arc<Vec<Apply>>) -> Result<()> {
+    let requests = (0..applies.len()).map(|at| {
+        let (client, applies) = (client.clone(), Arc::clone(applies));
+        async move { client.request_text(request(&applies[at])).await.map(drop) }
+    });
+    let answers = stream::iter(requests).buffer_unordered(IN_FLIGHT).try_collect::<Vec<()>>();
+    answers.await.context("bare server-side apply").map(drop)
+}
+
+/// Lists all ConfigMaps of a cluster that have the label that gitfleet watches by; returns how many.
+async fn list(client: Client) -> Result<usize> {
+    let api: Api<PartialObjectMeta<ConfigMap>> = Api::all(client);
+    let mut parameters = ListParams::default().labels("applyset.kubernetes.io/part-of").limit(PAGE);
+    let mut count = 0;
+    loop {
+        // Everything is sent, as gitfleet needs it, and read as far as metadata.
+        let page = api.list(&parameters).await.context("a bare list")?;
+        count += page.items.len();
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters.continue_token = Some(token),
+            None => return Ok(count),
+        }
+    }
+}
+
+/// Does the same for all at once, on all cores; the results come in the order of what they are of.
+async fn everywhere<I: Send + 'static, T: Send + 'static, F>(of: Vec<I>, work: impl Fn(I) -> F) -> Result<Vec<T>>
+where
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for (position, item) in of.into_iter().enumerate() {
+        let work = work(item);
+        tasks.spawn(async move { work.await.map(|result| (position, result)) });
+    }
+    let mut results = Vec::with_capacity(tasks.len());
+    while let Some(result) = tasks.join_next().await {
+        results.push(result.context("a task of the floor")??);
+    }
+    results.sort_by_key(|(position, _)| *position);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
