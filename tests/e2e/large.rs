@@ -115,7 +115,7 @@ fn check_delivery(counters: &Value, counts: &Counts) {
     // The second inventories change the first. A namespace that is applied twice with no field changes once: its label gets an owner.
     let versions = number(counters, "versions") - created - PAIRS;
     assert!(versions <= MEMBERS, "{versions} changes that nobody asked for");
-    // Before an object is taken over, it is looked at.
+    // Every object is read before it is taken over.
     assert_eq!((count("get configmaps"), count("get namespaces")), (maps, PAIRS));
     let objects = maps + PAIRS;
     for (name, most) in [("bytesIn", BYTES_IN_PER_OBJECT_MAX), ("bytesOut", BYTES_OUT_PER_OBJECT_MAX)] {

@@ -442,7 +442,7 @@ fn the_double_keeps_the_api() {
 }
 
 #[test]
-fn a_kube_apiserver_that_started_anew_says_that_a_watch_is_too_old() {
+fn a_kube_apiserver_that_started_again_says_that_a_watch_is_too_old() {
     let fleet = fleet::Fleet::start(fleet::Options::members(1)).expect("a fleet");
     let member = &fleet.members[0];
     let list = || async { Api::connect(&member.kubeconfig).await.get("/api/v1/configmaps").await.1 };
