@@ -40,7 +40,7 @@ impl Store for Nowhere {
         Ok(None)
     }
 
-    fn scan(&self, _: &str, _: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+    fn scan_each(&self, _: &[&str], _: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use crate::model::id::{ClusterName, CommitId};
 use crate::model::tree::Tree;
 use crate::plan::cordon::{cordoned, uncordoned};
 use crate::plan::drain::{Drain, drain};
+use crate::store::records::{BINDING_PREFIX, PLACEMENT_PREFIX, SOURCE_PREFIX};
 use crate::store::saved::Records;
 use crate::yaml;
 
@@ -94,7 +95,7 @@ impl DrainArgs {
     pub fn run(&self) -> anyhow::Result<Exit> {
         let mut edit = Edit::begin(&self.change, self.daemon.config.as_deref())?;
         let path = edit.cordon()?;
-        let drain = found(&locate(&self.daemon)?.read()?, &self.change.cluster)?;
+        let drain = found(&locate(&self.daemon)?.read_under(&DRAINED.map(str::to_owned))?, &self.change.cluster)?;
         if !drain.evictions.is_empty() {
             let folder = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
             let mut file = edit.new_file(&format!("{folder}drain-{}", self.change.cluster))?;
@@ -108,6 +109,9 @@ impl DrainArgs {
         Ok(if drain.stays.is_empty() { done } else { Exit::NotAsWished })
     }
 }
+
+/// The records that say what is on a cluster.
+const DRAINED: [&str; 3] = [SOURCE_PREFIX, PLACEMENT_PREFIX, BINDING_PREFIX];
 
 /// Finds what is on the cluster in the records.
 fn found(saved: &Records, cluster: &str) -> anyhow::Result<Drain> {

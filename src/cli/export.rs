@@ -9,6 +9,7 @@ use super::output::{self, Format, Terminal};
 use super::records::locate;
 use crate::model::decisions::DecisionsRecord;
 use crate::model::id::PlacementKey;
+use crate::store::records::{DECISIONS_PREFIX, HUB_PREFIX};
 use crate::views::table::Table;
 
 /// What is exported.
@@ -60,7 +61,7 @@ fn journal(args: &Journal) -> anyhow::Result<Exit> {
 }
 
 fn decisions(args: &DecisionsArgs) -> anyhow::Result<Exit> {
-    let saved = locate(&args.daemon)?.read()?;
+    let saved = locate(&args.daemon)?.read_under(&[DECISIONS_PREFIX.to_owned(), HUB_PREFIX.to_owned()])?;
     let mut records: Vec<&DecisionsRecord> = saved.decisions.iter().filter(|record| !record.removed).collect();
     if let Some(wanted) = &args.placement {
         records.retain(|record| is_named(record, wanted));

@@ -11,6 +11,7 @@ use super::kinds::{GetKind, Listing};
 use super::manifests::Manifests;
 use super::output::{self, Format, Terminal};
 use super::records::locate;
+use super::wanted::Detail;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::overrides::OverrideSnapshot;
@@ -52,7 +53,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let saved = locate(&args.daemon)?.read()?;
+    let detail = if matches!(args.output, Format::Json | Format::Yaml) { Detail::Whole } else { Detail::Line };
+    let source = locate(&args.daemon)?;
+    let name = args.name.as_deref();
+    let saved = if args.manifests { source.read()? } else { source.read_for(args.kind.listing, detail, name)? };
     let mut objects = match &args.name {
         Some(name) => named(&saved, args.kind, name)?,
         None => objects(&saved, args.kind),

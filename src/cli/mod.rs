@@ -26,6 +26,7 @@ mod source;
 mod status;
 mod store;
 mod validate;
+mod wanted;
 
 use std::path::PathBuf;
 

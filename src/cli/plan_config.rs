@@ -12,7 +12,7 @@ use crate::model::tree::Tree;
 use crate::status::fleet::fleet_warnings;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::saved::Records;
+use crate::store::records::SOURCE_PREFIX;
 
 /// What is to be planned, as the command line says it.
 #[derive(Debug, clap::Args)]
@@ -114,6 +114,6 @@ fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<Strin
         Err(store::Error::Locked { .. }) => RecordsSource::of_daemon(configuration)?,
         _ => RecordsSource::Store(path.clone()),
     };
-    let saved: Records = source.read()?;
+    let saved = source.read_under(&[SOURCE_PREFIX.to_owned()])?;
     Ok(saved.source.and_then(|source| source.accepted).map(|commit| commit.to_string()))
 }

@@ -7,13 +7,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use secrecy::SecretString;
 
+use super::kinds::Listing;
 use super::server::{ANSWER_TIMEOUT, Server};
+use super::wanted::{Detail, placements_of, prefixes};
 use super::{Daemon, person};
 use crate::config::{Configuration, read_secret};
 use crate::http::{CHANGES_PATH, JOURNAL_PATH, JournalPage};
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::records::PLACEMENT_PREFIX;
 use crate::store::saved::Records;
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 
@@ -88,14 +91,51 @@ impl RecordsSource {
     /// # Errors
     /// The daemon does not answer, or the store cannot be read.
     pub fn read(&self) -> anyhow::Result<Records> {
+        match self {
+            // Every key begins with nothing.
+            Self::Daemon(_) => self.read_under(&[String::new()]),
+            Self::Store(path) => Ok(Records::read(&EmbeddedStore::open_read_only(path)?)?),
+        }
+    }
+
+    /// Reads the records under some prefixes, all from one moment.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::read`].
+    pub fn read_under(&self, prefixes: &[String]) -> anyhow::Result<Records> {
+        if prefixes.is_empty() {
+            return Ok(Records::default());
+        }
         let server = match self {
             Self::Daemon(server) => server,
-            Self::Store(path) => return Ok(Records::read(&EmbeddedStore::open_read_only(path)?)?),
+            Self::Store(path) => {
+                let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+                return Ok(Records::under(&EmbeddedStore::open_read_only(path)?, &prefixes)?);
+            }
         };
         let mut records = Records::default();
-        server.records(|key, record| {
+        server.records(prefixes, |key, record| {
             records.take(key, record).with_context(|| format!("the record {key} cannot be read"))
         })?;
+        Ok(records)
+    }
+
+    /// Reads the records that a listing shows, of all objects or of those with a name.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::read`].
+    pub fn read_for(&self, listing: Listing, detail: Detail, name: Option<&str>) -> anyhow::Result<Records> {
+        let mut only = None;
+        // Which placements a name may mean, only their records tell: the rest is read then, from one moment.
+        if let Some(name) = name.filter(|name| placements_of(listing, name, std::iter::empty()).is_some()) {
+            let known = self.read_under(&[PLACEMENT_PREFIX.to_owned()])?;
+            only = placements_of(listing, name, known.placements.iter().map(|record| &record.key));
+        }
+        let mut records = self.read_under(&prefixes(listing, detail, only.as_deref()))?;
+        // The key of one placement is the beginning of another's.
+        if let Some(only) = only {
+            records.placements.retain(|record| only.contains(&record.key));
+        }
         Ok(records)
     }
 

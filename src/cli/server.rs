@@ -38,17 +38,23 @@ impl Server {
         Self { address: address.trim_start_matches("http://").trim_end_matches('/').to_owned(), token }
     }
 
-    /// Reads the records, and passes each with its key to `take`.
+    /// Reads the records under some prefixes, and passes each with its key to `take`.
     ///
     /// # Errors
     /// The daemon does not answer, or with no records, or `take` fails.
-    pub fn records(&self, mut take: impl FnMut(&str, &RawValue) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub fn records(
+        &self,
+        prefixes: &[String],
+        mut take: impl FnMut(&str, &RawValue) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         #[derive(Deserialize)]
         struct Answer<'a> {
             #[serde(borrow)]
             records: Vec<(Cow<'a, str>, &'a RawValue)>,
         }
-        let body = self.read(RECORDS_PATH, RECORDS_TIMEOUT)?;
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(prefixes.iter().map(|prefix| ("prefix", prefix)));
+        let body = self.read(&format!("{RECORDS_PATH}?{}", query.finish()), RECORDS_TIMEOUT)?;
         let answer: Answer = serde_json::from_slice(&body).context("the daemon's answer is not a list of records")?;
         answer.records.into_iter().try_for_each(|(key, record)| take(&key, record))
     }

@@ -52,6 +52,7 @@ pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, 
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
 pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
+pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
 pub use turns::{READS_MAX, TURN_TIME, Turns};

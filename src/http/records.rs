@@ -3,11 +3,10 @@
 use std::io;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Query as UrlQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt as _, stream};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
@@ -19,22 +18,34 @@ use crate::store::{self, Store};
 /// Pieces of an answer that wait for a slow reader.
 const PIECES_MAX: usize = 2;
 
-#[derive(Deserialize)]
-pub(super) struct RecordsQuery {
-    #[serde(default)]
-    prefix: String,
+/// Prefixes that one request may name.
+pub const PREFIXES_MAX: usize = 256;
+
+/// Returns the prefixes that a query names; all records where it names none.
+fn prefixes(query: Option<&str>) -> Vec<String> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let mut prefixes: Vec<String> =
+        pairs.filter(|(name, _)| name == "prefix").map(|(_, prefix)| prefix.into_owned()).collect();
+    if prefixes.is_empty() {
+        prefixes.push(String::new());
+    }
+    prefixes
 }
 
-/// Answers with the records whose keys start with `prefix`: `{"version": 7, "records": [["placement/web", {...}], ...]}`, all from
+/// Answers with the records whose keys start with a `prefix`: `{"version": 7, "records": [["placement/web", {...}], ...]}`, all from
 /// one moment.
-pub(super) async fn records(State(shared): State<Shared>, UrlQuery(query): UrlQuery<RecordsQuery>) -> Response {
+pub(super) async fn records(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let prefixes = prefixes(query.as_deref());
+    if prefixes.len() > PREFIXES_MAX {
+        return (StatusCode::BAD_REQUEST, format!("a request names at most {PREFIXES_MAX} prefixes")).into_response();
+    }
     // Before the records: a change in between is reported again, and never missed.
     let version = *shared.changes.borrow();
     let (pieces, mut written) = mpsc::channel(PIECES_MAX);
     let written_by = tokio::task::spawn_blocking(move || {
         let mut answer =
             RecordsAnswer { piece: format!("{{\"version\":{version},\"records\":[").into(), rows: 0, pieces };
-        if let Err(error) = answer.write(shared.store.as_ref(), &query.prefix) {
+        if let Err(error) = answer.write(shared.store.as_ref(), &prefixes) {
             // Whoever asked may be gone.
             drop(answer.pieces.blocking_send(Err(io::Error::other(error))));
         }
@@ -60,9 +71,10 @@ struct RecordsAnswer {
 }
 
 impl RecordsAnswer {
-    fn write(&mut self, store: &dyn Store, prefix: &str) -> store::Result<()> {
+    fn write(&mut self, store: &dyn Store, prefixes: &[String]) -> store::Result<()> {
+        let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
         let mut is_read = true;
-        store.scan(prefix, &mut |key, value, _| {
+        store.scan_each(&prefixes, &mut |key, value, _| {
             // The key for marks of hidden values is there: with it short values can be guessed.
             if !key.starts_with(FORGE_PREFIX) {
                 self.row(key, value);

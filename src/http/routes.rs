@@ -179,7 +179,7 @@ pub const ROUTES: &[Route] = &[
         method: Method::Get,
         path: RECORDS_PATH,
         caller: Caller::Reader,
-        parameters: "`prefix`: only records whose key begins with it",
+        parameters: "`prefix`, also several times: only records whose key begins with one of them",
         answer: "`version`, and `records` as pairs of key and record; what the bot keeps of the git host is left out",
         limit: None,
         in_turn: true,

@@ -79,9 +79,13 @@ async fn what_is_kept_for_the_forge_is_shown_to_nobody() {
     let store = Arc::new(MemoryStore::new());
     let put = |key: &str| Op::Put { key: key.to_owned(), value: b"[7]".to_vec(), expected: Expected::Any };
     store.batch(vec![put("forge/mask"), put("forge/story/c1"), put("hub/x")]).expect("the store takes it");
-    for (query, wanted) in
-        [("", vec!["hub/x"]), ("?prefix=forge/", vec![]), ("?prefix=forge/mask", vec![]), ("?prefix=for", vec![])]
-    {
+    for (query, wanted) in [
+        ("", vec!["hub/x"]),
+        ("?prefix=forge/", vec![]),
+        ("?prefix=forge/mask", vec![]),
+        ("?prefix=for", vec![]),
+        ("?prefix=hub%2F&prefix=forge/", vec!["hub/x"]),
+    ] {
         let request = Request::get(format!("{RECORDS_PATH}{query}")).body(Body::empty()).expect("a request");
         let (status, answer) = answer(shared(store.clone()).0, request).await;
         let records: Vec<(String, Value)> = serde_json::from_value(answer["records"].clone()).expect("records");

@@ -50,11 +50,15 @@ impl Store for MemoryStore {
         Ok(self.lock().records.get(key).cloned())
     }
 
-    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+    fn scan_each(&self, prefixes: &[&str], found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
         let records: Vec<(String, Versioned)> = {
             let content = self.lock();
-            let from_prefix = content.records.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-            from_prefix.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect()
+            let under = |prefix: &&str| {
+                let prefix = (*prefix).to_owned();
+                let from = content.records.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
+                from.take_while(|(key, _)| key.starts_with(&prefix)).map(|(k, v)| (k.clone(), v.clone())).collect()
+            };
+            prefixes.iter().flat_map(|prefix| -> Vec<_> { under(prefix) }).collect()
         };
         // Without the lock: `found` may take its time.
         records.iter().all(|(key, record)| found(key, &record.value, record.version));

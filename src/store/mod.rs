@@ -101,9 +101,14 @@ pub trait Store: Send + Sync {
     /// Returns the record at a key.
     fn get(&self, key: &str) -> Result<Option<Versioned>>;
 
-    /// Passes key, bytes and version of the records whose keys start with a prefix to `found`, in byte order of their keys, all from
-    /// one moment, until it returns false. It may take its time: writers do not wait for it.
-    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()>;
+    /// Passes key, bytes and version of the records whose keys start with one of the prefixes to `found`, prefix by prefix, in byte
+    /// order of their keys, all from one moment, until it returns false. It may take its time: writers do not wait for it.
+    fn scan_each(&self, prefixes: &[&str], found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()>;
+
+    /// Does the same with one prefix.
+    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+        self.scan_each(&[prefix], found)
+    }
 
     /// Returns the records whose keys start with a prefix, as [`Store::scan`] finds them.
     fn list(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {

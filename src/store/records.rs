@@ -94,7 +94,12 @@ pub fn binding_prefix(placement: &PlacementKey) -> String {
 
 /// Returns the key of a staged update run of a placement.
 pub fn run_key(placement: &PlacementKey, name: &str) -> String {
-    format!("{RUN_PREFIX}{}/{}", escape_placement(placement), escape(name))
+    format!("{}{}", run_prefix(placement), escape(name))
+}
+
+/// Returns the prefix of a placement's staged update runs.
+pub fn run_prefix(placement: &PlacementKey) -> String {
+    format!("{RUN_PREFIX}{}/", escape_placement(placement))
 }
 
 /// Returns the key of a snapshot of an override; keys of one override are ordered by index.

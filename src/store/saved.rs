@@ -87,9 +87,7 @@ impl Records {
     /// # Errors
     /// A record that cannot be read is named: nothing is dropped because of it.
     pub fn read(store: &dyn Store) -> Result<Self> {
-        let mut records = Self::of_placements(store)?;
-        records.list(store, &OTHERS)?;
-        Ok(records)
+        Self::under(store, &[&OF_PLACEMENTS[..], &OTHERS].concat())
     }
 
     /// Reads those of placements from a store.
@@ -97,21 +95,21 @@ impl Records {
     /// # Errors
     /// As [`Records::read`].
     pub fn of_placements(store: &dyn Store) -> Result<Self> {
-        let mut records = Self::default();
-        records.list(store, &OF_PLACEMENTS)?;
-        Ok(records)
+        Self::under(store, &OF_PLACEMENTS)
     }
 
-    fn list(&mut self, store: &dyn Store, prefixes: &[&str]) -> Result<()> {
-        for prefix in prefixes {
-            let mut read = Ok(());
-            store.scan(prefix, &mut |key, value, _| {
-                read = self.take(key, value).map_err(|source| Error::Unreadable { key: key.to_owned(), source });
-                read.is_ok()
-            })?;
-            read?;
-        }
-        Ok(())
+    /// Reads those under some prefixes from a store, all from one moment.
+    ///
+    /// # Errors
+    /// As [`Records::read`].
+    pub fn under(store: &dyn Store, prefixes: &[&str]) -> Result<Self> {
+        let mut records = Self::default();
+        let mut read = Ok(());
+        store.scan_each(prefixes, &mut |key, value, _| {
+            read = records.take(key, value).map_err(|source| Error::Unreadable { key: key.to_owned(), source });
+            read.is_ok()
+        })?;
+        read.map(|()| records)
     }
 
     /// Adds one record; one with a key of another kind is ignored.

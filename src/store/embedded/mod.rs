@@ -254,19 +254,22 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn scan(&self, prefix: &str, found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
+    fn scan_each(&self, prefixes: &[&str], found: &mut dyn FnMut(&str, &[u8], u64) -> bool) -> Result<()> {
         const ACTION: &str = "listing records";
         // Only the beginning needs the handle, so that a slow caller does not keep it.
         let transaction = self.with(ACTION, Handle::read)?;
         let scanned = guarded(|| {
-            let parts = PartReader::open(&transaction)?;
-            for item in transaction.open_table(RECORDS)?.range(prefix..)? {
-                let (key, record) = item?;
-                let (version, kept) = record.value();
-                if !key.value().starts_with(prefix)
-                    || !found(key.value(), &self.read_record(key.value(), kept, &parts)?, version)
-                {
-                    break;
+            let (table, parts) = (transaction.open_table(RECORDS)?, PartReader::open(&transaction)?);
+            for prefix in prefixes {
+                for item in table.range(*prefix..)? {
+                    let (key, record) = item?;
+                    let (version, kept) = record.value();
+                    if !key.value().starts_with(prefix) {
+                        break;
+                    }
+                    if !found(key.value(), &self.read_record(key.value(), kept, &parts)?, version) {
+                        return Ok(());
+                    }
                 }
             }
             Ok(())

@@ -127,6 +127,23 @@ fn lists_by_prefix_in_order(store: &dyn Store) {
     for (key, record) in store.list("").unwrap() {
         assert_eq!(record.value, key.as_bytes());
     }
+    let scanned = |prefixes: &[&str], most: usize| {
+        let mut found = Vec::new();
+        store
+            .scan_each(prefixes, &mut |key, _, _| {
+                found.push(key.to_owned());
+                found.len() < most
+            })
+            .unwrap();
+        found
+    };
+    assert_eq!(scanned(&["c/", "d", "a/"], 9), ["c/é", "c/\u{10FFFF}", "a/1", "a/10"]);
+    assert_eq!(
+        scanned(&["c/", "d", "a/"], 3),
+        ["c/é", "c/\u{10FFFF}", "a/1"],
+        "no prefix after the last one that is wanted"
+    );
+    assert_eq!(scanned(&[], 9), [""; 0]);
 }
 
 fn checks_expectations(store: &dyn Store) {
