@@ -8,7 +8,7 @@ use super::get::named;
 use super::kinds::{GetKind, Listing};
 use super::output::{self, Terminal};
 use super::records::locate;
-use super::wanted::Detail;
+use super::wanted::ShownPart;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
@@ -33,7 +33,7 @@ pub struct Args {
 /// Nothing has the name, or the records cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
-    let saved = source.read_for(args.kind.listing, Detail::Whole, Some(&args.name))?;
+    let saved = source.read_for(args.kind.listing, ShownPart::Whole, Some(&args.name))?;
     let objects = named(&saved, args.kind, &args.name)?;
     let terminal = Terminal::of_stdout();
     let mut text = String::new();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::status::rollout::RolloutState;
+use crate::status::rollout::{RolloutState, StateKind};
 
 /// How a command ended. The numbers are a contract with scripts: they may be added to, never changed.
 ///
@@ -47,14 +47,19 @@ impl Exit {
 }
 
 impl From<&RolloutState> for Exit {
-    fn from(converged: &RolloutState) -> Self {
-        match converged {
-            RolloutState::AllAtTarget => Self::Done,
-            RolloutState::WaitingForPerson(_) => Self::WaitingForPerson,
-            RolloutState::WaitingForTime(_)
-            | RolloutState::Progressing
-            | RolloutState::Failed(_)
-            | RolloutState::Unreachable(_) => Self::NotAsWished,
+    fn from(state: &RolloutState) -> Self {
+        state.kind().into()
+    }
+}
+
+impl From<StateKind> for Exit {
+    fn from(kind: StateKind) -> Self {
+        match kind {
+            StateKind::AtTarget => Self::Done,
+            StateKind::WaitingForPerson => Self::WaitingForPerson,
+            StateKind::WaitingForTime | StateKind::Progressing | StateKind::Failed | StateKind::Unreachable => {
+                Self::NotAsWished
+            }
         }
     }
 }

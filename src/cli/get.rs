@@ -11,7 +11,7 @@ use super::kinds::{GetKind, Listing};
 use super::manifests::Manifests;
 use super::output::{self, Format, Terminal};
 use super::records::locate;
-use super::wanted::Detail;
+use super::wanted::ShownPart;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::overrides::OverrideSnapshot;
@@ -53,14 +53,17 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let detail = if matches!(args.output, Format::Json | Format::Yaml) { Detail::Whole } else { Detail::Line };
+    let detail = if matches!(args.output, Format::Json | Format::Yaml) { ShownPart::Whole } else { ShownPart::Line };
     let source = locate(&args.daemon)?;
     let name = args.name.as_deref();
-    let saved = if args.manifests { source.read()? } else { source.read_for(args.kind.listing, detail, name)? };
-    let mut objects = match &args.name {
-        Some(name) => named(&saved, args.kind, name)?,
-        None => objects(&saved, args.kind),
+    let lines = if detail == ShownPart::Line { source.lines(args.kind.listing, name)? } else { None };
+    let saved = match (args.manifests, &lines) {
+        (true, _) => source.read()?,
+        (false, Some(_)) => Records::default(),
+        (false, None) => source.read_for(args.kind.listing, detail, name)?,
     };
+    let all = lines.unwrap_or_else(|| listed(&saved, args.kind.listing));
+    let mut objects = meant(all, args.kind, name)?;
     if args.manifests {
         if args.kind.listing != Listing::Works || !matches!(args.output, Format::Json | Format::Yaml) {
             bail!("--manifests shows the objects of works: `gitfleet get works NAME -o yaml --manifests`");
@@ -88,10 +91,17 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 /// # Errors
 /// There is none.
 pub fn named(saved: &Records, kind: GetKind, name: &str) -> anyhow::Result<Vec<Value>> {
-    let mut objects = objects(saved, kind);
-    objects.retain(|object| is_named(object, name));
-    if objects.is_empty() {
-        bail!("there is no {name} among the {}", kind.name());
+    meant(listed(saved, kind.listing), kind, Some(name))
+}
+
+/// Returns those objects of a listing that a kind and a name mean.
+fn meant(mut objects: Vec<Value>, kind: GetKind, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    objects.retain(|object| kind.only.is_none_or(|only| object["kind"] == only));
+    if let Some(name) = name {
+        objects.retain(|object| is_named(object, name));
+        if objects.is_empty() {
+            bail!("there is no {name} among the {}", kind.name());
+        }
     }
     Ok(objects)
 }
@@ -109,12 +119,6 @@ fn is_named(object: &Value, name: &str) -> bool {
 fn is_work_of(work: &Value, binding: &Binding) -> bool {
     work["metadata"]["namespace"] == member_namespace(&binding.cluster)
         && work["metadata"]["name"] == work_name(&binding.placement)
-}
-
-fn objects(saved: &Records, kind: GetKind) -> Vec<Value> {
-    let mut objects = listed(saved, kind.listing);
-    objects.retain(|object| kind.only.is_none_or(|only| object["kind"] == only));
-    objects
 }
 
 fn listed(saved: &Records, listing: Listing) -> Vec<Value> {

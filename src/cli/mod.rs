@@ -8,6 +8,7 @@ mod cordon;
 mod describe;
 mod explain;
 mod export;
+mod fleet;
 mod forge;
 mod get;
 mod kinds;

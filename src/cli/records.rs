@@ -6,19 +6,25 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use secrecy::SecretString;
+use serde_json::Value;
 
+use super::fleet::fleet_of;
 use super::kinds::Listing;
 use super::server::{ANSWER_TIMEOUT, Server};
-use super::wanted::{Detail, placements_of, prefixes};
+use super::wanted::{ShownPart, placements_of, prefixes};
 use super::{Daemon, person};
+use crate::clock;
 use crate::config::{Configuration, read_secret};
-use crate::http::{CHANGES_PATH, JOURNAL_PATH, JournalPage};
+use crate::http::{
+    BINDINGS_PATH, CHANGES_PATH, CLUSTERS_PATH, JOURNAL_PATH, JournalPage, PLACEMENTS_PATH, SUMMARY_PATH, WORKS_PATH,
+};
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::PLACEMENT_PREFIX;
 use crate::store::saved::Records;
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
+use crate::views::summary::Summary;
 
 /// How long the daemon may keep a question for changes.
 const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
@@ -120,11 +126,41 @@ impl RecordsSource {
         Ok(records)
     }
 
+    /// Returns what `status` shows.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::read`].
+    pub fn summary(&self) -> anyhow::Result<Summary> {
+        match self {
+            Self::Daemon(server) => {
+                let answer = server.ask(SUMMARY_PATH, ANSWER_TIMEOUT)?;
+                serde_json::from_value(answer).context("the daemon's answer is no summary")
+            }
+            Self::Store(_) => Ok(Summary::of(&fleet_of(self.read()?), clock::now())),
+        }
+    }
+
+    /// Returns what a table shows of a listing, of all objects or of those with a name; `None` where records are to be read.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::read`].
+    pub fn lines(&self, listing: Listing, name: Option<&str>) -> anyhow::Result<Option<Vec<Value>>> {
+        let Self::Daemon(server) = self else { return Ok(None) };
+        let path = match listing {
+            Listing::Placements => PLACEMENTS_PATH,
+            Listing::Clusters => CLUSTERS_PATH,
+            Listing::Bindings => BINDINGS_PATH,
+            Listing::Works => WORKS_PATH,
+            _ => return Ok(None),
+        };
+        server.pages(path, name).map(Some)
+    }
+
     /// Reads the records that a listing shows, of all objects or of those with a name.
     ///
     /// # Errors
     /// As [`RecordsSource::read`].
-    pub fn read_for(&self, listing: Listing, detail: Detail, name: Option<&str>) -> anyhow::Result<Records> {
+    pub fn read_for(&self, listing: Listing, detail: ShownPart, name: Option<&str>) -> anyhow::Result<Records> {
         let mut only = None;
         // Which placements a name may mean, only their records tell: the rest is read then, from one moment.
         if let Some(name) = name.filter(|name| placements_of(listing, name, std::iter::empty()).is_some()) {

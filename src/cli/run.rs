@@ -21,7 +21,7 @@ use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::supervise::Supervisor;
 use crate::error::panic_message;
 use crate::http::tokens::Tokens;
-use crate::http::{self, Access, Hooks, Shared, Turns};
+use crate::http::{self, Access, Hooks, Shared, Streams, Turns};
 use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
 use crate::status::rollout::RolloutState;
@@ -147,6 +147,9 @@ async fn live(
     let (pushes, delivered) = mpsc::unbounded_channel();
     let (repository, known) = watch::channel(None);
     let (hooks, hints) = hooks(&configuration, known)?.unzip();
+    // Versions of two processes are never taken for each other.
+    let process = u64::try_from(clock::wall().as_millisecond()).unwrap_or_default();
+    let (publisher, views) = http::Publisher::new(process);
     let instruct = instructions.clone();
     let asked = Asked {
         questions: asked,
@@ -156,6 +159,7 @@ async fn live(
         instruct,
         hints,
         repository,
+        publisher,
     };
     if once.is_none() {
         let shared = Shared {
@@ -163,6 +167,8 @@ async fn live(
             metrics: Arc::clone(&metrics),
             health: Arc::clone(supervisor.health()),
             changes,
+            views,
+            streams: Streams::default(),
             questions,
             readers: Arc::new(readers(&configuration)?),
             commanders: Arc::new(commanders(&configuration)?),
@@ -177,6 +183,9 @@ async fn live(
             turns: Turns::default(),
         };
         listen(&configuration.http, &shared, &supervisor).await?;
+    } else {
+        // Nobody looks, so nothing is published.
+        drop(views);
     }
     tokio::spawn(async move {
         wait_for_signal().await;

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use crate::http::{COMMANDS_PATH, EXPLAIN_PATH, PREVIEW_PATH, RECORDS_PATH};
 use crate::model::commands::{Command, Done, Refusal, WaitingGate};
 use crate::model::explanation::{Explained, Query};
+use crate::views::lists::PAGE_ITEMS_MAX;
 
 /// How long one answer of the daemon may take, long polls excepted.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,6 +58,28 @@ impl Server {
         let body = self.read(&format!("{RECORDS_PATH}?{}", query.finish()), RECORDS_TIMEOUT)?;
         let answer: Answer = serde_json::from_slice(&body).context("the daemon's answer is not a list of records")?;
         answer.records.into_iter().try_for_each(|(key, record)| take(&key, record))
+    }
+
+    /// Reads a listing page by page, to its end. The first page is short, so that a short listing is there at once.
+    ///
+    /// # Errors
+    /// As [`Server::ask`].
+    pub fn pages(&self, path: &str, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
+        let (mut items, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(name.iter().map(|name| ("name", name)));
+            if let Some(after) = &after {
+                query.append_pair("limit", &PAGE_ITEMS_MAX.to_string()).append_pair("continue", after);
+            }
+            let mut answer = self.ask(&format!("{path}?{}", query.finish()), ANSWER_TIMEOUT)?;
+            let Value::Array(page) = answer["items"].take() else { bail!("the daemon's answer is no listing") };
+            items.extend(page);
+            match answer["continue"].take() {
+                Value::String(next) => after = Some(next),
+                _ => return Ok(items),
+            }
+        }
     }
 
     /// Asks for a path, and takes every answer but success for an error.

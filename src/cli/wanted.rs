@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 16;
 
 /// How much of the objects is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum ShownPart {
     /// A line of a table.
     Line,
     /// The whole object.
@@ -22,7 +22,7 @@ pub enum Detail {
 }
 
 /// Returns the prefixes of the records that a listing is made of; with `only`, as far as they belong to these placements.
-pub fn prefixes(listing: Listing, detail: Detail, only: Option<&[PlacementKey]>) -> Vec<String> {
+pub fn prefixes(listing: Listing, detail: ShownPart, only: Option<&[PlacementKey]>) -> Vec<String> {
     let Some(only) = only.filter(|only| only.len() <= NAMED_MAX) else {
         return kinds(listing, detail).iter().map(|kind| (*kind).to_owned()).collect();
     };
@@ -59,19 +59,19 @@ pub fn placements_of<'a>(
 }
 
 /// Returns the kinds of records that a listing is made of.
-fn kinds(listing: Listing, detail: Detail) -> &'static [&'static str] {
+fn kinds(listing: Listing, detail: ShownPart) -> &'static [&'static str] {
     match (listing, detail) {
-        (Listing::Placements, Detail::Line) => {
+        (Listing::Placements, ShownPart::Line) => {
             &[PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, BINDING_PREFIX, RUN_PREFIX, CLUSTER_PREFIX]
         }
-        (Listing::Placements, Detail::Whole) => {
+        (Listing::Placements, ShownPart::Whole) => {
             &[PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, BINDING_PREFIX, RUN_PREFIX, CLUSTER_PREFIX, WORK_PREFIX]
         }
         (Listing::Snapshots, _) => &[SNAPSHOT_PREFIX],
         (Listing::Policies, _) => &[POLICY_PREFIX],
         (Listing::Overrides, _) => &[OVERRIDE_PREFIX],
-        (Listing::Bindings, Detail::Line) => &[BINDING_PREFIX],
-        (Listing::Bindings, Detail::Whole) | (Listing::Works, _) => &[BINDING_PREFIX, WORK_PREFIX],
+        (Listing::Bindings, ShownPart::Line) => &[BINDING_PREFIX],
+        (Listing::Bindings, ShownPart::Whole) | (Listing::Works, _) => &[BINDING_PREFIX, WORK_PREFIX],
         (Listing::OcmPlacements | Listing::PlacementDecisions, _) => &[OCM_PREFIX],
         (Listing::Evictions, _) => &[PLACEMENT_PREFIX],
         (Listing::Runs, _) => &[RUN_PREFIX],
@@ -103,9 +103,9 @@ mod tests {
         for (listing, name, expected) in rows {
             assert_eq!(placements_of(listing, name, all.iter()).as_deref(), expected, "{listing:?} {name}");
         }
-        let found = prefixes(Listing::Works, Detail::Whole, Some(&all[1..2]));
+        let found = prefixes(Listing::Works, ShownPart::Whole, Some(&all[1..2]));
         assert_eq!(found, ["binding/shop%2Fweb/", "work/shop%2Fweb/"]);
-        let found = prefixes(Listing::Placements, Detail::Line, Some(&all[..1]));
+        let found = prefixes(Listing::Placements, ShownPart::Line, Some(&all[..1]));
         let expected = ["placement/web", "policy/web/", "snapshot/web/", "binding/web/", "run/web/", "cluster/"];
         assert_eq!(found, expected, "a line says nothing of works");
     }
@@ -113,6 +113,6 @@ mod tests {
     #[test]
     fn too_many_placements_of_a_name_are_read_as_all() {
         let all: Vec<_> = (0..=NAMED_MAX).map(|n| PlacementKey::namespaced(format!("ns-{n}"), "web")).collect();
-        assert_eq!(prefixes(Listing::Works, Detail::Line, Some(&all)), [BINDING_PREFIX, WORK_PREFIX]);
+        assert_eq!(prefixes(Listing::Works, ShownPart::Line, Some(&all)), [BINDING_PREFIX, WORK_PREFIX]);
     }
 }

@@ -12,6 +12,7 @@ use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::SourceRecord;
 use crate::model::runs::{RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
 use crate::status::rollout::RolloutState;
+pub use crate::status::rollout::StateKind;
 use crate::status::staged_run::closed_gates;
 
 /// What a gate protects.
@@ -27,23 +28,6 @@ pub enum GateKind {
     Checks,
     /// Deletions.
     Deletion,
-}
-
-/// [`RolloutState`] without its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StateKind {
-    /// [`RolloutState::AllAtTarget`].
-    AtTarget,
-    /// [`RolloutState::Progressing`].
-    Progressing,
-    /// [`RolloutState::WaitingForTime`].
-    WaitingForTime,
-    /// [`RolloutState::WaitingForPerson`].
-    WaitingForPerson,
-    /// [`RolloutState::Unreachable`].
-    Unreachable,
-    /// [`RolloutState::Failed`].
-    Failed,
 }
 
 /// A finished wait, with its duration.
@@ -97,7 +81,7 @@ impl Measures {
     pub(super) fn count(&mut self, state: &PlacementState, stands: &RolloutState) {
         let runs = || state.runs.values();
         let counted = Counted {
-            state: kind_of(stands),
+            state: stands.kind(),
             gates: runs().flat_map(gates_of).chain(deletion_gate(state)).collect(),
             runs: runs().map(|run| run.phase).collect(),
         };
@@ -126,17 +110,6 @@ fn less<K: Ord>(tally: &mut Tally<K>, key: &K) {
         if *count == 0 {
             tally.remove(key);
         }
-    }
-}
-
-fn kind_of(state: &RolloutState) -> StateKind {
-    match state {
-        RolloutState::AllAtTarget => StateKind::AtTarget,
-        RolloutState::Progressing => StateKind::Progressing,
-        RolloutState::WaitingForTime(_) => StateKind::WaitingForTime,
-        RolloutState::WaitingForPerson(_) => StateKind::WaitingForPerson,
-        RolloutState::Unreachable(_) => StateKind::Unreachable,
-        RolloutState::Failed(_) => StateKind::Failed,
     }
 }
 

@@ -33,6 +33,7 @@ use crate::status::decisions::Exports;
 use crate::store::{Expected, Op, Result, records};
 
 mod adoption;
+mod changed;
 mod checks;
 mod commands;
 mod convergence;
@@ -53,6 +54,7 @@ mod tests;
 pub mod waits;
 mod written;
 
+pub use changed::Changed;
 use convergence::log_entry;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{Event, HubReport, MemberEvent, SourceEvent};
@@ -159,6 +161,8 @@ pub struct Core {
     queue: Queue,
     /// Reports that no stored decision includes yet: the placements do not have them.
     reports: Reports,
+    /// What changed in the store since somebody asked.
+    changed: Changed,
     /// The clusters' records as stored.
     stored_clusters: BTreeMap<ClusterName, ClusterRecord>,
     /// Numbers about rollouts.
@@ -229,6 +233,7 @@ impl Core {
         let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
         let mut core = Self {
             configuration,
+            changed: Changed::everything(&saved.placements, &saved.clusters),
             fleet,
             store: saved.store.clone().or_else(|| is_old.then(|| StoreRecord::new(now))),
             stored_store: saved.store,

@@ -23,6 +23,7 @@ impl Core {
         }
         if let Some(source) = batch.source {
             self.stored_source = source;
+            self.changed.source = true;
         }
         if batch.continues {
             self.continue_unread();
@@ -33,6 +34,7 @@ impl Core {
         }
         if batch.store.is_some() {
             self.stored_store = batch.store;
+            self.changed.store = true;
         }
         if batch.hub.is_some() {
             self.stored_hub = batch.hub;
@@ -48,8 +50,12 @@ impl Core {
                 self.measure(&before, &state, now);
             }
             self.queue.placements.insert(key.clone());
+            self.changed.placements.insert(key.clone(), true);
             self.placements.insert(key, *state);
         }
+        self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
+        self.changed.clusters.extend(batch.pushed.keys().cloned());
+        self.changed.ocm |= !batch.picked.is_empty();
         let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
         self.stored_clusters.extend(clusters);
         for (name, record) in batch.pushed {
@@ -129,6 +135,7 @@ impl Core {
         self.send(key, &decision.orders, &decision.state.works);
         self.queue.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
+        self.changed.placements.insert(key.clone(), !decision.finished);
         if let Some(before) = &known {
             self.measure(before, &decision.state, now);
         }

@@ -14,6 +14,7 @@ use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
 use super::metric_asker::{self, MetricAsker};
+use super::published::FleetPublisher;
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow, source_spec};
 use super::supervise::Supervisor;
 use crate::clock;
@@ -22,7 +23,7 @@ use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
 use crate::deliver::health::HealthRules;
-use crate::http::{Instruction, Preview, PushRequest, Question};
+use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
 use crate::model::id::ClusterName;
@@ -85,6 +86,8 @@ pub struct Asked {
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// The repository's id on the forge, once it is known.
     pub repository: watch::Sender<Option<u64>>,
+    /// Where the fleet is published for those who look.
+    pub publisher: Publisher,
 }
 
 /// The daemon's parts.
@@ -113,7 +116,7 @@ pub struct Daemon {
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
     news: mpsc::UnboundedReceiver<SourceEvent>,
-    changes: watch::Sender<u64>,
+    views: FleetPublisher,
     supervisor: Supervisor,
 }
 
@@ -143,7 +146,7 @@ impl Daemon {
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
         let health = Arc::new(health_rules(&configuration.health));
-        let (core, effects) = Core::begin(configuration, saved, clock::now());
+        let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
         let settings = PollerSettings { spec, poll_interval, on_rewrite, accepted_rewrite, accepted, branch };
@@ -151,7 +154,7 @@ impl Daemon {
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (member_events, events) = mpsc::unbounded_channel();
         let (ask, baselines) = mpsc::unbounded_channel();
-        let Asked { questions, instructions, previews, pushes, instruct, hints, repository } = asked;
+        let Asked { questions, instructions, previews, pushes, instruct, hints, repository, publisher } = asked;
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
@@ -162,6 +165,7 @@ impl Daemon {
             None => None,
         };
         let mut daemon = Self {
+            views: FleetPublisher::start(publisher, changes, &mut core),
             core,
             store,
             metrics,
@@ -184,7 +188,6 @@ impl Daemon {
             baselines,
             source_threads,
             news,
-            changes,
             supervisor,
         };
         daemon.metrics.started.set(clock::wall().as_second());
@@ -225,6 +228,10 @@ impl Daemon {
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
                 () = tokio::time::sleep(pause) => {}
+                () = self.views.until_due() => {
+                    self.views.publish_if_due(&mut self.core);
+                    continue;
+                }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());
                 }
@@ -313,7 +320,8 @@ impl Daemon {
         if is_kept {
             let effects = self.core.written(batch, clock::now());
             self.act(effects);
-            self.changes.send_modify(|version| *version += 1);
+            self.views.note_written();
+            self.views.publish_if_due(&mut self.core);
         } else {
             self.core.refused(batch, clock::now());
         }

@@ -30,6 +30,7 @@ use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
 use crate::status::placement::PlacementView;
+use crate::status::records::PlacementRecords;
 
 /// Added to the longest silence: at the exact limit a cluster still counts as reachable.
 const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);
@@ -191,6 +192,18 @@ impl PlacementState {
             runs: &self.runs,
             clusters: &fleet.records,
             now,
+        }
+    }
+
+    /// Returns its records, shared with it.
+    pub fn records(&self) -> PlacementRecords {
+        PlacementRecords {
+            record: self.record.clone(),
+            policy: self.policies.values().next_back().cloned(),
+            snapshots: self.snapshots.clone(),
+            bindings: self.shared_bindings(),
+            runs: self.runs.clone(),
+            works: self.works.clone(),
         }
     }
 

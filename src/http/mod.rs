@@ -41,8 +41,10 @@ mod pushes;
 mod records;
 mod routes;
 mod serve;
+mod stream;
 pub mod tokens;
 mod turns;
+mod views;
 mod webhooks;
 
 pub use access::Access;
@@ -55,7 +57,12 @@ pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
+pub use stream::{STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
+pub use views::{
+    BINDINGS_PATH, CLUSTERS_PATH, EVENTS_PATH, EVENTS_SEARCHED_MAX, PLACEMENT_PATH, PLACEMENTS_PATH, Published,
+    Publisher, SUMMARY_PATH, Views, WORKS_PATH,
+};
 pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
 /// A request to explain a placement, for the core.
@@ -78,6 +85,10 @@ pub struct Shared {
     pub health: Arc<Health>,
     /// Counts changes of the records.
     pub changes: watch::Receiver<u64>,
+    /// What people see.
+    pub views: Views,
+    /// Limits who follows it.
+    pub streams: Streams,
     /// Receives requests to explain.
     pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.

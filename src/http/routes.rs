@@ -12,12 +12,18 @@ use super::commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, PREVIEW_PATH};
 use super::getparams::{GETPARAMS_PATH, QUESTION_BYTES_MAX};
 use super::journal::{JOURNAL_PAGE, JOURNAL_PATH};
 use super::pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, SCORES_PATH};
+use super::stream::{STREAM_PATH, STREAM_TIME};
+use super::views::{
+    BINDINGS_PATH, CLUSTERS_PATH, EVENTS_PATH, EVENTS_SEARCHED_MAX, PLACEMENT_PATH, PLACEMENTS_PATH, SUMMARY_PATH,
+    WORKS_PATH,
+};
 use super::webhooks::{GITEA_PATH, GITHUB_PATH};
 use super::{
     CHANGES_PATH, CHANGES_WAIT, EXPLAIN_PATH, RECORDS_PATH, Shared, access, backup, commands, getparams, journal,
-    pushes, turns, webhooks,
+    pushes, stream, turns, views, webhooks,
 };
 use crate::forge::webhook::BODY_BYTES_MAX;
+use crate::views::lists::PAGE_ITEMS_MAX;
 
 /// How a route is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +98,10 @@ pub enum Limit {
     Body(usize),
     /// Entries of the journal that one answer searches.
     Entries(usize),
+    /// Items of one answer.
+    Items(usize),
+    /// How long the answer lasts.
+    Lasts(Duration),
     /// How long the answer waits for something new.
     Wait(Duration),
 }
@@ -101,6 +111,8 @@ impl fmt::Display for Limit {
         match self {
             Self::Body(bytes) => write!(f, "a body of {} KiB", bytes / 1024),
             Self::Entries(count) => write!(f, "one answer searches {count} entries"),
+            Self::Items(count) => write!(f, "a page has at most {count} items"),
+            Self::Lasts(time) => write!(f, "lasts {} s", time.as_secs()),
             Self::Wait(time) => write!(f, "waits for {} s", time.as_secs()),
         }
     }
@@ -174,6 +186,87 @@ pub const ROUTES: &[Route] = &[
         limit: None,
         in_turn: false,
         handler: |method| on(method, super::metrics),
+    },
+    Route {
+        method: Method::Get,
+        path: SUMMARY_PATH,
+        caller: Caller::Reader,
+        parameters: NONE,
+        answer: "what `gitfleet status` shows: `standing` and `states` of placements, `source`, `placements` with what is below each of them, and how many are `unlisted`",
+        limit: None,
+        in_turn: false,
+        handler: |method| on(method, views::summary),
+    },
+    Route {
+        method: Method::Get,
+        path: PLACEMENTS_PATH,
+        caller: Caller::Reader,
+        parameters: "`name`, `namespace`, `state`, `cluster`: only those; `sort`: `name`, `state` or `age`; `limit`; `continue`",
+        answer: "`items`, each with what `get placements` prints and its `rollout`; `continue`, to ask with for more, where there is more",
+        limit: Some(Limit::Items(PAGE_ITEMS_MAX)),
+        in_turn: false,
+        handler: |method| on(method, views::placements),
+    },
+    Route {
+        method: Method::Get,
+        path: PLACEMENT_PATH,
+        caller: Caller::Reader,
+        parameters: "`name` in the path: `NAME` or `NAMESPACE/NAME`",
+        answer: "its `object` with all conditions, its `rollout`, `stages` of the run that moves it, `clusters` by state, and those `unhealthy`; 404 where there is none",
+        limit: None,
+        in_turn: false,
+        handler: |method| on(method, views::placement),
+    },
+    Route {
+        method: Method::Get,
+        path: CLUSTERS_PATH,
+        caller: Caller::Reader,
+        parameters: "`name`, `online`: only those; `limit`; `continue`",
+        answer: "`items`, each with what `get clusters` prints; `continue`",
+        limit: Some(Limit::Items(PAGE_ITEMS_MAX)),
+        in_turn: false,
+        handler: |method| on(method, views::clusters),
+    },
+    Route {
+        method: Method::Get,
+        path: BINDINGS_PATH,
+        caller: Caller::Reader,
+        parameters: "`placement`, `cluster`, `name`: only those; `limit`; `continue`",
+        answer: "`items`, each with what `get bindings` prints; `continue`; 404 where there is no such placement or cluster",
+        limit: Some(Limit::Items(PAGE_ITEMS_MAX)),
+        in_turn: false,
+        handler: |method| on(method, views::bindings),
+    },
+    Route {
+        method: Method::Get,
+        path: WORKS_PATH,
+        caller: Caller::Reader,
+        parameters: "`placement`, `cluster`, `name`, `namespace`: only those; `limit`; `continue`",
+        answer: "`items`, each with what `get works` prints; `continue`; 404 where there is no such placement or cluster",
+        limit: Some(Limit::Items(PAGE_ITEMS_MAX)),
+        in_turn: false,
+        handler: |method| on(method, views::works),
+    },
+    Route {
+        method: Method::Get,
+        path: EVENTS_PATH,
+        caller: Caller::Reader,
+        parameters: "`after`: only entries with a higher number; `placement`, `cluster`: only theirs; `limit`; `continue`",
+        answer: "`items`: [entries](journal.md) with their `number`, oldest first; `continue`",
+        limit: Some(Limit::Entries(EVENTS_SEARCHED_MAX)),
+        in_turn: false,
+        handler: |method| on(method, views::events),
+    },
+    Route {
+        method: Method::Get,
+        path: STREAM_PATH,
+        caller: Caller::Reader,
+        parameters: "the header `Last-Event-ID`, to continue after that event",
+        answer: "server-sent events: `placement` and `cluster` with an item of the lists above, `removed`, and `summary` with the totals, \
+                 which ends each step and carries its id; without an id that is known `reset` first, and then everything",
+        limit: Some(Limit::Lasts(STREAM_TIME)),
+        in_turn: false,
+        handler: |method| on(method, stream::follow),
     },
     Route {
         method: Method::Get,

@@ -25,6 +25,8 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         metrics: Arc::new(Metrics::new()),
         health: Arc::default(),
         changes: watch::channel(1).1,
+        views: Publisher::new(1).1,
+        streams: Streams::default(),
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),
         commanders: tokens("ann"),

@@ -2,6 +2,7 @@
 //!
 //! From the bottom up: [`work`] (objects on a member), [`binding`] (a placement on one cluster), [`placement`] and [`rollup`]
 //! (the placement), [`staged_run`] (its staged update runs), [`rollout`] (what it still waits for), [`fleet`] (clusters).
+//! [`records`] are what they read of a placement.
 //! [`progress`] reduces a placement to what the forge shows, [`decisions`] and [`decision_pages`] to what other tools read.
 
 pub mod binding;
@@ -12,6 +13,7 @@ pub(crate) mod fixtures;
 pub mod fleet;
 pub mod placement;
 pub mod progress;
+pub mod records;
 pub mod rollout;
 pub mod rollup;
 pub mod staged_run;

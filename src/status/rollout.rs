@@ -1,22 +1,25 @@
 //! Whether a placement has reached its goal, and if not, what it waits for.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::binding::settled_work;
 use super::placement::{PlacementView, is_right, why};
+use super::staged_run::{active_run, closed_gates, current_stage};
 use super::work::{self, Mode, listing};
 use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::placement_phase::{Permit, PhaseAct};
 use crate::model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus};
-use crate::model::runs::DELETION_GATE;
+use crate::model::runs::{DELETION_GATE, STUCK_AFTER};
 
 mod staged;
 mod state;
 
 pub use staged::approve_line;
-pub use state::{Failure, PersonWait, RolloutState};
+pub use state::{Failure, PersonWait, RolloutState, StateKind};
 
 /// Seconds after which untrackable objects count as available; KubeFleet's default.
 const UNAVAILABLE_PERIOD_DEFAULT_SECONDS: i32 = 60;
@@ -176,6 +179,24 @@ fn cluster_states(view: &PlacementView) -> Vec<ClusterState> {
     states
 }
 
+/// Returns how many clusters of a placement are in each state.
+pub fn cluster_tally(view: &PlacementView) -> BTreeMap<&'static str, usize> {
+    let mut tally = BTreeMap::new();
+    for state in cluster_states(view) {
+        let name = match state {
+            ClusterState::Right => "upToDate",
+            ClusterState::Moving => "moving",
+            ClusterState::Queued => "queued",
+            ClusterState::Failed(_) => "failed",
+            ClusterState::Offline(_) => "offline",
+            ClusterState::AwaitsRun => "awaitsRun",
+            ClusterState::Ignored => "ignored",
+        };
+        *tally.entry(name).or_default() += 1;
+    }
+    tally
+}
+
 fn offline(cluster: &ClusterRecord) -> ClusterState {
     ClusterState::Offline(format!("{}{}", cluster.name, why(cluster)))
 }
@@ -233,6 +254,21 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
 fn progress_deadline(view: &PlacementView) -> SignedDuration {
     let deadline = annotations::progress_deadline(&view.record.annotations).unwrap_or(PROGRESS_DEADLINE_DEFAULT);
     SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX)
+}
+
+/// Returns the next moment at which time alone may change what is said of a placement.
+pub fn next_change(view: &PlacementView) -> Option<Timestamp> {
+    let deadline = progress_deadline(view);
+    let mode = view.mode();
+    let moving = view.bindings().filter(|binding| !is_right(binding, mode));
+    let late = moving.filter_map(|binding| binding.started_at?.checked_add(deadline).ok());
+    let run = active_run(view.runs);
+    let gates = run.into_iter().flat_map(closed_gates).filter_map(|gate| gate.opens_at());
+    let checks = run.and_then(|run| run.waiting_checks()?.1.healthy_at());
+    let stage = run.and_then(current_stage).into_iter().flat_map(|stage| &stage.clusters);
+    let stuck = stage.filter_map(|cluster| cluster.started_at?.checked_add(STUCK_AFTER).ok());
+    let all = late.chain(time_gate(view)).chain(gates).chain(checks).chain(stuck);
+    all.filter(|at| *at >= view.now).min()
 }
 
 /// Returns when the first cluster with untrackable objects counts as available.

@@ -6,7 +6,10 @@
 
 pub mod comments;
 pub mod describe;
+pub mod detail;
 pub mod explanation;
+pub mod fleet;
+pub mod lists;
 pub mod objects;
 pub mod ocm;
 pub mod pull_request;
@@ -14,5 +17,7 @@ pub mod redact;
 pub mod runs;
 pub mod scheduled;
 pub mod simulation;
+pub mod summary;
 pub mod table;
+pub mod timed;
 pub mod tree;

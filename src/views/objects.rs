@@ -33,7 +33,13 @@ const PARENT_LABEL: &str = "kubernetes-fleet.io/parent-CRP";
 
 /// Returns the placement with its status.
 pub fn placement_object(view: &PlacementView) -> Value {
-    let record = view.record;
+    let mut object = placement_head(view.record);
+    object["status"] = value(&placement_status(view));
+    object
+}
+
+/// Returns the placement without its status.
+pub(super) fn placement_head(record: &PlacementRecord) -> Value {
     let mut metadata = metadata(record.key.namespace.as_deref(), &record.key.name, Some(record.created_at));
     metadata.insert("generation".into(), record.generation.into());
     if !record.annotations.is_empty() {
@@ -44,7 +50,6 @@ pub fn placement_object(view: &PlacementView) -> Value {
         "kind": record.key.kind(),
         "metadata": metadata,
         "spec": value(&record.spec),
-        "status": value(&placement_status(view)),
     })
 }
 
@@ -216,8 +221,8 @@ pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
     (list(namespaced), list(picked.cluster.iter().map(|id| id.name().into()).collect()))
 }
 
-/// Returns the Work of a binding: KubeFleet's names, the objects' identities and the result of each.
-pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Value {
+/// Returns the Work of a binding without its objects.
+pub(super) fn work_head(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Value {
     let key = &binding.placement;
     let mode = Mode::of(&binding.apply_strategy);
     let mut labels = labels(key, [("kubernetes-fleet.io/parent-resource-binding", binding.name.clone())]);
@@ -230,6 +235,18 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
     let mut metadata = metadata(Some(&member_namespace(&binding.cluster)), &work_name(key), binding.created());
     metadata.insert("generation".into(), work.generation.into());
     metadata.insert("labels".into(), labels.into());
+    json!({
+        "apiVersion": PLACEMENT_API_VERSION,
+        "kind": "Work",
+        "metadata": metadata,
+        "status": {"conditions": work_conditions(work, mode, &binding.conditions, now)},
+    })
+}
+
+/// Returns the Work of a binding: KubeFleet's names, the objects' identities and the result of each.
+pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Value {
+    let mode = Mode::of(&binding.apply_strategy);
+    let mut object = work_head(binding, work, now);
     let since = work.available_since.or(binding.started_at).unwrap_or(now);
     let manifests = work.manifests.iter().enumerate().map(|(ordinal, manifest)| {
         // An object that was not taken over differs from the manifest; only gitfleet's objects can drift.
@@ -249,19 +266,12 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
         }
         Value::from(entry)
     });
-    json!({
-        "apiVersion": PLACEMENT_API_VERSION,
-        "kind": "Work",
-        "metadata": metadata,
-        "spec": {
-            "workload": {"manifests": work.manifests.iter().map(|m| identity(&m.id)).collect::<Vec<_>>()},
-            "applyStrategy": binding.apply_strategy,
-        },
-        "status": {
-            "conditions": work_conditions(work, mode, &binding.conditions, now),
-            "manifestConditions": manifests.collect::<Vec<_>>(),
-        },
-    })
+    object["status"]["manifestConditions"] = manifests.collect::<Vec<_>>().into();
+    object["spec"] = json!({
+        "workload": {"manifests": work.manifests.iter().map(|m| identity(&m.id)).collect::<Vec<_>>()},
+        "applyStrategy": binding.apply_strategy,
+    });
+    object
 }
 
 /// Returns the member cluster with joined and health conditions and its properties.

@@ -166,6 +166,65 @@ pub fn table(kind: TableKind, objects: &[Value], wide: bool, now: Timestamp) -> 
     table
 }
 
+/// Returns an object with no more than its line needs: the table of what is left is the same.
+pub fn line_of(kind: TableKind, object: &Value) -> Value {
+    let mut line = serde_json::Map::new();
+    for field in ["apiVersion", "kind"] {
+        line.extend(object.get(field).map(|value| (field.to_owned(), value.clone())));
+    }
+    let mut line = Value::Object(line);
+    let mut shown = Vec::new();
+    for pointer in ["/metadata/name", "/metadata/namespace"] {
+        copy(object, pointer, &mut line);
+    }
+    for (_, cell, _) in columns(kind) {
+        match cell {
+            Cell::At(pointer) | Cell::Age(pointer) | Cell::Count(pointer) => copy(object, pointer, &mut line),
+            Cell::Status(type_) | Cell::Reason(type_) | Cell::Generation(type_) => shown.push(type_on(type_, object)),
+            Cell::Name | Cell::BareName => {}
+        }
+    }
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let is_shown = |condition: &&Value| shown.iter().any(|type_| condition["type"] == type_.as_str());
+    let short = |condition: &Value| {
+        let kept = ["type", "status", "reason", "observedGeneration"];
+        let kept = kept.iter().filter_map(|field| Some(((*field).to_owned(), condition.get(*field)?.clone())));
+        Value::Object(kept.collect())
+    };
+    let conditions: Vec<Value> = conditions.filter(is_shown).map(short).collect();
+    if !conditions.is_empty() {
+        line["status"]["conditions"] = conditions.into();
+    }
+    line
+}
+
+/// Copies the value at a JSON pointer, where there is one, with the objects and lists around it.
+fn copy(from: &Value, pointer: &str, to: &mut Value) {
+    let Some(value) = from.pointer(pointer) else { return };
+    let mut place = to;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        place = match step.parse::<usize>() {
+            Ok(0) => {
+                if !place.is_array() {
+                    *place = Value::Array(vec![Value::Null]);
+                }
+                &mut place[0]
+            }
+            _ => &mut place[&step],
+        };
+    }
+    *place = value.clone();
+}
+
+fn type_on(type_: &ConditionType, object: &Value) -> ConditionType {
+    match object.get("kind").and_then(Value::as_str) {
+        Some("ClusterResourcePlacement") => type_.on_placement(false),
+        Some("ResourcePlacement") => type_.on_placement(true),
+        _ => type_.clone(),
+    }
+}
+
 /// Returns an object's line of `-o name`: `kind.group/name`, in lower case as kubectl writes it.
 pub fn name_line(object: &Value) -> String {
     let api_version = text(object.get("apiVersion"));
@@ -179,11 +238,7 @@ pub fn name_line(object: &Value) -> String {
 
 fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String {
     let condition = |type_: &ConditionType, field: &str| {
-        let type_ = match object.get("kind").and_then(Value::as_str) {
-            Some("ClusterResourcePlacement") => type_.on_placement(false),
-            Some("ResourcePlacement") => type_.on_placement(true),
-            _ => type_.clone(),
-        };
+        let type_ = type_on(type_, object);
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
         let found =
             conditions.into_iter().flatten().find(|c| c.get("type").and_then(Value::as_str) == Some(type_.as_str()));

@@ -98,7 +98,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/prometheus.rs", &["error"]),
     ("src/prometheus/", &["error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
-    ("src/http/", &["api", "model", "error", "store", "telemetry", "forge", "clock"]),
+    ("src/http/", &["api", "model", "error", "status", "views", "store", "telemetry", "forge", "clock"]),
     ("src/config/", &["api", "model", "error", "cel", "yaml"]),
     // One placement is decided with all steps.
     (

@@ -115,6 +115,12 @@ impl ClusterRecord {
         self.message.as_deref() == Some(SUSPENDED_WORDS)
     }
 
+    /// Tells whether another record says the same of whether and since when it answers and belongs to the fleet.
+    pub fn stands_as(&self, other: &Self) -> bool {
+        let of = |record: &Self| (record.online, record.left, record.left_with, record.kind, record.since);
+        of(self) == of(other) && self.message == other.message
+    }
+
     /// Creates the record of an unknown cluster.
     pub fn new(name: ClusterName, now: Timestamp) -> Self {
         Self {

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// The state of the rollout of a placement, or of the fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum RolloutState {
     /// Every picked cluster holds the newest snapshot, available or compared, and nothing is left to remove.
     AllAtTarget,
@@ -22,7 +24,8 @@ pub enum RolloutState {
 }
 
 /// What a person must do. The texts contain the command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PersonWait {
     /// Approve deletions.
     Deletions(String),
@@ -39,7 +42,8 @@ pub enum PersonWait {
 }
 
 /// Why it will not reach its goal by itself. The texts have details.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Failure {
     /// The payload of this snapshot cannot be read from git.
     Payload(u64),
@@ -61,14 +65,57 @@ pub enum Failure {
     Source(String),
 }
 
+/// [`RolloutState`] without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StateKind {
+    /// [`RolloutState::AllAtTarget`].
+    AtTarget,
+    /// [`RolloutState::Progressing`].
+    Progressing,
+    /// [`RolloutState::WaitingForTime`].
+    WaitingForTime,
+    /// [`RolloutState::WaitingForPerson`].
+    WaitingForPerson,
+    /// [`RolloutState::Unreachable`].
+    Unreachable,
+    /// [`RolloutState::Failed`].
+    Failed,
+}
+
+impl fmt::Display for StateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AtTarget => "up to date",
+            Self::Progressing => "in progress",
+            Self::WaitingForTime => "waiting for time",
+            Self::WaitingForPerson => "waiting for a person",
+            Self::Unreachable => "waiting for clusters",
+            Self::Failed => "failed",
+        })
+    }
+}
+
 impl RolloutState {
+    /// Returns which state it is.
+    pub fn kind(&self) -> StateKind {
+        match self {
+            Self::AllAtTarget => StateKind::AtTarget,
+            Self::Progressing => StateKind::Progressing,
+            Self::WaitingForTime(_) => StateKind::WaitingForTime,
+            Self::WaitingForPerson(_) => StateKind::WaitingForPerson,
+            Self::Unreachable(_) => StateKind::Unreachable,
+            Self::Failed(_) => StateKind::Failed,
+        }
+    }
+
     /// Returns the more urgent of two states. A moving one may still change the other, so it goes first.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {
         if other.rank() > self.rank() { other } else { self }
     }
 
-    fn rank(&self) -> u8 {
+    /// Returns how urgent it is.
+    pub fn rank(&self) -> u8 {
         match self {
             Self::AllAtTarget => 0,
             Self::WaitingForTime(_) => 1,

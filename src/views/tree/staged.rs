@@ -1,8 +1,12 @@
 //! The branch of a staged update run: its stages, the relevant clusters, and what it waits for.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 
-use super::{DIGEST_SHOWN, Line, Node, Style, cluster_state, object_lines};
+use super::row::{cluster_state, held, object_lines};
+use super::{ClusterNode, DIGEST_SHOWN, Node, Style, TimedLine, Words};
+use crate::model::id::ClusterName;
 use crate::model::records::Binding;
 use crate::model::runs::{
     ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_text,
@@ -13,7 +17,6 @@ use crate::status::staged_run::{
     ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
 };
 use crate::status::work::{counted, listing};
-use crate::views::table::age;
 
 /// Returns the branch of the run that moves the placement; for finished runs only the newest, in one line.
 pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
@@ -21,23 +24,23 @@ pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
         return Some(active_node(view, run, approvers));
     }
     let last = view.runs.values().max_by_key(|run| run.sequence)?;
-    let since = age(last.since, view.now);
     let line = match last.phase {
-        RunPhase::Succeeded => {
-            Line::default().with(Style::Muted, format!("run {} done {since} ago, {}", last.name, stages(last)))
-        }
-        _ => Line::default()
+        RunPhase::Succeeded => TimedLine::default().with(
+            Style::Muted,
+            Words::from(format!("run {} done ", last.name)).since(last.since).then(format!(" ago, {}", stages(last))),
+        ),
+        _ => TimedLine::default()
             .with(Style::Bad, "✗ ")
             .with(Style::Plain, format!("run {}  ", last.name))
-            .with(Style::Bad, format!("ended {since} ago: {}", end_message(last))),
+            .with(Style::Bad, Words::from("ended ").since(last.since).then(format!(" ago: {}", end_message(last)))),
     };
     Some(Node::leaf(vec![line]))
 }
 
-/// Tells whether the branch of the run that moves the placement shows a cluster.
-pub fn is_in_run(view: &PlacementView, cluster: &str) -> bool {
+/// Returns the clusters that the branch of the run that moves the placement shows.
+pub fn clusters_in_run<'a>(view: &PlacementView<'a>) -> BTreeSet<&'a ClusterName> {
     let stages = active_run(view.runs).into_iter().flat_map(|run| run.stages.iter().chain(&run.deletion));
-    stages.flat_map(|stage| &stage.clusters).any(|found| found.name.as_str() == cluster)
+    stages.flat_map(|stage| &stage.clusters).map(|cluster| &cluster.name).collect()
 }
 
 fn stages(run: &RunRecord) -> String {
@@ -48,7 +51,7 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
     let (style, glyph, words) = run_state(view, run, &name);
-    let heading = Line::default()
+    let heading = TimedLine::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("run {name}  "))
         .with(Style::Muted, format!("to {snapshot} by {}  ", run.strategy))
@@ -57,15 +60,20 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
     if let Some((_, stuck)) = stuck_clusters(run, view.now) {
         let names = listing(stuck.iter().map(|cluster| cluster.name.to_string()));
         lines.push(
-            Line::default().with(Style::Progressing, format!("    on their way for more than 5 minutes: {names}")),
+            TimedLine::default().with(Style::Progressing, format!("    on their way for more than 5 minutes: {names}")),
         );
     }
     let current = current_stage(run).map(|stage| stage.name.as_str());
+    let mut bindings = BTreeMap::new();
+    for binding in view.bindings() {
+        // If a cluster has several, the first one counts.
+        bindings.entry(&binding.cluster).or_insert(binding);
+    }
+    let view = &RunView { view, run, bindings: &bindings, approvers };
     // Every run has a deletion stage, as in KubeFleet; one that removes nothing gets no line.
     let shown = run.stages.iter().chain(run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty()));
-    let children =
-        shown.map(|stage| stage_node(view, run, stage, current == Some(stage.name.as_str()), approvers)).collect();
-    Node { lines, children }
+    let children = shown.map(|stage| stage_node(view, stage, current == Some(stage.name.as_str()))).collect();
+    Node { lines, children, ..Node::default() }
 }
 
 fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'static str, String) {
@@ -88,13 +96,16 @@ fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'sta
     }
 }
 
-fn stage_node(
-    view: &PlacementView,
-    run: &RunRecord,
-    stage: &StageRecord,
-    is_current: bool,
-    approvers: Option<&str>,
-) -> Node {
+/// A run and what it moves.
+struct RunView<'a> {
+    view: &'a PlacementView<'a>,
+    run: &'a RunRecord,
+    bindings: &'a BTreeMap<&'a ClusterName, &'a Binding>,
+    approvers: Option<&'a str>,
+}
+
+fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
+    let RunView { view, run, approvers, .. } = *of;
     let (style, glyph) = match stage.phase {
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
@@ -110,11 +121,15 @@ fn stage_node(
         StagePhase::Pending => counted(stage.clusters.len(), "cluster"),
         _ => clusters_summary(stage),
     };
-    let ended = stage.ended_at.map(|at| format!(", ended {} ago", age(at, view.now))).unwrap_or_default();
-    let heading = Line::default()
+    let words = Words::from(words);
+    let words = match stage.ended_at {
+        Some(at) => words.then(", ended ").since(at).then(" ago"),
+        None => words,
+    };
+    let heading = TimedLine::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("stage {}  ", stage.name))
-        .with(Style::Muted, format!("{words}{ended}"));
+        .with(Style::Muted, words);
     let mut lines = vec![heading];
     if is_current {
         lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
@@ -127,53 +142,62 @@ fn stage_node(
             || matches!(cluster.phase, ClusterPhase::Failed | ClusterPhase::Deferred | ClusterPhase::Skipped)
     };
     let clusters = stage.clusters.iter().filter(matters);
-    let children = clusters.map(|cluster| Node::leaf(cluster_lines(view, run, cluster, width))).collect();
-    Node { lines, children }
+    let clusters = clusters.map(|cluster| cluster_node(of, cluster)).collect();
+    Node::leaf(lines).with_clusters(clusters, width)
 }
 
 /// Describes what a gate waits for: an approval, with the command to copy, or a timer.
-fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Option<&str>) -> Vec<Line> {
+fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Option<&str>) -> Vec<TimedLine> {
     let place = if gate.before { "before it begins" } else { "before the next stage" };
     if let Some(at) = gate.opens_at() {
-        let left = if at > now { format!("waits {} more", age(now, at)) } else { "the wait is over".to_owned() };
-        return vec![Line::default().with(Style::Progressing, format!("    {left} {place}"))];
+        let left = if at > now {
+            Words::from("    waits ").until(at).then(" more")
+        } else {
+            Words::from("    the wait is over")
+        };
+        return vec![TimedLine::default().with(Style::Progressing, left.then(format!(" {place}")))];
     }
     let digest: String = gate.stage.digest.as_str().chars().take(DIGEST_SHOWN).collect();
     let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
-    let since = age(gate.since(), now);
+    let waits = Words::from(format!("    waits for approval {place} since ")).since(gate.since());
     let line = approve_line(&command_name(&run.placement, &run.name), gate);
     vec![
-        Line::default()
-            .with(Style::Progressing, format!("    waits for approval {place} since {since}{so_far}, digest {digest}")),
-        Line::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),
-        Line::default().with(Style::Strong, format!("    {line}")),
+        TimedLine::default().with(Style::Progressing, waits.then(format!("{so_far}, digest {digest}"))),
+        TimedLine::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),
+        TimedLine::default().with(Style::Strong, format!("    {line}")),
     ]
 }
 
 /// Describes the checks of a stage that waits: what was answered last, and when.
-fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<Line> {
-    let line = |style, words: String| Line::default().with(style, format!("    {words}"));
+fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<TimedLine> {
+    let line = |style, words: Words| TimedLine::default().with(style, words);
     let health = checks.given.healthy_for.iter().map(|wanted| match (checks.healthy_since, checks.healthy_at()) {
-        (Some(_), Some(end)) if end <= now => line(Style::Ok, format!("available for {wanted}")),
+        (Some(_), Some(end)) if end <= now => line(Style::Ok, format!("    available for {wanted}").into()),
         (Some(since), Some(end)) => {
-            let (since, left) = (age(since, now), age(now, end));
-            line(Style::Progressing, format!("available for {since}, {left} more"))
+            line(Style::Progressing, Words::from("    available for ").since(since).then(", ").until(end).then(" more"))
         }
-        _ => line(Style::Progressing, format!("waits for all clusters to be available for {wanted}")),
+        _ => line(Style::Progressing, format!("    waits for all clusters to be available for {wanted}").into()),
     });
     let metrics = checks.metrics().map(|(check, state)| {
         let answer = state.and_then(|state| state.answer);
-        let said = answer.map(|last| format!("answers {}, {} ago", number_text(last.value), age(last.at, now)));
         let problem = state.and_then(|state| state.problem.as_ref()).map(|why| format!("no answer: {why}"));
         let style = match state {
             Some(MetricState { failed: Some(_), .. }) => Style::Bad,
             Some(MetricState { answer: Some(_), problem: None, .. }) => Style::Ok,
             _ => Style::Progressing,
         };
-        let said: Vec<String> = said.into_iter().chain(problem).collect();
-        let said = if said.is_empty() { "not answered yet".to_owned() } else { said.join("; ") };
-        line(style, format!("check {}, {}: {said}", check.name, check.limits()))
+        let mut said = Words::from(format!("    check {}, {}: ", check.name, check.limits()));
+        if let Some(last) = answer {
+            said = said.then(format!("answers {}, ", number_text(last.value))).since(last.at).then(" ago");
+        }
+        said = match (answer, problem) {
+            (Some(_), Some(problem)) => said.then(format!("; {problem}")),
+            (None, Some(problem)) => said.then(problem),
+            (None, None) => said.then("not answered yet"),
+            (Some(_), None) => said,
+        };
+        line(style, said)
     });
     health.chain(metrics).collect()
 }
@@ -189,21 +213,19 @@ pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String
     }
 }
 
-fn cluster_lines(view: &PlacementView, run: &RunRecord, cluster: &RunCluster, width: usize) -> Vec<Line> {
-    let binding = view.bindings().find(|binding| binding.cluster == cluster.name);
-    let held = binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string());
-    let (style, glyph, words) = state(view, run, cluster, binding);
-    let line = Line::default()
-        .with(style, format!("{glyph} "))
-        .with(Style::Plain, format!("{:width$}  ", cluster.name.as_str()))
-        .with(Style::Muted, format!("snapshot {held}  "))
-        .with(style, words);
-    let mut lines = vec![line];
+fn cluster_node(of: &RunView, cluster: &RunCluster) -> ClusterNode {
+    let binding = of.bindings.get(&cluster.name).copied();
+    let (style, glyph, words) = state(of.view, of.run, cluster, binding);
     // Objects of other clusters are in their desired state, or in that of the earlier snapshot.
-    if let Some(binding) = binding.filter(|_| matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed)) {
-        lines.extend(object_lines(view, binding));
+    let shows_objects = matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed);
+    let objects = binding.filter(|_| shows_objects).into_iter().flat_map(|binding| object_lines(of.view, binding));
+    ClusterNode {
+        cluster: cluster.name.to_string(),
+        state: (style, glyph.to_owned()),
+        snapshot: Some(held(binding)),
+        words,
+        objects: objects.collect(),
     }
-    lines
 }
 
 /// Returns the state of a run's cluster, in one phrase.
@@ -212,22 +234,22 @@ fn state(
     run: &RunRecord,
     cluster: &RunCluster,
     binding: Option<&Binding>,
-) -> (Style, &'static str, String) {
+) -> (Style, &'static str, Words) {
     let says =
         |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
     match cluster.phase {
-        ClusterPhase::Pending => (Style::Muted, "·", "waits for its turn".to_owned()),
+        ClusterPhase::Pending => (Style::Muted, "·", "waits for its turn".into()),
         ClusterPhase::Deferred => {
             let offline = view.offline(&cluster.name).map(why).unwrap_or_default();
-            (Style::Muted, "?", format!("deferred, offline{offline}; updated when it returns"))
+            (Style::Muted, "?", format!("deferred, offline{offline}; updated when it returns").into())
         }
         ClusterPhase::Updating => match binding.filter(|binding| binding.snapshot == run.snapshot()) {
             Some(binding) if !binding.deleting => cluster_state(view, &cluster.name, binding),
-            Some(_) => (Style::Progressing, "↻", "being removed".to_owned()),
-            None => (Style::Progressing, "↻", "begins".to_owned()),
+            Some(_) => (Style::Progressing, "↻", "being removed".into()),
+            None => (Style::Progressing, "↻", "begins".into()),
         },
-        ClusterPhase::Succeeded => (Style::Ok, "✓", format!("done {} ago", age(cluster.since, view.now))),
-        ClusterPhase::Failed => (Style::Bad, "✗", says("failed")),
-        ClusterPhase::Skipped => (Style::Muted, "-", says("left; skipped")),
+        ClusterPhase::Succeeded => (Style::Ok, "✓", Words::from("done ").since(cluster.since).then(" ago")),
+        ClusterPhase::Failed => (Style::Bad, "✗", says("failed").into()),
+        ClusterPhase::Skipped => (Style::Muted, "-", says("left; skipped").into()),
     }
 }

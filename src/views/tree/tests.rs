@@ -1,18 +1,25 @@
 //! Whole trees, as people see them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::model::id::Digest;
+use crate::model::id::{ClusterName, Digest};
 use crate::model::manifest::InputError;
-use crate::model::records::{ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause};
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::records::{
+    ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause, SourceRecord,
+};
 use crate::model::runs::{ClusterPhase, MetricState, RunPhase, RunRecord, StagePhase};
 use crate::status::fixtures::{
     Case, answered, at, decision, manifest, run, run_at_approval, run_at_checks, run_in_production,
 };
+use crate::status::placement::PlacementView;
+use crate::views::summary::Summary;
 
-fn source() -> SourceRecord {
+pub(super) fn source() -> SourceRecord {
     SourceRecord {
         url: "https://git.example/platform/fleet.git".into(),
         accepted: Some("1a2b3c4d5e6f".into()),
@@ -23,11 +30,38 @@ fn source() -> SourceRecord {
 
 static NO_CLUSTERS: BTreeMap<ClusterName, ClusterRecord> = BTreeMap::new();
 
+/// Everything that is shown.
+#[derive(Clone, Copy)]
+struct StatusView<'a> {
+    source: &'a SourceRecord,
+    branch: Option<&'a str>,
+    placements: &'a [PlacementView<'a>],
+    clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
+    ocm: &'a [OcmPlacementRecord],
+    now: Timestamp,
+}
+
+fn status_lines(view: &StatusView) -> Vec<Line> {
+    let StatusView { source, branch, placements, clusters, ocm, now } = *view;
+    let summary = Summary {
+        complaint: None,
+        standing: BTreeSet::new(),
+        states: BTreeMap::new(),
+        source: source_lines(&SourceView { source, branch, clusters, now }),
+        placements: placements.iter().map(|view| PlacementRow::of(view, source.approvers.as_deref())).collect(),
+        unlisted: BTreeMap::new(),
+        ocm: ocm.iter().flat_map(ocm_lines).collect(),
+    };
+    // What is shown has come over the network.
+    let json = serde_json::to_string(&summary).expect("JSON");
+    serde_json::from_str::<Summary>(&json).expect("a summary").lines(now)
+}
+
 fn view<'a>(source: &'a SourceRecord, placements: &'a [PlacementView<'a>]) -> StatusView<'a> {
     StatusView { source, branch: Some("main"), placements, clusters: &NO_CLUSTERS, ocm: &[], now: at(60) }
 }
 
-fn text(line: Line) -> String {
+pub(super) fn text(line: Line) -> String {
     line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned()
 }
 
@@ -438,50 +472,6 @@ fn runs_that_do_not_go() {
        └─ ↻ stage production  0 of 1 cluster done
           └─ ✓ west  snapshot 3  available since 50s
     "#);
-}
-
-#[test]
-fn what_is_said_of_the_source_and_the_fleet() {
-    let left = |name: &str, why: &str, since: i64| ClusterRecord {
-        left: true,
-        message: Some(why.to_owned()),
-        ..ClusterRecord::new(name.into(), at(since))
-    };
-    let day = LEFT_SHOWN_MAX.as_secs();
-    let unrestored = SourceRecord { unrestored: Some("1a2b3c4: 2 errors in the files".to_owned()), ..source() };
-    let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 4] = [
-        ("nothing", source(), vec![crate::status::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
-        (
-            "clusters left",
-            source(),
-            vec![
-                left("a", "git names it no more", 0),
-                left("b", "no entry", 30),
-                left("c", "git names it no more", 50),
-            ],
-            &["source", "accepted 1a2b3c4", "a, c: git names it no more (since 10s)", "b: no entry (since 30s)"],
-        ),
-        ("long ago", source(), vec![left("a", "left", 60 - day)], &["source", "accepted 1a2b3c4"]),
-        (
-            "a restart cannot read the accepted commit",
-            unrestored,
-            Vec::new(),
-            &[
-                "✗ the accepted commit cannot be read: 1a2b3c4: 2 errors in the files; nothing is decided, and clusters keep \
-                 what they have",
-                "source",
-                "accepted 1a2b3c4",
-            ],
-        ),
-    ];
-    for (name, source, clusters, wanted) in rows {
-        let clusters = clusters.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
-        let view = StatusView { clusters: &clusters, ..view(&source, &[]) };
-        let lines: Vec<String> = source_lines(&view).into_iter().map(|line| text(line).trim().to_owned()).collect();
-        let lines: Vec<&str> =
-            lines.iter().map(|line| if line.starts_with("source ") { "source" } else { line }).collect();
-        assert_eq!(lines, wanted, "{name}");
-    }
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Publishes what people see: the records that changed, shared with the core, some times a second at most.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::core::Core;
+use crate::http::Publisher;
+use crate::views::fleet::Changes;
+
+/// Pause between two publications: a busy fleet changes far more often than anybody looks.
+pub const PUBLISH_PAUSE: Duration = Duration::from_millis(50);
+
+/// Publishes the fleet.
+pub struct FleetPublisher {
+    publisher: Publisher,
+    /// Counts the batches that are shown.
+    changes: watch::Sender<u64>,
+    last: Option<Instant>,
+}
+
+impl FleetPublisher {
+    /// Publishes what the process begins with.
+    pub fn start(publisher: Publisher, changes: watch::Sender<u64>, core: &mut Core) -> Self {
+        let mut started = Self { publisher, changes, last: None };
+        started.publish_if_due(core);
+        started
+    }
+
+    /// Notes that the store holds one batch more.
+    pub fn note_written(&self) {
+        self.publisher.note_written();
+    }
+
+    /// Returns when the next publication is due; `None` if nothing is new.
+    fn due(&self) -> Option<Instant> {
+        let next = || self.last.map_or_else(Instant::now, |last| last + PUBLISH_PAUSE);
+        self.publisher.is_behind().then(next)
+    }
+
+    /// Waits until a publication is due; for ever if nothing is new.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn until_due(&self) {
+        match self.due() {
+            Some(due) => tokio::time::sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Publishes what is new, if that is due.
+    pub fn publish_if_due(&mut self, core: &mut Core) {
+        if self.due().is_none_or(|due| due > Instant::now()) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let last = self.publisher.last();
+        let changes = changes(core);
+        let fleet = if changes.is_empty() { last.fleet.clone() } else { last.fleet.with(changes) };
+        // What the process began with is the first batch that is shown, and no change.
+        self.changes.send_replace(self.publisher.publish(fleet).saturating_sub(1));
+    }
+}
+
+/// Takes from the core what is new in it.
+pub fn changes(core: &mut Core) -> Changes {
+    let changed = core.take_changed();
+    let placements = changed.placements.into_iter().map(|(key, is_there)| {
+        let state = core.placements().get(&key).filter(|_| is_there);
+        let records = state.map(crate::decide::state::PlacementState::records);
+        (key, records)
+    });
+    let clusters = changed.clusters.iter().filter_map(|name| core.stored_clusters().get(name).cloned());
+    Changes {
+        placements: placements.collect(),
+        clusters: clusters.collect(),
+        source: changed.source.then(|| core.stored_source().clone()),
+        store: core.stored_store().filter(|_| changed.store).cloned(),
+        ocm: changed.ocm.then(|| core.fleet().ocm.records().map(|(_, record)| Arc::clone(record)).collect()),
+    }
+}

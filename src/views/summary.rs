@@ -1,0 +1,161 @@
+//! What `gitfleet status` shows, as one answer of limited size.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::fleet::{FleetView, LENGTHS, Shown};
+use super::lists::placement_place;
+use super::timed::TimedLine;
+use super::tree::{Line, PlacementRow, SourceView, Style, ocm_lines, source_lines};
+use crate::model::id::CommitId;
+use crate::model::records::StoreRecord;
+use crate::status::fleet::fleet_states;
+use crate::status::rollout::{RolloutState, StateKind};
+use crate::status::work::counted;
+
+/// Bytes that all placements of a summary take as JSON. Where they take more, clusters are left out, and then placements.
+pub const PLACEMENTS_BYTES_MAX: usize = 48 * 1024;
+/// OCM Placements that a summary describes.
+pub const OCM_LISTED_MAX: usize = 50;
+
+/// What `gitfleet status` shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// What a person must do before anything is decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complaint: Option<String>,
+    /// The states of what the fleet consists of, its source and its clusters included.
+    pub standing: BTreeSet<StateKind>,
+    /// How many placements are in each state.
+    pub states: BTreeMap<StateKind, usize>,
+    /// The source, and what is wrong with it and with clusters.
+    pub source: Vec<TimedLine>,
+    /// The placements.
+    pub placements: Vec<PlacementRow>,
+    /// How many placements of each state are not among them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unlisted: BTreeMap<StateKind, usize>,
+    /// OCM Placements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ocm: Vec<TimedLine>,
+}
+
+/// Numbers of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// The states of what the fleet consists of, its source and its clusters included.
+    pub standing: BTreeSet<StateKind>,
+    /// How many placements are in each state.
+    pub states: BTreeMap<StateKind, usize>,
+    /// The accepted commit.
+    pub accepted: Option<CommitId>,
+    /// The newest commit that was seen.
+    pub seen: Option<CommitId>,
+}
+
+impl Totals {
+    /// Counts a fleet at a moment.
+    pub fn of(fleet: &FleetView, now: Timestamp) -> Self {
+        let shown: Vec<_> = fleet.shown(now).map(|(_, shown)| shown).collect();
+        Self::counted(fleet, &shown.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    }
+
+    fn counted(fleet: &FleetView, shown: &[&Shown]) -> Self {
+        let states = shown.iter().map(|shown| shown.row.state.clone());
+        let states = fleet_states(fleet.store.as_deref(), &fleet.source, fleet.clusters.values(), states);
+        Self {
+            standing: states.iter().map(RolloutState::kind).collect(),
+            states: tally(shown.iter().copied()),
+            accepted: fleet.source.accepted.clone(),
+            seen: fleet.source.seen.clone(),
+        }
+    }
+}
+
+impl Summary {
+    /// Describes a fleet at a moment.
+    pub fn of(fleet: &FleetView, now: Timestamp) -> Self {
+        let mut shown: Vec<_> = fleet.shown(now).map(|(_, shown)| shown).collect();
+        shown.sort_by_cached_key(|shown| placement_place(&shown.row.placement));
+        let shown: Vec<&Shown> = shown.iter().map(AsRef::as_ref).collect();
+        let Totals { standing, states, .. } = Totals::counted(fleet, &shown);
+        let (placements, unlisted) = fitting(&shown, PLACEMENTS_BYTES_MAX);
+        let mut ocm: Vec<TimedLine> =
+            fleet.ocm.iter().take(OCM_LISTED_MAX).flat_map(|record| ocm_lines(record)).collect();
+        if let Some(rest) = fleet.ocm.len().checked_sub(OCM_LISTED_MAX).filter(|rest| *rest > 0) {
+            let words = format!("and {}; gitfleet get ocmplacements", counted(rest, "more OCM Placement"));
+            ocm.push(TimedLine::default().with(Style::Muted, words));
+        }
+        Self {
+            complaint: fleet.store.as_deref().and_then(StoreRecord::complaint),
+            standing,
+            states,
+            source: source_lines(&SourceView { source: &fleet.source, branch: None, clusters: &fleet.clusters, now }),
+            placements,
+            unlisted,
+            ocm,
+        }
+    }
+
+    /// Returns the tree, line by line.
+    pub fn lines(&self, now: Timestamp) -> Vec<Line> {
+        let mut lines: Vec<Line> = self.source.iter().map(|line| line.at(now)).collect();
+        if self.placements.is_empty() && self.unlisted.is_empty() {
+            lines.push(Line::default());
+            lines.push(Line::default().with(Style::Muted, "no placements"));
+        }
+        for row in &self.placements {
+            lines.push(Line::default());
+            lines.extend(row.lines(now));
+        }
+        if !self.unlisted.is_empty() {
+            let count = self.unlisted.values().sum();
+            let states: Vec<String> = self.unlisted.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+            let words =
+                format!("and {}: {}; gitfleet get placements", counted(count, "more placement"), states.join(", "));
+            lines.push(Line::default());
+            lines.push(Line::default().with(Style::Muted, words));
+        }
+        if !self.ocm.is_empty() {
+            lines.push(Line::default());
+        }
+        lines.extend(self.ocm.iter().map(|line| line.at(now)));
+        lines
+    }
+}
+
+fn tally<'a>(shown: impl Iterator<Item = &'a Shown>) -> BTreeMap<StateKind, usize> {
+    let mut counts = BTreeMap::new();
+    for shown in shown {
+        *counts.entry(shown.row.state.kind()).or_default() += 1;
+    }
+    counts
+}
+
+/// Returns as much of the placements as takes so many bytes, and what was left out: first clusters of all placements alike, then
+/// placements, those last that have something to say.
+fn fitting(shown: &[&Shown], bytes_max: usize) -> (Vec<PlacementRow>, BTreeMap<StateKind, usize>) {
+    let bytes = |length: usize| shown.iter().map(|shown| shown.bytes[length]).sum::<usize>();
+    let length = (0..LENGTHS.len()).find(|length| bytes(*length) <= bytes_max).unwrap_or(LENGTHS.len() - 1);
+    let mut in_need: Vec<usize> = (0..shown.len()).collect();
+    in_need.sort_by_key(|position| shown[*position].row.state.kind() == StateKind::AtTarget);
+    let mut left = bytes_max;
+    let fits = |position: &usize| {
+        let bytes = shown[*position].bytes[length];
+        let fits = bytes <= left;
+        left = left.saturating_sub(bytes);
+        fits
+    };
+    let listed: BTreeSet<usize> = in_need.into_iter().take_while(fits).collect();
+    let rows = listed.iter().map(|position| {
+        let mut row = shown[*position].row.clone();
+        row.below.limit(LENGTHS[length]);
+        row
+    });
+    let unlisted = (0..shown.len()).filter(|position| !listed.contains(position)).map(|position| shown[position]);
+    (rows.collect(), tally(unlisted))
+}

@@ -1,0 +1,341 @@
+//! One placement in `status`: a heading, and below it what a person must know and the clusters.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{ClusterNode, DIGEST_SHOWN, Line, Node, Style, TimedLine, Words, staged};
+use crate::api::condition::{Condition, ConditionStatus, find_condition};
+use crate::model::conditions::{ConditionType, Reason};
+use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::records::{Binding, ClusterDecision, DeletionGate};
+use crate::model::runs::DELETION_GATE;
+use crate::status::binding::binding_lists;
+use crate::status::placement::{PlacementView, chain, waiting_message, why};
+use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
+use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
+use crate::views::table::age;
+
+/// Clusters that are listed of a placement, or of a stage. Where there are more, those that are as they are to be are only counted.
+pub const LISTED_MAX: usize = 50;
+
+/// What `status` shows of one placement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementRow {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The index of its newest snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
+    /// The commit of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// Gone from git.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+    /// The state of its rollout.
+    pub state: RolloutState,
+    /// How many clusters it picked.
+    pub clusters: usize,
+    /// How many of them have the newest snapshot, available or compared.
+    pub up_to_date: usize,
+    /// What is below its heading.
+    pub below: Node,
+}
+
+impl PlacementRow {
+    /// Describes a placement. `approvers` are those of the configuration.
+    pub fn of(view: &PlacementView, approvers: Option<&str>) -> Self {
+        let picked = view.picked();
+        let leaf = |line| Node::leaf(vec![line]);
+        let mut children: Vec<Node> = note_lines(view).into_iter().map(leaf).collect();
+        let warnings = view.record.warnings.iter();
+        children.extend(warnings.map(|w| leaf(TimedLine::default().with(Style::Progressing, format!("! {w}")))));
+        children.extend(gate_lines(view, approvers).map(Node::leaf));
+        children.extend(view.is_external().then(|| staged::run_node(view, approvers)).flatten());
+        let in_run: BTreeSet<&ClusterName> =
+            if view.is_external() { staged::clusters_in_run(view) } else { BTreeSet::new() };
+        let length = |name: &ClusterName| name.as_str().chars().count();
+        let width = view.bindings().map(|b| length(&b.cluster));
+        let width = width.chain(view.selected().map(|d| length(&d.cluster_name))).max().unwrap_or(0);
+        let leftovers = view.leftovers_of(&picked);
+        let own = picked.iter().filter(|(decision, _)| !in_run.contains(&decision.cluster_name));
+        let own = own.map(|(decision, binding)| cluster_node(view, decision, *binding));
+        let left = leftovers.into_iter().filter(|binding| !in_run.contains(&binding.cluster));
+        let clusters = own.chain(left.map(|binding| leftover_node(view, binding))).collect();
+        Self {
+            placement: view.record.key.clone(),
+            snapshot: view.newest(),
+            commit: view.snapshot.map(|snapshot| snapshot.commit.clone()),
+            removed: view.record.removed,
+            state: rollout_state(view),
+            clusters: picked.len(),
+            up_to_date: picked.iter().filter(|(_, b)| b.is_some_and(|b| view.is_up_to_date(b))).count(),
+            below: Node { children, ..Node::default() }.with_clusters(clusters, width),
+        }
+    }
+
+    /// Returns the heading and what is below it.
+    pub fn lines(&self, now: Timestamp) -> Vec<Line> {
+        std::iter::once(self.heading(now)).chain(self.below.drawn(now)).collect()
+    }
+
+    fn heading(&self, now: Timestamp) -> Line {
+        let snapshot = self.snapshot.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
+        let commit = self.commit.as_ref().map(|commit| format!(" ({})", commit.short())).unwrap_or_default();
+        let is_shown_below = is_shown_below(&self.state);
+        let (style, glyph, description) = match &self.state {
+            RolloutState::AllAtTarget if self.removed => (Style::Ok, "✓", "removed".to_owned()),
+            RolloutState::AllAtTarget => (Style::Ok, "✓", String::new()),
+            RolloutState::Progressing if self.removed => (Style::Progressing, "↻", "being removed".to_owned()),
+            RolloutState::Progressing => (Style::Progressing, "↻", "in progress".to_owned()),
+            RolloutState::WaitingForTime(until) => {
+                let description = match until {
+                    None => "waits".to_owned(),
+                    Some(until) if *until > now => format!("waits {} more", age(now, *until)),
+                    // The decision that continues the rollout is still to come.
+                    Some(_) => "the wait is over".to_owned(),
+                };
+                (Style::Progressing, "↻", description)
+            }
+            // The branches already say it.
+            RolloutState::WaitingForPerson(_) if is_shown_below => {
+                (Style::Progressing, "!", "waits for a person".to_owned())
+            }
+            RolloutState::Failed(_) if is_shown_below => (Style::Bad, "✗", "cannot continue".to_owned()),
+            RolloutState::WaitingForPerson(wait) => (Style::Progressing, "!", wait.to_string()),
+            RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
+            RolloutState::Failed(failure) => (Style::Bad, "✗", failure.to_string()),
+        };
+        let colon = if description.is_empty() { "" } else { ": " };
+        let (key, done, total) = (&self.placement, self.up_to_date, counted(self.clusters, "cluster"));
+        Line::default()
+            .with(style, format!("{glyph} "))
+            .with(Style::Muted, format!("{} ", key.kind()))
+            .with(Style::Strong, key.to_string())
+            .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {total} up to date{colon}"))
+            .with(style, description)
+    }
+}
+
+/// Describes commands of people about the placement as a whole, and what they must know of it.
+fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
+    let record = view.record;
+    let mut lines = Vec::new();
+    if let Some(pause) = &record.paused {
+        let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let description = Words::from(format!("! paused by {} ", pause.by)).since(pause.at);
+        let description = description.then(format!(" ago{reason}; gitfleet resume {}", record.key));
+        lines.push(TimedLine::default().with(Style::Progressing, description));
+    }
+    if let Some(held) = &record.held {
+        let description = Words::from(format!("✗ snapshot {} is held since ", held.index)).since(held.since);
+        let description = description.then(format!(": it {}; gitfleet retry {}", held.why, record.key));
+        lines.push(TimedLine::default().with(Style::Bad, description));
+    }
+    if record.superseded > 0 {
+        let count = usize::try_from(record.superseded).unwrap_or(usize::MAX);
+        let description = format!("superseded {} before a rollout finished", counted(count, "time"));
+        lines.push(TimedLine::default().with(Style::Muted, description));
+    }
+    lines
+}
+
+/// Tells whether the branches contain what a heading would say: the placement's notes and gate, or the run.
+fn is_shown_below(state: &RolloutState) -> bool {
+    use {Failure as F, PersonWait as P};
+    match state {
+        RolloutState::WaitingForPerson(P::Deletions(_) | P::Paused(_) | P::Approval(_) | P::Run(_))
+        | RolloutState::Failed(F::Held(_) | F::RunRefused(_) | F::RunHalted(_)) => true,
+        RolloutState::WaitingForPerson(P::NoRun | P::Store(_))
+        | RolloutState::Failed(
+            F::Payload(_) | F::Invalid(_) | F::Halted(_) | F::Clusters(_) | F::Unfulfilled | F::Source(_),
+        )
+        | RolloutState::AllAtTarget
+        | RolloutState::WaitingForTime(_)
+        | RolloutState::Unreachable(_)
+        | RolloutState::Progressing => false,
+    }
+}
+
+fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<TimedLine>> {
+    let gate = view.record.closed_gate()?;
+    let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
+    let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
+    let what = gate.what();
+    let description = Words::from(format!("! {what} wait for a person since ")).since(*since);
+    let description = description.then(format!(": {reason}, digest {digest}"));
+    let mut lines = vec![
+        TimedLine::default().with(Style::Progressing, description),
+        TimedLine::default()
+            .with(Style::Muted, format!("    by {}", staged::who_may(gate.approvers.as_deref(), approvers))),
+        TimedLine::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
+    ];
+    for (cluster, objects) in deletions.iter().take(LISTED_MAX) {
+        for object in objects.iter().take(NAMED_OBJECTS_MAX) {
+            lines.push(TimedLine::default().with(Style::Muted, format!("    {cluster}: {object}")));
+        }
+        if let Some(rest) = objects.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
+            lines.push(TimedLine::default().with(Style::Muted, format!("    {cluster}: and {rest} more")));
+        }
+    }
+    if let Some(rest) = deletions.len().checked_sub(LISTED_MAX).filter(|n| *n > 0) {
+        lines.push(TimedLine::default().with(Style::Muted, format!("    and {}", counted(rest, "more cluster"))));
+    }
+    if !leaving.is_empty() {
+        let names = listing(leaving.iter().map(ToString::to_string));
+        lines.push(TimedLine::default().with(Style::Muted, format!("    {names}: what they hold stays there")));
+    }
+    Some(lines)
+}
+
+/// Returns the first picked clusters that are not as they are to be, and how many more there are.
+pub fn unhealthy(view: &PlacementView, max: usize) -> (Vec<ClusterNode>, usize) {
+    let picked = view.picked();
+    let nodes = picked.iter().map(|(decision, binding)| cluster_node(view, decision, *binding));
+    let mut nodes: Vec<ClusterNode> = nodes.filter(|node| !node.is_right()).collect();
+    let more = nodes.len().saturating_sub(max);
+    nodes.truncate(max);
+    (nodes, more)
+}
+
+fn cluster_node(view: &PlacementView, decision: &ClusterDecision, binding: Option<&Binding>) -> ClusterNode {
+    let (style, glyph, words) = picked_state(view, decision, binding);
+    ClusterNode {
+        cluster: decision.cluster_name.to_string(),
+        state: (style, glyph.to_owned()),
+        snapshot: Some(held(binding)),
+        words,
+        objects: binding.into_iter().flat_map(|binding| object_lines(view, binding)).collect(),
+    }
+}
+
+/// Returns the snapshot that a cluster is assigned, as text.
+pub(super) fn held(binding: Option<&Binding>) -> String {
+    binding.and_then(|b| b.snapshot).map_or_else(|| "-".to_owned(), |index| index.to_string())
+}
+
+/// Names the objects that keep a cluster from its desired state, and counts those that drifted or differ.
+pub(super) fn object_lines(view: &PlacementView, binding: &Binding) -> Vec<TimedLine> {
+    let mut lines = Vec::new();
+    let lists = binding_lists(binding, view.work(&binding.cluster));
+    for failed in lists.failed.iter().take(NAMED_OBJECTS_MAX) {
+        let description = format!("    {}: {}: {}", failed.id, failed.condition.reason, failed.condition.message);
+        let style = if failed.condition.type_ == ConditionType::Applied { Style::Bad } else { Style::Progressing };
+        lines.push(TimedLine::default().with(style, description));
+    }
+    if let Some(rest) = lists.failed.len().checked_sub(NAMED_OBJECTS_MAX).filter(|n| *n > 0) {
+        lines.push(TimedLine::default().with(Style::Muted, format!("    and {rest} more")));
+    }
+    for (count, one, several) in
+        [(lists.drifted.len(), "drifted", "drifted"), (lists.diffed.len(), "differs from git", "differ from git")]
+    {
+        if count > 0 {
+            let verb = if count == 1 { one } else { several };
+            lines.push(
+                TimedLine::default().with(Style::Progressing, format!("    {} {verb}", counted(count, "object"))),
+            );
+        }
+    }
+    lines
+}
+
+/// Returns the state of a picked cluster, in one phrase.
+fn picked_state(
+    view: &PlacementView,
+    decision: &ClusterDecision,
+    binding: Option<&Binding>,
+) -> (Style, &'static str, Words) {
+    let offline = view.offline(&decision.cluster_name);
+    let Some(binding) = binding else {
+        let description = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
+        return (Style::Muted, "·", description.into());
+    };
+    if binding.snapshot.is_none() || binding.snapshot != view.newest() {
+        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_message(view, binding).into());
+    }
+    cluster_state(view, &decision.cluster_name, binding)
+}
+
+/// Returns the state of a cluster whose update began, in one phrase.
+pub(super) fn cluster_state(
+    view: &PlacementView,
+    cluster: &ClusterName,
+    binding: &Binding,
+) -> (Style, &'static str, Words) {
+    let offline = view.offline(cluster);
+    let mut says_offline = false;
+    let (style, glyph, description) = match standing(binding, view.mode()) {
+        None => (Style::Progressing, "↻", Words::from("begins")),
+        Some(c) if c.status == ConditionStatus::True => {
+            let word = match (&c.type_, &c.reason) {
+                (ConditionType::DiffReported, _) => "compared",
+                (_, Reason::NotAllWorkAreAvailabilityTrackable) => "applied, not every object reports availability,",
+                _ => "available",
+            };
+            (Style::Ok, "✓", Words::from(format!("{word} since ")).since(c.last_transition_time))
+        }
+        Some(c) => {
+            let moving = matches!(
+                c.reason,
+                Reason::ApplyInProgress | Reason::DiffReportInProgress | Reason::NotAllWorkAreAvailable
+            );
+            // Objects are listed below the cluster: the phrase keeps only the count.
+            let count = c.message.split(": ").next().unwrap_or_default();
+            let description = if moving || c.type_ == ConditionType::Applied { count } else { c.message.as_str() };
+            says_offline = description.contains("the cluster is offline");
+            let description = Words::from(description);
+            if moving { (Style::Progressing, "↻", description) } else { (Style::Bad, "✗", description) }
+        }
+    };
+    if let Some(offline) = offline {
+        // The condition's message already says it.
+        if !says_offline {
+            let description = description.then(format!("; offline{} since ", why(offline))).since(offline.since);
+            return (Style::Muted, "?", description);
+        }
+        return (Style::Muted, "?", description);
+    }
+    (style, glyph, description)
+}
+
+/// Returns the condition that shows a binding's progress: the first of the chain that is not true, or the last.
+fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
+    let mut standing = None;
+    for link in chain(mode) {
+        // A condition of an older generation describes the earlier target.
+        let current = |c: &&Condition| c.observed_generation == binding.generation;
+        let condition = find_condition(&binding.conditions, &link.type_).filter(current)?;
+        standing = Some(condition);
+        if condition.status != ConditionStatus::True {
+            break;
+        }
+    }
+    standing
+}
+
+/// Describes a binding without a picked cluster.
+fn leftover_node(view: &PlacementView, binding: &Binding) -> ClusterNode {
+    // In a mass removal, bindings stay until a person has agreed.
+    let gone = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
+    let held = view.work(&binding.cluster).map_or(0, |w| w.held_deletions.len());
+    let description = match (gone, view.offline(&binding.cluster)) {
+        (true, _) => "left the fleet; what is there stays".to_owned(),
+        (_, Some(offline)) => format!("no longer picked; removed when it answers{}", why(offline)),
+        _ if held > 0 => format!("no longer picked; {} held", counted(held, "deletion")),
+        _ if binding.deleting => "no longer picked; being removed".to_owned(),
+        _ => match view.work(&binding.cluster).and_then(|work| work.inventory.complaint()) {
+            Some(complaint) => format!("no longer picked; {complaint}"),
+            None => "no longer picked; waits for its removal".to_owned(),
+        },
+    };
+    ClusterNode {
+        cluster: binding.cluster.to_string(),
+        state: (Style::Muted, "-".to_owned()),
+        snapshot: None,
+        words: description.into(),
+        objects: Vec::new(),
+    }
+}

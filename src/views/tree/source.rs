@@ -1,0 +1,140 @@
+//! What `status` says of the source, of OCM Placements and of the fleet as a whole.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Style, TimedLine, Words};
+use crate::api::condition::{ConditionStatus, find_condition};
+use crate::model::conditions::ConditionType;
+use crate::model::id::{ClusterName, CommitId};
+use crate::model::ocm::OcmPlacementRecord;
+use crate::model::records::{ClusterRecord, SourceRecord};
+use crate::status::fleet::{fleet_warnings, unwatched_messages};
+use crate::status::work::{counted, listing};
+
+/// Errors of a refused commit that are shown; the rest is counted. `validate` shows all.
+pub const REFUSED_ERRORS_MAX: usize = 20;
+
+/// How long `status` names a cluster that left the fleet.
+pub const LEFT_SHOWN_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// What is shown beside placements.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceView<'a> {
+    /// The source.
+    pub source: &'a SourceRecord,
+    /// The branch that is followed, where one is configured.
+    pub branch: Option<&'a str>,
+    /// Clusters, including those that left.
+    pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
+    /// The moment of the view.
+    pub now: Timestamp,
+}
+
+/// Returns what comes before the placements: problems of the fleet first, then the source.
+pub fn source_lines(view: &SourceView) -> Vec<TimedLine> {
+    let warnings = fleet_warnings(view.clusters.values());
+    let mut lines: Vec<TimedLine> =
+        warnings.iter().map(|warning| TimedLine::default().with(Style::Bad, format!("! {warning}"))).collect();
+    lines.extend(own_lines(view));
+    let unwatched = unwatched_messages(view.clusters.values()).into_iter();
+    lines
+        .extend(unwatched.map(|description| TimedLine::default().with(Style::Progressing, format!("! {description}"))));
+    lines
+}
+
+/// Describes an OCM Placement: its clusters, and its errors.
+pub fn ocm_lines(record: &OcmPlacementRecord) -> Vec<TimedLine> {
+    let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
+    let (style, mark) = if record.is_satisfied() { (Style::Ok, "✓ ") } else { (Style::Progressing, "! ") };
+    let clusters = counted(record.clusters().count(), "cluster");
+    let mut lines = vec![
+        TimedLine::default()
+            .with(style, mark)
+            .with(Style::Strong, format!("Placement {}/{}", record.namespace, record.name))
+            .with(Style::Plain, format!("  {clusters} decided")),
+    ];
+    let complaint = satisfied.filter(|_| !record.is_satisfied()).map(|condition| &condition.message);
+    let misconfigured = find_condition(&record.conditions, &ConditionType::PlacementMisconfigured)
+        .filter(|condition| condition.status == ConditionStatus::True)
+        .map(|condition| &condition.message);
+    for text in complaint.into_iter().chain(misconfigured).chain(&record.error).chain(&record.warning) {
+        lines.push(TimedLine::default().with(Style::Bad, format!("    {text}")));
+    }
+    lines
+}
+
+fn own_lines(view: &SourceView) -> Vec<TimedLine> {
+    let source = view.source;
+    let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
+    let mut lines = Vec::new();
+    if let Some(why) = &source.unrestored {
+        let description = format!(
+            "✗ the accepted commit cannot be read: {why}; nothing is decided, and clusters keep what they have"
+        );
+        lines.push(TimedLine::default().with(Style::Bad, description));
+    }
+    if !source.refused.is_empty() {
+        let seen = short(&source.seen);
+        let heading = if source.seen == source.accepted {
+            format!("commit {seen} is refused now")
+        } else {
+            format!("commit {seen} is refused; {} stays accepted", short(&source.accepted))
+        };
+        lines.push(TimedLine::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
+        for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
+            lines.push(TimedLine::default().with(Style::Plain, "    ").with(Style::Bad, error.to_string()));
+        }
+        if let Some(rest) = source.refused.len().checked_sub(REFUSED_ERRORS_MAX).filter(|n| *n > 0) {
+            lines.push(TimedLine::default().with(Style::Muted, format!("    and {}", counted(rest, "more error"))));
+        }
+    }
+    if let Some(failure) = &source.failure {
+        lines.push(TimedLine::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
+    }
+    if let Some(why) = &source.unwatched {
+        let description = "! the source cannot be watched for changes, gitfleet polls it every second: ";
+        lines.push(TimedLine::default().with(Style::Progressing, format!("{description}{why}")));
+    }
+    if let Some(held) = &source.held_rewrite {
+        let held = held.short();
+        let description = match &source.held_why {
+            Some(why) => format!("! {why}; {held} waits for `gitfleet resume`"),
+            None => {
+                format!("! {held} does not descend from {}; it waits for `gitfleet resume`", short(&source.accepted))
+            }
+        };
+        lines.push(TimedLine::default().with(Style::Progressing, description));
+    }
+    let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
+    lines.push(
+        TimedLine::default().with(Style::Strong, "source ").with(Style::Plain, format!("{}{branch}", source.url)),
+    );
+    let mut commits =
+        TimedLine::default().with(Style::Muted, "  accepted ").with(Style::Plain, short(&source.accepted));
+    if source.seen != source.accepted {
+        commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
+    }
+    lines.push(commits);
+    lines.extend(left_lines(view));
+    lines
+}
+
+/// Names the clusters that left recently, by reason: no other line names them, because their bindings are gone.
+fn left_lines(view: &SourceView) -> Vec<TimedLine> {
+    let is_new = |c: &&ClusterRecord| c.left && view.now.duration_since(c.since) < LEFT_SHOWN_MAX;
+    let mut left: BTreeMap<&str, Vec<&ClusterRecord>> = BTreeMap::new();
+    for cluster in view.clusters.values().filter(is_new) {
+        left.entry(cluster.message.as_deref().unwrap_or("left the fleet")).or_default().push(cluster);
+    }
+    let description = |(why, clusters): (&str, Vec<&ClusterRecord>)| {
+        let names = listing(clusters.iter().map(|cluster| cluster.name.to_string()));
+        let last = clusters.iter().map(|cluster| cluster.since).max().unwrap_or(view.now);
+        Words::from(format!("  {names}: {why} (since ")).since(last).then(")")
+    };
+    left.into_iter().map(description).map(|description| TimedLine::default().with(Style::Muted, description)).collect()
+}
+
+#[cfg(test)]
+mod tests;
