@@ -193,8 +193,8 @@ impl Member {
         let there = self.there.as_mut().unwrap_or(&mut nowhere);
         match &task.step {
             Step::WriteParent(parent) => {
-                there.parents.insert(task.order.placement.clone(), parent.clone());
-                StepResult::Parent(Some(parent.clone()))
+                there.parents.insert(task.order.placement.clone(), Parent::clone(parent));
+                StepResult::Parent(Some(Parent::clone(parent)))
             }
             Step::DeleteParent => {
                 there.parents.remove(&task.order.placement);

@@ -14,7 +14,7 @@ pub fn add_write(mut plan: Plan, order: &WorkOrder, view: &MemberView<'_>) -> Pl
     // Such a write already contains the order's pause and hold.
     let is_written = |step: &Step| matches!(step, Step::WriteParent(_) | Step::DeleteParent);
     if writes && !plan.steps.iter().any(is_written) {
-        plan.steps.push(Step::WriteParent(Parent { kept: order.kept.clone(), ..parent.clone() }));
+        plan.steps.push(Step::WriteParent(Box::new(Parent { kept: order.kept.clone(), ..parent.clone() })));
         plan.rechecks = plan.complete;
     }
     plan

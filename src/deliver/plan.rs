@@ -64,7 +64,7 @@ fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
     // Only an apply can create objects that the inventory does not name yet.
     let covered = view.parent == Some(&wide) || !steps.iter().any(|step| matches!(step, Step::Apply { .. }));
     // The steps of one plan run in parallel, so applies wait until this write is answered.
-    let steps = if covered { steps } else { vec![Step::WriteParent(wide)] };
+    let steps = if covered { steps } else { vec![Step::WriteParent(Box::new(wide))] };
     Plan { rechecks: covered && rest.complete, steps, complete: covered && rest.complete, ..Plan::default() }
 }
 
@@ -340,7 +340,7 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     if view.parent.is_some() && *parent == (Parent { kept: parent.kept.clone(), ..narrow.clone() }) {
         return Plan { complete: true, ..Plan::default() };
     }
-    Plan { steps: vec![Step::WriteParent(narrow)], ..Plan::default() }
+    Plan { steps: vec![Step::WriteParent(Box::new(narrow))], ..Plan::default() }
 }
 
 #[cfg(test)]

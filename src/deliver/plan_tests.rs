@@ -141,7 +141,7 @@ impl Member {
             Step::WriteParent(parent) => {
                 self.log
                     .push(format!("parent {}", parent.holds.as_ref().map_or(-1, |h| i64::try_from(h.index).unwrap())));
-                self.parent = Some(parent);
+                self.parent = Some(*parent);
             }
             Step::Apply { position, put_back, probe } => self.apply(order, &order.manifests[position], put_back, probe),
             Step::Delete { object } => {

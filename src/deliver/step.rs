@@ -19,7 +19,7 @@ pub const RETRY_MAX: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Write the inventory.
-    WriteParent(Parent),
+    WriteParent(Box<Parent>),
     /// Apply a manifest (by position in the order). With `probe`, first check whether the object exists and may be taken over.
     Apply {
         /// Position in `order.manifests`.

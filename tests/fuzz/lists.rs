@@ -342,9 +342,9 @@ impl Case {
         let placement = order.placement.clone();
         let result = match step {
             Step::WriteParent(parent) => {
-                self.server.parents.insert(placement.clone(), parent.clone());
-                self.told.insert(placement.clone(), parent.clone());
-                StepResult::Parent(Some(parent))
+                self.server.parents.insert(placement.clone(), Parent::clone(&parent));
+                self.told.insert(placement.clone(), Parent::clone(&parent));
+                StepResult::Parent(Some(*parent))
             }
             Step::DeleteParent => {
                 self.server.parents.remove(&placement);

@@ -35,7 +35,7 @@ static LISTS: Semaphore = Semaphore::const_new(LISTS_IN_FLIGHT_MAX);
 
 /// The changes of a kind's files that were not read yet.
 #[derive(Debug, Default)]
-struct Changes {
+struct FileChanges {
     state: Mutex<Unread>,
     news: Notify,
 }
@@ -49,7 +49,7 @@ struct Unread {
     is_gone: bool,
 }
 
-impl Changes {
+impl FileChanges {
     fn note(&self, change: impl FnOnce(&mut Unread)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.news.notify_one();
@@ -84,7 +84,7 @@ enum Read {
 /// Where the folder cannot be watched, such as at the limits of inotify, it is listed once and a change by hand is seen at the
 /// next start.
 pub(super) async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::Sender<Observation>) {
-    let changes = Arc::new(Changes::default());
+    let changes = Arc::new(FileChanges::default());
     let watching = watch_files(&directory, &kind, &changes);
     if let Err(error) = &watching {
         tracing::warn!(cluster = &*directory.cluster, %error, "the folder cannot be watched; changes by hand are seen at a start");
@@ -122,7 +122,7 @@ pub(super) async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::
 }
 
 /// Watches the files of a kind.
-fn watch_files(directory: &Directory, kind: &WatchedKind, changes: &Arc<Changes>) -> notify::Result<Watching> {
+fn watch_files(directory: &Directory, kind: &WatchedKind, changes: &Arc<FileChanges>) -> notify::Result<Watching> {
     Folder::create(&directory.path)?;
     let (prefix, folder) = (kind_prefix(kind), directory.path.canonicalize()?);
     let (place, changes) = (folder.clone(), Arc::clone(changes));
@@ -172,10 +172,10 @@ async fn read_changed(directory: &Directory, kind: &WatchedKind, unread: Unread)
                 None => return Ok(Read::ListAgain),
             }
         }
-        Ok(Read::Changed(objects))
+        Ok::<_, io::Error>(Read::Changed(objects))
     });
     // The list says what is wrong with a file.
-    read.await.unwrap_or_else(|_: io::Error| Read::ListAgain)
+    read.await.unwrap_or(Read::ListAgain)
 }
 
 /// Sends a list, object by object; a thread that may wait for the disk reads it.

@@ -39,7 +39,7 @@ pub async fn perform(
             let object = parent.object(&order.placement);
             // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
             match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
-                Ok(_) => StepResult::Parent(Some(parent)),
+                Ok(_) => StepResult::Parent(Some(*parent)),
                 Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
                 Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
             }

@@ -123,10 +123,11 @@ impl SimulatedMember {
         match step {
             Step::WriteParent(parent) => {
                 self.writes += 1;
+                let parent = Parent::clone(parent);
                 self.parents.insert(order.placement.clone(), parent.clone());
                 let holds = parent.holds.as_ref().map(|held| held.index);
                 let fact = Fact::Inventory { order: Arc::clone(order), holds };
-                (StepResult::Parent(Some(parent.clone())), None, vec![fact])
+                (StepResult::Parent(Some(parent)), None, vec![fact])
             }
             Step::DeleteParent => {
                 self.writes += 1;

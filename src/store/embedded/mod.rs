@@ -392,9 +392,9 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
         }
         match op {
             Op::Put { key, value, .. } => {
-                let packed = packer.pack(value);
-                packed.parts.into_iter().for_each(|(id, part)| parts.add(id, part));
-                let old = records.insert(key.as_str(), (version, &*packed.bytes))?.map(|old| owned(old.value()));
+                let record = packer.pack(value);
+                record.parts.into_iter().for_each(|(id, part)| parts.add(id, part));
+                let old = records.insert(key.as_str(), (version, &*record.bytes))?.map(|old| owned(old.value()));
                 old.iter().flat_map(|(_, kept)| parts_of(kept)).for_each(|id| parts.drop(id));
                 before.records.push((key.clone(), old));
             }
