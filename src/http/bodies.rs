@@ -9,6 +9,10 @@ use tokio::sync::Semaphore;
 
 /// Bodies that are read at a time.
 pub const BODIES_MAX: usize = 8;
+/// Bytes that the bodies of one kind may take at a time, by what their heads declare; one body always has a place.
+pub const BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes that one place stands for.
+const PLACE_BYTES: usize = 64 * 1024;
 /// The longest time for a body to arrive, including the wait for its turn. Git hosts give up after 5 to 10 s.
 pub const BODY_TIME: Duration = Duration::from_secs(10);
 
@@ -16,6 +20,8 @@ pub const BODY_TIME: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Bodies {
     turns: Arc<Semaphore>,
+    /// Places for bytes.
+    bytes: Arc<Semaphore>,
     /// How large one may be.
     pub(super) bytes_max: usize,
     /// How long one may take.
@@ -34,7 +40,9 @@ pub(super) enum Unread {
 impl Bodies {
     /// Reads bodies of at most so many bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { turns: Arc::new(Semaphore::new(BODIES_MAX)), bytes_max, patience: BODY_TIME }
+        let places = BODIES_BYTES_MAX.max(bytes_max).div_ceil(PLACE_BYTES);
+        let (turns, bytes) = (Semaphore::new(BODIES_MAX), Semaphore::new(places));
+        Self { turns: Arc::new(turns), bytes: Arc::new(bytes), bytes_max, patience: BODY_TIME }
     }
 
     /// Reads a body. One with a declared length beyond the limit is not read at all.
@@ -44,15 +52,69 @@ impl Bodies {
         if declared.is_some_and(|length| length > self.bytes_max) {
             return Err(Unread::Large);
         }
+        // One that does not say how large it is may be as large as any.
+        let places = declared.unwrap_or(self.bytes_max).div_ceil(PLACE_BYTES);
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
         let read = async {
             let _turn = self.turns.acquire().await.expect("nobody closes it");
+            let _bytes = self.bytes.acquire_many(places).await.expect("nobody closes it");
             body::to_bytes(body, self.bytes_max).await.map_err(|_| Unread::Large)
         };
         tokio::time::timeout(self.patience, read).await.unwrap_or(Err(Unread::Late))
     }
+
     /// Tells whether nobody has a turn.
     #[cfg(test)]
     pub(super) fn is_free(&self) -> bool {
         self.turns.available_permits() == BODIES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::stream;
+
+    use super::*;
+
+    const BODY: usize = 8 * 1024 * 1024;
+
+    #[tokio::test]
+    async fn a_burst_of_large_bodies_holds_no_more_than_its_bytes() {
+        let bodies = Bodies::new(BODY);
+        let (begun, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let one = |declared: bool| {
+            let (bodies, begun, most) = (bodies.clone(), Arc::clone(&begun), Arc::clone(&most));
+            async move {
+                let count = Arc::clone(&begun);
+                // Counts from its first byte until it was read.
+                let body = Body::from_stream(stream::once(async move {
+                    most.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    Ok::<_, std::io::Error>(Bytes::from_static(b"{}"))
+                }));
+                let mut headers = HeaderMap::new();
+                if declared {
+                    headers.insert(header::CONTENT_LENGTH, BODY.into());
+                }
+                let read = bodies.whole(&headers, body).await;
+                begun.fetch_sub(1, Ordering::SeqCst);
+                read
+            }
+        };
+        let all = futures::future::join_all((0..1000).map(|number| one(number % 2 == 0))).await;
+        assert!(all.iter().all(Result::is_ok));
+        assert_eq!(most.load(Ordering::SeqCst), BODIES_BYTES_MAX / BODY);
+        assert!(bodies.is_free());
+    }
+
+    #[tokio::test]
+    async fn small_bodies_do_not_wait_for_bytes() {
+        let bodies = Bodies::new(BODY);
+        let _large = bodies.bytes.acquire_many(128).await.expect("nobody closes it");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_LENGTH, 2.into());
+        assert_eq!(bodies.whole(&headers, "{}".into()).await, Ok(Bytes::from_static(b"{}")));
     }
 }

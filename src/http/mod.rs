@@ -49,7 +49,7 @@ mod webhooks;
 
 pub use access::Access;
 pub use backup::BACKUP_PATH;
-pub use bodies::{BODIES_MAX, BODY_TIME};
+pub use bodies::{BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};

@@ -10,13 +10,15 @@ use clap::CommandFactory as _;
 use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
 use gitfleet::cli::Cli;
 use gitfleet::http::{
-    BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, READS_MAX, REQUEST_TIME, ROUTES, Route,
-    TURN_TIME,
+    BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, READS_MAX,
+    REQUEST_TIME, ROUTES, Route, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME,
 };
 use gitfleet::model::conditions::{ConditionType, Reason};
 use gitfleet::model::journal::JournalKind;
 use gitfleet::model::texts::Known;
 use gitfleet::telemetry::metrics::{METRICS, MetricKind, PROCESS_METRICS};
+use gitfleet::views::lists::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
+use gitfleet::views::summary::PLACEMENTS_BYTES_MAX;
 use serde_json::Value;
 
 use super::ANNOTATIONS;
@@ -293,12 +295,20 @@ fn http_page_is_fresh() {
          - The head of a request has at most {} KiB, and comes within {} s.\n\
          - A request takes at most {} s from its head to the last byte of its answer.\n\
          - Answers that are made in turn: {READS_MAX} at a time. A request waits {} s for its turn, and is answered with 503 after that.\n\
-         - Bodies: {BODIES_MAX} of each kind are read at a time, each within {} s.\n",
+         - Bodies: {BODIES_MAX} of each kind are read at a time, with {} MiB in all, each within {} s.\n\
+         - A page of a listing has {PAGE_ITEMS} items and {} KiB, unless `limit` asks for another number; then at most {PAGE_ITEMS_MAX} \
+         items and {} KiB. A summary describes placements within {} KiB, and counts the others.\n\
+         - Streams: {STREAMS_MAX} at a time. One whose reader takes nothing for {} s is cut off.\n",
         HEAD_BYTES_MAX / 1024,
         HEAD_TIME.as_secs(),
         REQUEST_TIME.as_secs(),
         TURN_TIME.as_secs(),
+        BODIES_BYTES_MAX / 1024 / 1024,
         BODY_TIME.as_secs(),
+        PAGE_BYTES / 1024,
+        PAGE_BYTES_MAX / 1024,
+        PLACEMENTS_BYTES_MAX / 1024,
+        STREAM_PATIENCE.as_secs(),
     )
     .unwrap();
     fresh("http-api.md", &page);
