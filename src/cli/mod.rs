@@ -8,7 +8,6 @@ mod cordon;
 mod describe;
 mod explain;
 mod export;
-mod fleet;
 mod forge;
 mod get;
 mod kinds;

@@ -8,13 +8,13 @@ use anyhow::{Context as _, bail};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::fleet::fleet_of;
 use super::kinds::Listing;
 use super::server::{ANSWER_TIMEOUT, Server};
 use super::wanted::{ShownPart, placements_of, prefixes};
 use super::{Daemon, person};
 use crate::clock;
 use crate::config::{Configuration, read_secret};
+use crate::daemon::published::fleet_of;
 use crate::http::{
     BINDINGS_PATH, CHANGES_PATH, CLUSTERS_PATH, JOURNAL_PATH, JournalPage, PLACEMENTS_PATH, SUMMARY_PATH, WORKS_PATH,
 };

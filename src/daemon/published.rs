@@ -6,9 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::core::Core;
+use crate::core::{Changed, Core};
+use crate::decide::state::PlacementState;
 use crate::http::Publisher;
-use crate::views::fleet::Changes;
+use crate::status::records::PlacementRecords;
+use crate::store::saved::Records;
+use crate::views::fleet::{Changes, FleetView};
 
 /// Pause between two publications: a busy fleet changes far more often than anybody looks.
 pub const PUBLISH_PAUSE: Duration = Duration::from_millis(50);
@@ -58,19 +61,19 @@ impl FleetPublisher {
         }
         self.last = Some(Instant::now());
         let last = self.publisher.last();
-        let changes = changes(core);
-        let fleet = if changes.is_empty() { last.fleet.clone() } else { last.fleet.with(changes) };
+        let changed = core.take_changed();
+        let new = changes(core, changed);
+        let fleet = if new.is_empty() { last.fleet.clone() } else { last.fleet.with(new) };
         // What the process began with is the first batch that is shown, and no change.
         self.changes.send_replace(self.publisher.publish(fleet).saturating_sub(1));
     }
 }
 
-/// Takes from the core what is new in it.
-pub fn changes(core: &mut Core) -> Changes {
-    let changed = core.take_changed();
+/// Returns the records that changed.
+pub fn changes(core: &Core, changed: Changed) -> Changes {
     let placements = changed.placements.into_iter().map(|(key, is_there)| {
         let state = core.placements().get(&key).filter(|_| is_there);
-        let records = state.map(crate::decide::state::PlacementState::records);
+        let records = state.map(PlacementState::records);
         (key, records)
     });
     let clusters = changed.clusters.iter().filter_map(|name| core.stored_clusters().get(name).cloned());
@@ -81,4 +84,27 @@ pub fn changes(core: &mut Core) -> Changes {
         store: core.stored_store().filter(|_| changed.store).cloned(),
         ocm: changed.ocm.then(|| core.fleet().ocm.records().map(|(_, record)| Arc::clone(record)).collect()),
     }
+}
+
+/// Returns the fleet that stored records are of.
+pub fn fleet_of(mut saved: Records) -> FleetView {
+    let placements = saved.placements.into_iter().map(|record| {
+        let key = record.key.clone();
+        let records = PlacementRecords {
+            record,
+            policy: saved.policies.remove(&key).and_then(|of| of.into_values().next_back()),
+            snapshots: saved.snapshots.remove(&key).unwrap_or_default(),
+            bindings: saved.bindings.remove(&key).unwrap_or_default(),
+            runs: saved.runs.remove(&key).unwrap_or_default(),
+            works: saved.works.remove(&key).unwrap_or_default(),
+        };
+        (key, Some(records))
+    });
+    FleetView::whole(Changes {
+        placements: placements.collect(),
+        store: saved.store,
+        source: saved.source,
+        clusters: saved.clusters.into_values().collect(),
+        ocm: Some(saved.ocm.into_iter().map(Arc::new).collect()),
+    })
 }

@@ -52,6 +52,14 @@ pub struct Streams {
     pub(super) patience: Duration,
 }
 
+impl Streams {
+    /// Tells whether none is open.
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.places.available_permits() == STREAMS_MAX
+    }
+}
+
 impl Default for Streams {
     fn default() -> Self {
         Self { places: Arc::new(Semaphore::new(STREAMS_MAX)), time: STREAM_TIME, patience: STREAM_PATIENCE }

@@ -382,3 +382,6 @@ pub(super) async fn events(
     let body = json_of(&answer);
     tagged(&headers, body.clone(), &body)
 }
+
+#[cfg(test)]
+mod tests;

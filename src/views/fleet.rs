@@ -200,3 +200,6 @@ impl FleetView {
         self.placements.values().map(move |placed| (placed, placed.shown(self, now)))
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

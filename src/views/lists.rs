@@ -230,3 +230,107 @@ fn pairs<'a>(
     let placements = fleet.placements.iter().filter(move |(key, _)| is_meant(key) && is_ahead(key));
     placements.flat_map(of_placement)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::status::fixtures::{Case, at};
+    use crate::views::fleet::tests::fleet;
+    use crate::views::objects::{placement_object, work_object};
+    use crate::views::table::table;
+
+    #[test]
+    fn a_line_makes_the_table_that_its_object_makes() {
+        let mut case = Case::healthy(&["east", "west"]);
+        case.offline("west");
+        case.clusters.get_mut("east").expect("it is there").properties.extend([
+            ("kubernetes-fleet.io/node-count".to_owned(), "3".to_owned()),
+            ("resources.kubernetes-fleet.io/available-cpu".to_owned(), "7".to_owned()),
+        ]);
+        let work = |binding: &Binding| case.works[&binding.cluster].as_ref().clone();
+        let bindings: Vec<&Binding> = case.bindings.iter().map(AsRef::as_ref).collect();
+        let view = case.view();
+        let mut clusters: Vec<Value> = case.clusters.values().map(|cluster| cluster_line(cluster, at(60))).collect();
+        for line in &mut clusters {
+            see_now(line, at(60));
+        }
+        let head = |binding: &&Binding| line_of(TableKind::Works, &work_head(binding, &work(binding), at(60)));
+        let rows: [(TableKind, Vec<Value>, Vec<Value>); 4] = [
+            (TableKind::Placements, vec![placement_object(&view)], vec![placement_line(&view)]),
+            (
+                TableKind::Bindings,
+                bindings.iter().map(|b| binding_object(b, Some(&work(b)))).collect(),
+                bindings.iter().map(|b| line_of(TableKind::Bindings, &binding_object(b, None))).collect(),
+            ),
+            (
+                TableKind::Works,
+                bindings.iter().map(|b| work_object(b, &work(b), at(60))).collect(),
+                bindings.iter().map(head).collect(),
+            ),
+            (
+                TableKind::Clusters,
+                case.clusters.values().map(|cluster| member_cluster_object(cluster, at(60))).collect(),
+                clusters,
+            ),
+        ];
+        for (kind, objects, lines) in rows {
+            for wide in [false, true] {
+                assert_eq!(table(kind, &lines, wide, at(60)), table(kind, &objects, wide, at(60)), "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_hold_everything_once_and_in_order() {
+        let clusters: Vec<String> = (0..30).map(|number| format!("c-{number:02}")).collect();
+        let case = Case::healthy(&clusters.iter().map(String::as_str).collect::<Vec<_>>());
+        let fleet = fleet(&["a", "a-b", "b"], &case);
+        let filter = ListFilter::default();
+        for limit in [None, Some(1), Some(7), Some(90), Some(1000)] {
+            let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);
+            loop {
+                let page = works(&fleet, &filter, &ListPart { limit, after: after.take() }, at(60));
+                assert!(page.items.len() <= limit.unwrap_or(PAGE_ITEMS));
+                seen.extend(page.items.iter().map(|item| item.get().to_owned()));
+                pages += 1;
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(pages, 90_usize.div_ceil(limit.unwrap_or(PAGE_ITEMS)), "{limit:?}");
+            let names: Vec<(String, String)> = seen
+                .iter()
+                .map(|item| serde_json::from_str::<Value>(item).expect("JSON"))
+                .map(|item| (item["metadata"]["name"].to_string(), item["metadata"]["namespace"].to_string()))
+                .collect();
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 90, "{limit:?}");
+            let placements: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();
+            assert!(placements[..30].iter().all(|name| *name == "\"a-work\""), "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn lists_are_filtered_and_sorted() {
+        let mut case = Case::healthy(&["east", "west"]);
+        case.offline("west");
+        let whole = fleet(&["api", "web"], &case);
+        let name = |page: &ListPage| -> Vec<String> {
+            let items = page.items.iter().map(|item| serde_json::from_str::<Value>(item.get()).expect("JSON"));
+            items.map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let part = ListPart::default();
+        let of = |filter: ListFilter| name(&works(&whole, &filter, &part, at(60)));
+        assert_eq!(of(ListFilter { cluster: Some("east".into()), ..ListFilter::default() }), ["api-work", "web-work"]);
+        assert_eq!(of(ListFilter { placement: "web".parse().ok(), ..ListFilter::default() }), ["web-work", "web-work"]);
+        let named = ListFilter { name: Some("fleet-member-west/web-work".into()), ..ListFilter::default() };
+        assert_eq!(of(named), ["web-work"]);
+        let offline = ListFilter { online: Some(false), ..ListFilter::default() };
+        assert_eq!(name(&clusters(&whole, &offline, &part, at(60))), ["west"]);
+        let failed = ListFilter { state: Some(StateKind::Failed), ..ListFilter::default() };
+        assert_eq!(name(&placements(&whole, &failed, Order::State, &part, at(60))), [""; 0]);
+        assert_eq!(name(&placements(&whole, &ListFilter::default(), Order::Age, &part, at(60))), ["api", "web"]);
+    }
+}

@@ -159,3 +159,72 @@ fn fitting(shown: &[&Shown], bytes_max: usize) -> (Vec<PlacementRow>, BTreeMap<S
     let unlisted = (0..shown.len()).filter(|position| !listed.contains(position)).map(|position| shown[position]);
     (rows.collect(), tally(unlisted))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::fixtures::{Case, at};
+    use crate::views::fleet::tests::{fleet, records};
+    use crate::views::tree::LISTED_MAX;
+
+    fn names(count: usize, prefix: &str) -> Vec<String> {
+        (0..count).map(|number| format!("{prefix}-{number:04}")).collect()
+    }
+
+    fn case(clusters: usize) -> Case {
+        let names = names(clusters, "cluster");
+        Case::healthy(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn text(summary: &Summary) -> String {
+        let lines = summary.lines(at(60)).into_iter();
+        let lines: Vec<String> = lines.map(|line| line.spans.into_iter().map(|span| span.text).collect()).collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn of_many_clusters_those_are_listed_that_are_not_up_to_date() {
+        let healthy = Summary::of(&fleet(&["web"], &case(LISTED_MAX)), at(60));
+        assert_eq!(healthy.placements[0].below.clusters.len(), LISTED_MAX);
+        let healthy = Summary::of(&fleet(&["web"], &case(LISTED_MAX + 1)), at(60));
+        assert!(text(&healthy).ends_with("snapshot 3 (1a2b3c4), 51 of 51 clusters up to date"), "{}", text(&healthy));
+        let mut some = case(2 * LISTED_MAX);
+        for cluster in names(LISTED_MAX + 7, "cluster") {
+            some.work(&cluster).complete = false;
+        }
+        some.settle();
+        let text = text(&Summary::of(&fleet(&["web"], &some), at(60)));
+        assert!(text.contains("43 of 100 clusters up to date: in progress"), "{text}");
+        assert_eq!(text.matches("objects applied so far").count(), LISTED_MAX, "{text}");
+        assert!(text.ends_with("└─ and 7 more clusters not up to date"), "{text}");
+    }
+
+    #[test]
+    fn a_summary_has_a_size_and_names_those_in_need() {
+        for (placements, clusters) in [(3, 1000), (100, 100), (2000, 3)] {
+            let mut broken = case(clusters);
+            for cluster in names(clusters, "cluster") {
+                broken.work(&cluster).complete = false;
+            }
+            broken.settle();
+            let all = names(placements, "app");
+            let mut whole = fleet(&all.iter().map(String::as_str).collect::<Vec<_>>(), &case(clusters));
+            let in_need = all.iter().skip(placements / 2).take(placements / 3);
+            let moved = in_need.map(|name| (name.parse().expect("a key"), Some(records(&broken, name))));
+            whole = whole.with(crate::views::fleet::Changes { placements: moved.collect(), ..Default::default() });
+            let summary = Summary::of(&whole, at(60));
+            let bytes = serde_json::to_vec(&summary.placements).expect("JSON").len();
+            assert!(bytes <= PLACEMENTS_BYTES_MAX + 2 * placements, "{placements} x {clusters}: {bytes}");
+            let listed = |kind| summary.placements.iter().filter(|row| row.state.kind() == kind).count();
+            assert!(listed(StateKind::Progressing) > 0, "{placements} x {clusters}");
+            let unlisted: usize = summary.unlisted.values().sum();
+            assert_eq!(summary.placements.len() + unlisted, placements);
+            if placements < 200 {
+                assert_eq!(unlisted, 0, "{placements} x {clusters}");
+            } else {
+                assert_eq!(listed(StateKind::AtTarget), 0, "those first that something is to be said of");
+                assert!(text(&summary).contains("more placements: "), "{}", text(&summary));
+            }
+        }
+    }
+}

@@ -38,6 +38,7 @@ mod staged;
 mod store;
 mod tell;
 mod validate;
+mod views;
 mod warnings;
 #[cfg(target_os = "linux")]
 mod watching;

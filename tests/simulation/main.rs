@@ -18,6 +18,7 @@ mod records;
 mod restored;
 mod restored_store;
 mod runs;
+mod shown;
 mod starts;
 mod timeline;
 mod twists;
@@ -115,6 +116,8 @@ struct Run {
     refused: put_backs::Refused,
     /// What somebody changed and nobody has put back.
     changed: put_backs::Changed,
+    /// What people see.
+    published: shown::Published,
 }
 
 fn configuration(rules: Option<Rules>) -> Configuration {
@@ -216,6 +219,7 @@ impl Run {
             is_over: false,
             refused,
             changed: BTreeMap::new(),
+            published: shown::Published::default(),
         };
         // Dice of its own leave all other seeds as they are.
         let mut dice = Dice::new(seed ^ 0x3a7c);
@@ -269,6 +273,7 @@ impl Run {
     fn step(&mut self) -> Result<bool, String> {
         let Some(mut facts) = self.simulation.step() else { return Ok(false) };
         self.checker.is_stale = self.simulation.faults.stale_list > 0;
+        self.published.follow(&mut self.simulation, &facts)?;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
@@ -543,6 +548,9 @@ impl Run {
         }
         let last = self.last.clone().expect("something was pushed");
         self.checker.is_at_rest(&restored::fleet(&self.simulation), &last, &self.left)?;
+        // A person's command may have been the last thing that happened.
+        self.published.follow(&mut self.simulation, &[])?;
+        self.published.is_stored(&self.simulation)?;
         let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.next_at().is_some_and(|at| at < settled + REST) {

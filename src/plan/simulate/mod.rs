@@ -24,7 +24,7 @@ use crate::config::Configuration;
 use crate::core::member::Task;
 use crate::core::member::result::StepResult;
 use crate::core::persist::SavedRecords;
-use crate::core::{Batch, Core, Effect, Event, MemberCommand, SourceEvent};
+use crate::core::{Batch, Changed, Core, Effect, Event, MemberCommand, SourceEvent};
 use crate::model::commands::{self, Done, Person, Refusal};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::kinds::WatchedKind;
@@ -183,6 +183,11 @@ impl Simulation {
     /// Returns the daemon's core; `None` while it is down.
     pub fn core(&self) -> Option<&Core> {
         self.core.as_ref()
+    }
+
+    /// Returns what changed in the store since it was asked last, as the daemon's core noted it; `None` while it is down.
+    pub fn take_changed(&mut self) -> Option<Changed> {
+        self.core.as_mut().map(Core::take_changed)
     }
 
     /// Returns the members whose tasks the daemon ever started.

@@ -1,0 +1,69 @@
+//! What people see: the fleet that is kept as it changes is the one that all records make.
+
+use gitfleet::daemon::published::{changes, fleet_of};
+use gitfleet::decide::state::PlacementState;
+use gitfleet::plan::simulate::{Fact, Simulation};
+use gitfleet::store::saved::Records;
+use gitfleet::views::fleet::{FleetView, Shown};
+use gitfleet::views::summary::Summary;
+
+use super::check::Verdict;
+
+/// Steps between two comparisons with everything: comparing costs as much as deciding.
+const COMPARE_EVERY: u64 = 17;
+
+/// The fleet that is kept as it changes.
+#[derive(Default)]
+pub struct Published {
+    fleet: FleetView,
+    steps: u64,
+}
+
+impl Published {
+    /// A step was taken: takes in what changed, and now and then compares with what the core has.
+    pub fn follow(&mut self, simulation: &mut Simulation, facts: &[Fact]) -> Verdict {
+        if facts.iter().any(|fact| matches!(fact, Fact::Began)) {
+            self.fleet = FleetView::default();
+        }
+        let Some(changed) = simulation.take_changed() else { return Ok(()) };
+        let Some(core) = simulation.core() else { return Ok(()) };
+        let new = changes(core, changed);
+        if !new.is_empty() {
+            self.fleet = self.fleet.with(new);
+        }
+        self.steps += 1;
+        if !self.steps.is_multiple_of(COMPARE_EVERY) {
+            return Ok(());
+        }
+        let now = simulation.clock();
+        for (key, placed) in &self.fleet.placements {
+            let stored = core.placements().get(key).map(PlacementState::records);
+            if stored.as_ref() != Some(&*placed.records) {
+                return Err(format!("what is shown of {key} is not what is stored"));
+            }
+            self.is_said(key, &placed.shown(&self.fleet, now), &Shown::of(&placed.records, &self.fleet, now))?;
+        }
+        if *self.fleet.clusters != *core.stored_clusters() {
+            return Err("the clusters that are shown are not those that are stored".to_owned());
+        }
+        if *self.fleet.source != *core.stored_source() {
+            return Err("the source that is shown is not the one that is stored".to_owned());
+        }
+        Ok(())
+    }
+
+    fn is_said(&self, key: &impl std::fmt::Display, kept: &Shown, new: &Shown) -> Verdict {
+        if kept.row == new.row && kept.line == new.line {
+            return Ok(());
+        }
+        Err(format!("version {}: of {key} is said {:?} and would be {:?}", self.fleet.version, kept.row, new.row))
+    }
+
+    /// Nothing happens any more: what is shown is what the store holds.
+    pub fn is_stored(&self, simulation: &Simulation) -> Verdict {
+        let stored = fleet_of(Records::read(simulation.store()).map_err(|error| error.to_string())?);
+        let now = simulation.clock();
+        let (shown, stored) = (Summary::of(&self.fleet, now), Summary::of(&stored, now));
+        if shown == stored { Ok(()) } else { Err(format!("what is shown is {shown:?}, and what is stored {stored:?}")) }
+    }
+}
