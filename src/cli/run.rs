@@ -45,6 +45,10 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at it.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// Threads for what waits for a disk or a name server. Each keeps freed memory of its own, and the largest uses (lists and writes of
+/// folders, large answers) take a turn each.
+const BLOCKING_THREADS_MAX: usize = 64;
+
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -72,7 +76,10 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     proxy::heed(configuration.proxy)?;
     raise_open_files();
     let store = Arc::new(open_store(&configuration.store)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build()?;
     let once = args.once.then_some(args.timeout);
     // The engine's loop is not restarted in the same process: its state is rebuilt from the store by a new one.
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
