@@ -76,10 +76,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     proxy::heed(configuration.proxy)?;
     raise_open_files();
     let store = Arc::new(open_store(&configuration.store)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .enable_all()
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build()?;
     let once = args.once.then_some(args.timeout);
     // The engine's loop is not restarted in the same process: its state is rebuilt from the store by a new one.
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));

@@ -166,7 +166,8 @@ pub trait Target: Send + Sync + 'static {
     /// The member does not answer or refuses.
     async fn release(&self, id: &ObjectId, uid: &str, release: Release) -> Result<(), Error>;
 
-    /// Watches the objects of a kind that carry an ApplySet label; lists them first.
+    /// Watches the objects of a kind that carry an ApplySet label; lists them first. What was written through this very target need
+    /// not be reported: the answer to the write says it.
     fn watch(&self, kind: &WatchedKind, version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle;
 
     /// Watches what the member's nodes and pods add up to: a report when it is known and, at most once a second, whenever it

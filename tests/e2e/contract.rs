@@ -115,8 +115,9 @@ impl Watch {
     }
 }
 
-/// The promises, in an order in which each needs those before it.
-async fn keeps_every_promise(target: &dyn Target) {
+/// The promises, in an order in which each needs those before it. `other` is the same member, and watches: a member need not report
+/// what was written through the same handle.
+async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     target.connect().await.expect("it answers");
     target.connect().await.expect("it answers again");
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "contract"}});
@@ -137,7 +138,7 @@ async fn keeps_every_promise(target: &dyn Target) {
     target.apply(&map("stranger", "1", ""), WRITE).await.expect("it is written");
     let found = target.get(&id(&a)).await.expect("an answer").expect("it is there");
     assert_eq!((uid(&found), &found["data"]), (uid(&first), &a["data"]));
-    let mut watch = Watch::start(target);
+    let mut watch = Watch::start(other);
     watch.first_list().await;
     assert_eq!(watch.names.keys().collect::<Vec<_>>(), ["a"], "only what carries the label is watched");
     assert_eq!(uid(&watch.names["a"]), uid(&first));
@@ -224,20 +225,23 @@ fn run(promises: impl Future<Output = ()>) {
 #[test]
 fn a_live_member_keeps_every_promise() {
     let member = &shared().members[2];
-    run(keeps_every_promise(&Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY)));
+    let live = Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY);
+    run(keeps_every_promise(&live, &live));
 }
 
 #[test]
 fn a_member_behind_the_double_keeps_every_promise() {
     let server = apiserver::Server::start(&apiserver::Options::clusters(2)).expect("the double starts");
     let name = apiserver::name(1);
-    run(keeps_every_promise(&Live::new(&name, server.kubeconfig(&name), None, INVENTORY)));
+    let live = Live::new(&name, server.kubeconfig(&name), None, INVENTORY);
+    run(keeps_every_promise(&live, &live));
 }
 
 #[test]
 fn a_directory_member_keeps_every_promise() {
     let folder = tempfile::TempDir::new().expect("a folder");
-    run(keeps_every_promise(&Directory::new("d", folder.path().join("below/rendered"), INVENTORY)));
+    let [target, other] = [(); 2].map(|()| Directory::new("d", folder.path().join("below/rendered"), INVENTORY));
+    run(keeps_every_promise(&target, &other));
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl FileChanges {
 
     fn take(&self) -> Unread {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Unread { is_gone: state.is_gone, ..std::mem::take(&mut *state) }
+        // A folder that went stays gone for this watch.
+        let left = Unread { is_gone: state.is_gone, ..Unread::default() };
+        std::mem::replace(&mut state, left)
     }
 
     /// Waits for a change, and then until the folder is quiet.
