@@ -1,6 +1,6 @@
 //! The progress tree of `gitfleet status`: source, placements, clusters, in words.
 //!
-//! [`StatusRow`] is what is shown of one placement, without the time: it stays as it is while the placement does.
+//! [`PlacementRow`] is what is shown of one placement, without the time: it stays as it is while the placement does.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

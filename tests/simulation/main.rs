@@ -550,7 +550,7 @@ impl Run {
         self.checker.is_at_rest(&restored::fleet(&self.simulation), &last, &self.left)?;
         // A person's command may have been the last thing that happened.
         self.published.follow(&mut self.simulation, &[])?;
-        self.published.is_stored(&self.simulation)?;
+        self.published.is_whole(&self.simulation)?;
         let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.next_at().is_some_and(|at| at < settled + REST) {

@@ -1,9 +1,9 @@
 //! What people see: the fleet that is kept as it changes is the one that all records make.
 
-use gitfleet::daemon::published::{changes, fleet_of};
+use gitfleet::core::Changed;
+use gitfleet::daemon::published::changes;
 use gitfleet::decide::state::PlacementState;
 use gitfleet::plan::simulate::{Fact, Simulation};
-use gitfleet::store::saved::Records;
 use gitfleet::views::fleet::{FleetView, Shown};
 use gitfleet::views::summary::Summary;
 
@@ -59,11 +59,20 @@ impl Published {
         Err(format!("version {}: of {key} is said {:?} and would be {:?}", self.fleet.version, kept.row, new.row))
     }
 
-    /// Nothing happens any more: what is shown is what the store holds.
-    pub fn is_stored(&self, simulation: &Simulation) -> Verdict {
-        let stored = fleet_of(Records::read(simulation.store()).map_err(|error| error.to_string())?);
+    /// Nothing happens any more: what is shown is what all records make. They are the core's: a store that gave no answer may hold a
+    /// batch that counts as refused.
+    pub fn is_whole(&self, simulation: &Simulation) -> Verdict {
+        let Some(core) = simulation.core() else { return Ok(()) };
+        let everything = Changed {
+            placements: core.placements().keys().map(|key| (key.clone(), true)).collect(),
+            clusters: core.stored_clusters().keys().cloned().collect(),
+            source: true,
+            store: true,
+            ocm: true,
+        };
         let now = simulation.clock();
-        let (shown, stored) = (Summary::of(&self.fleet, now), Summary::of(&stored, now));
-        if shown == stored { Ok(()) } else { Err(format!("what is shown is {shown:?}, and what is stored {stored:?}")) }
+        let whole = Summary::of(&FleetView::whole(changes(core, everything)), now);
+        let shown = Summary::of(&self.fleet, now);
+        if shown == whole { Ok(()) } else { Err(format!("what is shown is {shown:?}, and should be {whole:?}")) }
     }
 }
