@@ -12,7 +12,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
-use tokio::sync::{OnceCell, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::connect::{SignIn, connect, is_expired};
@@ -46,8 +46,6 @@ pub struct Live {
     client: Mutex<Option<Client>>,
     resources: Mutex<BTreeMap<(String, String), ApiResource>>,
     in_flight: Semaphore,
-    /// Whether the namespace of the inventory is there.
-    inventory_namespace: OnceCell<()>,
 }
 
 /// The inventory's namespace and labels on a member.
@@ -75,7 +73,6 @@ impl Live {
             client: Mutex::new(None),
             resources: Mutex::new(BTreeMap::new()),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
-            inventory_namespace: OnceCell::new(),
         }
     }
 
@@ -224,20 +221,11 @@ impl Target for Live {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
         let params = ListParams::default().labels(self.inventory.id_label);
         let list = self.request(&"the inventory", api.list(&params)).await?;
-        if !list.items.is_empty() {
-            // It may be known already.
-            drop(self.inventory_namespace.set(()));
-        }
         Ok(list.items.into_iter().map(|item| with_type(item, "v1", "ConfigMap")).collect())
     }
 
     async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
         let id = ObjectId::of(object).expect("manifests are checked to be named objects");
-        if id.namespace == self.inventory.namespace {
-            // Once, although many placements write their first inventory together. Where it is refused, the write says so.
-            let create = async || drop(self.create_inventory_namespace().await);
-            self.inventory_namespace.get_or_init(create).await;
-        }
         match self.patch(&id, object, options).await {
             Err(error) if error.is_not_found() && id.namespace == self.inventory.namespace => {
                 self.create_inventory_namespace().await?;

@@ -106,9 +106,10 @@ fn check_delivery(counters: &Value, counts: &Counts) {
     let count = |name: &str| counts.get(name).copied().unwrap_or_default();
     // An inventory is written before its objects, and again with what the member then holds.
     let (maps, inventories) = (PAIRS * MAPS, 2 * PAIRS);
-    assert_eq!(count("apply configmaps"), maps + inventories, "{counts:?}");
-    // The namespace of the inventories is made once.
-    assert_eq!(count("apply namespaces"), PAIRS + MEMBERS, "{counts:?}");
+    // The first inventories of a member find no namespace to be in: each makes it and is written again.
+    let repeated = count("apply configmaps") - maps - inventories;
+    assert_eq!(count("apply namespaces"), PAIRS + repeated, "{counts:?}");
+    assert!((MEMBERS..=PAIRS).contains(&repeated), "{repeated} of {PAIRS}");
     let created = maps + PAIRS + PAIRS + MEMBERS;
     assert_eq!(counters["answers"]["201"], created, "maps, namespaces, inventories and their namespaces: {counters}");
     // The second inventories change the first. A namespace that is applied twice with no field changes once: its label gets an owner.
