@@ -72,22 +72,6 @@ text_id!(
     Digest
 );
 
-impl Digest {
-    /// Returns the one copy of it that all share: the same content has the same digest on every member.
-    #[must_use]
-    pub fn shared(self) -> Self {
-        static POOL: Pool<str> = Pool::new();
-        Self(POOL.share(self.0))
-    }
-}
-
-impl Pooled for ObjectId {
-    fn pool() -> &'static Pool<Self> {
-        static POOL: Pool<ObjectId> = Pool::new();
-        &POOL
-    }
-}
-
 impl Pooled for ObjectKey {
     fn pool() -> &'static Pool<Self> {
         static POOL: Pool<ObjectKey> = Pool::new();

@@ -23,7 +23,7 @@ pub const PAGE_BYTES: usize = 56 * 1024;
 /// Bytes of the items of a page at most.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// ListPart of a listing.
+/// A page of a listing.
 #[derive(Debug, Default, Serialize)]
 pub struct ListPage {
     /// The items.
