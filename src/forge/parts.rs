@@ -159,12 +159,15 @@ async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>)
         }
     }
     let path = rest.route("/activities/feeds");
+    let target = format!("refs/heads/{}", pull.base);
     let mut read = News::Absent;
     for page in 1..=NEWS_PAGES_MAX {
         // Forgejo and older servers may not have it; deliveries tell then.
         let Some(news) = rest.client.find::<Vec<NewsItem>>(&what, &rest.client.page(&path, page)).await? else { break };
         read = if news.is_empty() { News::All } else { News::Newest };
-        for push in news.into_iter().filter(|item| item.op_type == "commit_repo") {
+        // A push to the target branch is the merge: it brings the same commits, and does not tell who pushed them.
+        let is_push = |item: &NewsItem| item.op_type == "commit_repo" && item.ref_name != target;
+        for push in news.into_iter().filter(is_push) {
             let text: NewsText = serde_json::from_str(push.content.as_deref().unwrap_or_default()).unwrap_or_default();
             let commits = text.commits.into_iter().flatten().chain(text.head_commit);
             note(push.act_user, commits.map(|commit| CommitId::new(commit.sha1.as_str())).collect());

@@ -237,6 +237,9 @@ pub(super) struct NewsItem {
     pub op_type: String,
     #[serde(default)]
     pub act_user: Option<User>,
+    /// The full name of the branch it moved, as `refs/heads/main`.
+    #[serde(default)]
+    pub ref_name: String,
     #[serde(default)]
     pub content: Option<String>,
 }

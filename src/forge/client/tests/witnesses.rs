@@ -146,7 +146,7 @@ async fn gitea_tells_of_pushers_in_the_conversation_and_in_the_news() {
     let timeline = format!("[{}, {}, {talk}]", push(&bo, COMMIT), push(&dan, &"2".repeat(40)));
     let news = |by: &str, kind: &str, commit: &str| {
         let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{commit}\"}}],\"HeadCommit\":null}}"#);
-        format!(r#"{{"op_type": "{kind}", "act_user": {by}, "content": "{content}"}}"#)
+        format!(r#"{{"op_type": "{kind}", "act_user": {by}, "ref_name": "refs/heads/change", "content": "{content}"}}"#)
     };
     let feed = format!("[{}, {}]", news(&cyd, "commit_repo", &other), news(&dan, "comment_pull", "x"));
     let total = vec![("x-total-count", "2".to_owned())];
@@ -167,13 +167,18 @@ async fn gitea_tells_of_pushers_in_the_conversation_and_in_the_news() {
 async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
     let bo = r#"{"id": 12, "login": "bo"}"#;
     let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{COMMIT}\"}}],\"HeadCommit\":null}}"#);
-    let push = format!(r#"[{{"op_type": "commit_repo", "act_user": {bo}, "content": "{content}"}}]"#);
+    let push = |branch: &str, by: &str| {
+        let branch = format!("refs/heads/{branch}");
+        format!(r#"[{{"op_type": "commit_repo", "act_user": {by}, "ref_name": "{branch}", "content": "{content}"}}]"#)
+    };
     let commits = || (200, vec![("x-total-count", "1".to_owned())], format!(r#"[{{"sha": "{COMMIT}"}}]"#));
     let quiet = || [ok("[]"), ok("[]"), ok("[]"), ok("[]")];
     let nothing_yet = || quiet().into_iter().chain([ok("[]")]);
     let mut answers = vec![ok(PULL), commits()];
     answers.extend(nothing_yet());
-    answers.extend(quiet().into_iter().chain([ok(&push), ok("[]")]));
+    // The merge brings the same commits to the target branch, and may be noted before the push.
+    answers.extend(quiet().into_iter().chain([ok(&push("main", r#"{"id": 11, "login": "ann"}"#)), ok("[]")]));
+    answers.extend(quiet().into_iter().chain([ok(&push("change", bo)), ok("[]")]));
     // For ever nothing: whoever it was may be the one who approves.
     answers.push(commits());
     answers.extend((0..5).flat_map(|_| nothing_yet()));
@@ -197,7 +202,9 @@ async fn d10_a_push_just_before_the_merge_belongs_to_the_pull_request() {
     let commits = format!(r#"[{{"sha": "{listed}", "author": {ann}, "committer": {ann}}}]"#);
     let compared = format!(r#"{{"commits": [{{"sha": "{COMMIT}", "author": {bo}, "committer": null}}]}}"#);
     let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{COMMIT}\"}}],\"HeadCommit\":null}}"#);
-    let feed = format!(r#"[{{"op_type": "commit_repo", "act_user": {cyd}, "content": "{content}"}}]"#);
+    let feed = format!(
+        r#"[{{"op_type": "commit_repo", "act_user": {cyd}, "ref_name": "refs/heads/change", "content": "{content}"}}]"#
+    );
     let mut answers = vec![ok(PULL), (200, vec![("x-total-count", "1".to_owned())], commits), ok(&compared)];
     answers.extend([ok("[]"), ok("[]"), ok("[]"), ok("[]"), ok(&feed), ok("[]")]);
     let (script, forge, _) = host(Kind::Gitea, answers).await;
