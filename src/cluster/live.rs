@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, TryStreamExt as _};
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::connect::{SignIn, connect, is_expired};
+use super::object::Object;
 use super::wire::Wire;
 use super::{
     ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, namespaces,
@@ -111,7 +112,7 @@ impl Live {
         Ok(resource)
     }
 
-    async fn api(&self, id: &ObjectId) -> Result<Api<DynamicObject>, Error> {
+    async fn api(&self, id: &ObjectId) -> Result<Api<Object>, Error> {
         let resource = self.resource(&id.group, Some(&id.version), &id.kind).await?;
         let client = self.client()?;
         Ok(if id.namespace.is_empty() {
@@ -140,7 +141,7 @@ impl Live {
             ..PatchParams::default()
         };
         let answer = self.request(id, api.patch(&super::in_url(&id.name), &params, &Patch::Apply(object))).await?;
-        Ok(to_value(answer))
+        Ok(answer.json)
     }
 
     /// Removes our fields from an object: an apply without fields keeps those of others.
@@ -197,10 +198,6 @@ fn built_in(group: &str, version: Option<&str>, kind: &str) -> Option<ApiResourc
     Some(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, known.version, kind), known.plural))
 }
 
-fn to_value(object: DynamicObject) -> Value {
-    serde_json::to_value(object).expect("a dynamic object is JSON already")
-}
-
 #[async_trait]
 impl Target for Live {
     async fn connect(&self) -> Result<Option<String>, Error> {
@@ -218,7 +215,7 @@ impl Target for Live {
 
     async fn parents(&self) -> Result<Vec<Value>, Error> {
         let resource = self.resource("", Some("v1"), "ConfigMap").await?;
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
+        let api: Api<Object> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
         let params = ListParams::default().labels(self.inventory.id_label);
         let list = self.request(&"the inventory", api.list(&params)).await?;
         Ok(list.items.into_iter().map(|item| with_type(item, "v1", "ConfigMap")).collect())
@@ -237,7 +234,7 @@ impl Target for Live {
 
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
         let api = self.api(id).await?;
-        Ok(self.request(id, api.get_opt(&super::in_url(&id.name))).await?.map(to_value))
+        Ok(self.request(id, api.get_opt(&super::in_url(&id.name))).await?.map(|found| found.json))
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
@@ -297,11 +294,11 @@ impl Target for Live {
 }
 
 /// Gives a list's item the type that lists leave out.
-fn with_type(item: DynamicObject, api_version: &str, kind: &str) -> Value {
-    let mut value = to_value(item);
-    value["apiVersion"] = json!(api_version);
-    value["kind"] = json!(kind);
-    value
+fn with_type(item: Object, api_version: &str, kind: &str) -> Value {
+    let mut json = item.json;
+    json["apiVersion"] = api_version.into();
+    json["kind"] = kind.into();
+    json
 }
 
 /// One watch of one kind, until its handle is dropped.
@@ -367,7 +364,7 @@ impl KindWatch {
 
     /// Follows the kind until something fails; returns what.
     async fn follow(&self, resource: &ApiResource) -> End {
-        let api: Api<DynamicObject> = Api::all_with(self.wire.client.clone(), resource);
+        let api: Api<Object> = Api::all_with(self.wire.client.clone(), resource);
         let config = watcher::Config::default().labels(self.selector);
         let mut events = watcher::watcher(api, config).boxed();
         let mut listing = true;
@@ -421,7 +418,7 @@ impl KindWatch {
         }
     }
 
-    fn observed(&self, event: Event<DynamicObject>, resource: &ApiResource) -> Observation {
+    fn observed(&self, event: Event<Object>, resource: &ApiResource) -> Observation {
         let value = |object| with_type(object, &resource.api_version, &resource.kind);
         match event {
             Event::Init => Observation::ListStarted(self.kind.clone()),
@@ -432,15 +429,16 @@ impl KindWatch {
         }
     }
 
-    fn deleted(&self, object: DynamicObject) -> Observation {
+    fn deleted(&self, mut object: Object) -> Observation {
+        let meta = std::mem::take(object.meta_mut());
         Observation::Deleted {
             key: ObjectKey {
                 group: self.kind.group.clone(),
                 kind: self.kind.kind.clone(),
-                namespace: object.metadata.namespace.unwrap_or_default(),
-                name: object.metadata.name.unwrap_or_default(),
+                namespace: meta.namespace.unwrap_or_default(),
+                name: meta.name.unwrap_or_default(),
             },
-            resource_version: object.metadata.resource_version.and_then(|v| v.parse().ok()).unwrap_or_default(),
+            resource_version: meta.resource_version.and_then(|v| v.parse().ok()).unwrap_or_default(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod facts;
 pub mod hub;
 pub mod live;
 mod namespaces;
+mod object;
 mod wire;
 
 use std::collections::BTreeSet;

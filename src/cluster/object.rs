@@ -1,0 +1,66 @@
+//! An object of any kind, as API servers answer with it.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::{ApiResource, DynamicResourceScope};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// An object of any kind: its JSON as it came, read once. kube's `DynamicObject` reads every field into a type of its own and writes
+/// it again to give the JSON back, which was most of the cost of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    /// The object.
+    pub json: Value,
+    /// The fields that kube's watcher reads; the others are absent here.
+    meta: ObjectMeta,
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Value::deserialize(deserializer)?;
+        let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+        let meta = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { json, meta })
+    }
+}
+
+impl Resource for Object {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
