@@ -5,15 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::by_object::ByObject;
 use super::live::LiveObject;
 use crate::model::id::{ObjectKey, PlacementKey};
 
 /// The objects of a member that carry an ApplySet's label, by identity and by ApplySet.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
-    // Boxed, because a map's nodes have room for nearly twice as many as they hold.
-    objects: BTreeMap<Arc<ObjectKey>, Box<LiveObject>>,
+    // Boxed, because a map has room for nearly twice as many as it holds.
+    objects: ByObject<Box<LiveObject>>,
     labelled: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectKey>>>,
+    namespaces: BTreeSet<Arc<ObjectKey>>,
 }
 
 impl Holdings {
@@ -28,24 +30,25 @@ impl Holdings {
         keys.filter_map(|key| Some((key.as_ref(), self.get(key)?)))
     }
 
-    /// Returns the names of the Namespaces.
+    /// Returns the names of the Namespaces, in order.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
-        let first = ObjectKey { kind: "Namespace".to_owned(), ..ObjectKey::default() };
-        let is_namespace = |key: &&Arc<ObjectKey>| key.group.is_empty() && key.kind == "Namespace";
-        self.objects
-            .range::<ObjectKey, _>(first..)
-            .map(|(key, _)| key)
-            .take_while(is_namespace)
-            .map(|key| key.name.as_str())
+        self.namespaces.iter().map(|key| key.name.as_str())
     }
 
     /// Takes an object in, in the stead of what was known of it. `key` is its identity, shared where somebody has it.
     pub fn insert(&mut self, key: Arc<ObjectKey>, live: LiveObject) {
-        // One allocation per identity: each report of an object brings an equal key of its own.
-        let key = self.objects.get_key_value(&key).map_or(key, |(known, _)| Arc::clone(known));
-        if self.get(&key).is_none_or(|known| known.applyset != live.applyset) {
-            self.unlabel(&key);
-            self.labelled.entry(Arc::clone(&live.applyset)).or_default().insert(Arc::clone(&key));
+        let known = self.objects.get_mut(&key);
+        match known {
+            Some(known) if known.applyset == live.applyset => {
+                **known = live;
+                return;
+            }
+            Some(_) => self.unlabel(&key),
+            None => {}
+        }
+        self.labelled.entry(Arc::clone(&live.applyset)).or_default().insert(Arc::clone(&key));
+        if is_namespace(&key) {
+            self.namespaces.insert(Arc::clone(&key));
         }
         self.objects.insert(key, Box::new(live));
     }
@@ -54,12 +57,14 @@ impl Holdings {
     pub fn remove(&mut self, key: &ObjectKey) -> Option<LiveObject> {
         // First, because the label of the object is read from `objects`.
         self.unlabel(key);
+        self.namespaces.remove(key);
         self.objects.remove(key).map(|live| *live)
     }
 
     /// Drops the objects that are not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(&ObjectKey) -> bool) {
-        self.objects.retain(|key, _| is_wanted(key));
+        self.objects.retain(&is_wanted);
+        self.namespaces.retain(|key| is_wanted(key));
         self.labelled.retain(|_, keys| {
             keys.retain(|key| is_wanted(key));
             !keys.is_empty()
@@ -77,6 +82,10 @@ impl Holdings {
     }
 }
 
+fn is_namespace(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "Namespace"
+}
+
 impl FromIterator<LiveObject> for Holdings {
     fn from_iter<T: IntoIterator<Item = LiveObject>>(objects: T) -> Self {
         let mut holdings = Self::default();
@@ -89,7 +98,7 @@ impl FromIterator<LiveObject> for Holdings {
 
 /// Which placements want an object on a member. Objects of the same placements share the list.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(BTreeMap<Arc<ObjectKey>, Arc<[Arc<PlacementKey>]>>);
+pub struct Wanted(ByObject<Arc<[Arc<PlacementKey>]>>);
 
 impl Wanted {
     /// Returns the placements that want an object, in order; nearly always it is one.
@@ -99,7 +108,7 @@ impl Wanted {
 
     /// Records that a placement wants an object; `placement` is a list of it alone.
     pub fn insert(&mut self, key: &Arc<ObjectKey>, placement: &Arc<[Arc<PlacementKey>]>) {
-        let placements = self.0.entry(Arc::clone(key)).or_insert_with(|| Arc::clone(placement));
+        let placements = self.0.get_or_insert_with(key, || Arc::clone(placement));
         for placement in placement.iter() {
             if let Err(position) = placements.binary_search(placement) {
                 let mut more = placements.to_vec();

@@ -1,8 +1,9 @@
 //! Which kinds a member has listed completely: for any other kind a missing object means nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::by_object::Objects;
 use super::inventory::group_kind;
 use crate::model::id::ObjectKey;
 
@@ -27,7 +28,7 @@ enum ListState {
 struct List {
     state: ListState,
     /// While a list is under way, the first or a later one: its objects, and those written since it started.
-    under_way: Option<BTreeSet<Arc<ObjectKey>>>,
+    under_way: Option<Objects>,
 }
 
 /// The watched kinds of a member, by `Kind.group` as in inventories.
@@ -40,7 +41,7 @@ impl Lists {
         if self.0.contains_key(kind) {
             return false;
         }
-        self.0.insert(kind.to_owned(), List { state: ListState::Pending, under_way: Some(BTreeSet::new()) });
+        self.0.insert(kind.to_owned(), List { state: ListState::Pending, under_way: Some(Objects::default()) });
         true
     }
 
@@ -57,7 +58,7 @@ impl Lists {
     /// Starts a list of a kind.
     pub fn begin(&mut self, kind: &str) {
         if let Some(list) = self.0.get_mut(kind) {
-            list.under_way = Some(BTreeSet::new());
+            list.under_way = Some(Objects::default());
         }
     }
 
@@ -66,11 +67,11 @@ impl Lists {
     /// list is under way. Otherwise the state may be from a history that a restored backup replaced.
     pub fn note(&mut self, key: &Arc<ObjectKey>) -> bool {
         let under_way = self.0.get_mut(&kind_of(key)).and_then(|list| list.under_way.as_mut());
-        under_way.is_none_or(|noted| !noted.insert(Arc::clone(key)))
+        under_way.is_none_or(|noted| noted.insert(Arc::clone(key), ()).is_some())
     }
 
     /// Ends a list of a kind. Returns its objects; `None` if no list was under way.
-    pub fn complete(&mut self, kind: &str) -> Option<BTreeSet<Arc<ObjectKey>>> {
+    pub fn complete(&mut self, kind: &str) -> Option<Objects> {
         let list = self.0.get_mut(kind)?;
         list.state = ListState::Complete;
         list.under_way.take()

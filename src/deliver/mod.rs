@@ -4,6 +4,7 @@
 //! only objects with its ApplySet's label ([`inventory`]). The fields that gitfleet owns tell whether somebody changed an
 //! object ([`live`]). [`guard`] decides whether deletions need an approval.
 
+pub mod by_object;
 pub mod drift;
 pub mod guard;
 pub mod health;

@@ -21,7 +21,7 @@ fn a_kind_is_known_once_it_was_listed_completely_and_until_a_list_fails() {
     lists.begin("ConfigMap");
     assert_eq!(unlisted(&lists).as_deref(), Some("500"), "a list that has only begun proves nothing");
     lists.note(&key("b"));
-    assert_eq!(lists.complete("ConfigMap"), Some([key("b")].into()));
+    assert_eq!(lists.complete("ConfigMap"), Some([(key("b"), ())].into_iter().collect()));
     assert_eq!(unlisted(&lists), None);
     assert!(lists.note(&key("c")), "no list is under way: versions say what is newer");
     lists.begin("ConfigMap");
@@ -40,5 +40,9 @@ fn lists_that_are_not_answered_in_time_failed() {
     assert_eq!(unlisted(&lists).as_deref(), Some("no answer"));
     assert!(!lists.any_pending());
     lists.note(&key("late"));
-    assert_eq!(lists.complete("ConfigMap"), Some([key("late")].into()), "it may still be answered");
+    assert_eq!(
+        lists.complete("ConfigMap"),
+        Some([(key("late"), ())].into_iter().collect()),
+        "it may still be answered"
+    );
 }
