@@ -49,6 +49,7 @@ Options:
   --size MxPxO  the fleet of `fleet`: members, placements, objects of a placement (default 300x50x20)
   --members KIND  `folders` (default), or `apiserver`: live members behind the double of tests/apiserver
   --latency TIME  how long its every request waits, such as 1ms
+  --kill-seed N   kill the daemon at ten random moments of a rollout in the end; the same number, the same moments
   --faults LIST   what goes wrong there, such as 429=100,watch=30s
   -h, --help    this text
 ";
@@ -65,12 +66,18 @@ struct Arguments {
     size: FleetSize,
     /// Whether the members of `fleet` are behind the double of API servers, and how that answers.
     live: Option<Manner>,
+    kill_seed: Option<u64>,
 }
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut arguments =
-            Self { wanted: Vec::new(), window: Duration::from_mins(1), size: FleetSize::DEFAULT, live: None };
+        let mut arguments = Self {
+            wanted: Vec::new(),
+            window: Duration::from_mins(1),
+            size: FleetSize::DEFAULT,
+            live: None,
+            kill_seed: None,
+        };
         let mut manner = Manner::default();
         while let Some(word) = words.next() {
             match word.as_str() {
@@ -85,6 +92,10 @@ impl Arguments {
                     _ => bail!("--members needs `folders` or `apiserver`"),
                 },
                 "--latency" => manner.latency = words.next(),
+                "--kill-seed" => match words.next().and_then(|number| number.parse().ok()) {
+                    Some(seed) => arguments.kill_seed = Some(seed),
+                    None => bail!("--kill-seed needs a number"),
+                },
                 "--faults" => manner.faults = words.next(),
                 "fleet" => arguments.wanted.push(word),
                 name if ALL.contains(&name) => arguments.wanted.push(word),
@@ -114,7 +125,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B11" => forge::push_to_status()?,
             "approvals" => forge::approvals()?,
             "fleet" => match &arguments.live {
-                Some(manner) => scale::apiservers(arguments.size, manner).await?,
+                Some(manner) => scale::apiservers(arguments.size, manner, arguments.kill_seed).await?,
                 None => scale::folders(arguments.size)?,
             },
             "B12" => forge::deliveries().await?,

@@ -14,8 +14,10 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::answers::{at_rest, under_reports};
 use super::double::{Double, Manner, requests, writes};
-use super::figures::{calls, end, figures, seconds, store_bytes};
+use super::figures::{end, seconds, store_bytes};
+use super::kills::kills;
 use super::{FleetSize, app, settle, tail, write_fleet};
 use crate::client::{Apply, config_maps, connect, namespace, request};
 use crate::daemon::World;
@@ -28,22 +30,22 @@ const PAGE: u32 = 500;
 /// How long nothing happens, to see who asks for something all the same.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// Runs the daemon over a fleet of live members.
-pub async fn apiservers(size: FleetSize, manner: &Manner) -> Result<Value> {
+/// Runs the daemon over a fleet of live members. With `kill_seed` it is killed at random moments of a rollout in the end.
+pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>) -> Result<Value> {
     let kubeconfigs = tempfile::TempDir::new()?;
     let floor = floor(size, manner, kubeconfigs.path()).await?;
     eprintln!("floor: {floor}");
     let double = Double::start(size.members, manner, kubeconfigs.path())?;
     let access =
         format!("  - {{name: '*', kubeconfig: {{path: '{}/{{name}}.kubeconfig'}}}}\n", kubeconfigs.path().display());
-    let world = World::configured("{url: ./repo, branch: main}", &access, "")?;
+    let world = Arc::new(World::configured("{url: ./repo, branch: main}", &access, "")?);
     write_fleet(&world, size)?;
 
     let daemon = world.start()?;
-    let mut cold = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    let mut cold = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
     cold["server"] = counted(&double)?;
     eprintln!("delivered: {cold}");
-    let asked = json!({"commands": calls(&world, size)?, "after": figures(&daemon)?});
+    let asked = at_rest(&world, &daemon, size)?;
     double.reset()?;
     let before = daemon.cpu_seconds()?;
     thread::sleep(SILENCE);
@@ -55,9 +57,17 @@ pub async fn apiservers(size: FleetSize, manner: &Manner) -> Result<Value> {
 
     double.reset()?;
     let daemon = world.start()?;
-    let mut restart = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    let mut restart = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
     restart["server"] = counted(&double)?;
+    eprintln!("restarted: {restart}");
+    let kubeconfigs = (0..size.members).map(|number| double.kubeconfig(number)).collect();
+    let busy = under_reports(&world, &daemon, size, kubeconfigs).await?;
+    eprintln!("under reports: {busy}");
     let end_restart = end(daemon)?;
+    let killed = match kill_seed {
+        Some(seed) => kills(&world, &double, size, seed).await?,
+        None => Value::Null,
+    };
     let store = store_bytes(&world);
     let resident = restart["residentKb"].as_f64().unwrap_or_default();
     let at = |name: &str| floor[name].as_f64().unwrap_or_default();
@@ -65,7 +75,7 @@ pub async fn apiservers(size: FleetSize, manner: &Manner) -> Result<Value> {
         "members": size.members, "placements": size.placements, "objectsOfPlacement": size.objects,
         "latency": manner.latency, "faults": manner.faults, "pairs": size.pairs(), "objects": size.total(),
         "cold": cold, "coldRatio": ratio(seconds(&cold), at("applySeconds")),
-        "answers": asked, "silence": silence,
+        "answers": asked, "underReports": busy, "kills": killed, "silence": silence,
         "restart": restart, "restartRatio": ratio(seconds(&restart), at("listSeconds")),
         "floor": floor,
         "residentBytesPerObject": (resident * 1024.0 / size.total() as f64).round(),

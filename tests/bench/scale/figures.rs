@@ -14,6 +14,8 @@ use crate::machine::summary;
 
 /// Calls of each command.
 const CALLS: usize = 20;
+/// How long all calls of one command may take: fewer count where each takes long.
+const CALLS_LIMIT: Duration = Duration::from_secs(20);
 /// How long a command may take before it counts as unanswered.
 const CALL_LIMIT: Duration = Duration::from_mins(1);
 /// How long the daemon may take to end.
@@ -54,7 +56,7 @@ pub fn calls(world: &World, size: FleetSize) -> Result<Value> {
                 failed += 1;
                 eprintln!("gitfleet {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
             }
-            if started.elapsed() > CALL_LIMIT || failed > 1 {
+            if started.elapsed() > CALL_LIMIT || failed > 1 || times.iter().sum::<Duration>() > CALLS_LIMIT {
                 break;
             }
         }

@@ -9,7 +9,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::figures::{calls, end, figures, seconds, store_bytes};
+use super::answers::at_rest;
+use super::figures::{end, seconds, store_bytes};
 use super::{FleetSize, settle, tail, write_fleet};
 use crate::daemon::World;
 use crate::machine::{load, profile, ratio};
@@ -21,17 +22,16 @@ pub fn folders(size: FleetSize) -> Result<Value> {
     write_fleet(&world, size)?;
 
     let daemon = world.start()?;
-    let cold = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    let cold = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
     eprintln!("delivered: {cold}");
-    let asked = calls(&world, size)?;
-    let asked = json!({"commands": asked, "after": figures(&daemon)?});
+    let asked = at_rest(&world, &daemon, size)?;
     let end_cold = end(daemon)?;
     eprintln!("answers: {asked}, ended in {end_cold}");
 
     let members = world.path().join("members");
     let read_floor = read_all(&members)?;
     let daemon = world.start()?;
-    let restart = settle(&world, &daemon, size).with_context(|| tail(&world))?;
+    let restart = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
     let end_restart = end(daemon)?;
     let write_floor = copy_all(&members, &world.path().join("floor"))?;
     let store = store_bytes(&world);

@@ -3,10 +3,12 @@
 //! The process is `gitfleet run` as users start it, and the answers are those of the command line as users call it. Figures stand
 //! beside the floor of the same run.
 
+mod answers;
 mod apiservers;
 mod double;
 mod figures;
 mod folders;
+mod kills;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,14 +84,19 @@ fn write_fleet(world: &World, size: FleetSize) -> Result<()> {
         let app = app(number);
         let documents = [generate::namespace(&app), generate::placement(&app, "{placementType: PickAll}")];
         world.write(&format!("{app}/placement.yaml"), &documents.concat())?;
-        let names: Vec<String> = (0..size.objects).map(|number| format!("c-{number:04}")).collect();
-        world.write_config_maps(&app, &names, "settled")?;
     }
+    write_objects(world, size, "settled")?;
     world.commit("Fleet").map(drop)
 }
 
-/// Waits until every placement is rolled out on every member and the daemon is quiet; returns its figures.
-fn settle(world: &World, daemon: &Daemon, size: FleetSize) -> Result<Value> {
+/// Writes the ConfigMaps of all placements, with this value.
+fn write_objects(world: &World, size: FleetSize, value: &str) -> Result<()> {
+    let names: Vec<String> = (0..size.objects).map(|number| format!("c-{number:04}")).collect();
+    (0..size.placements).try_for_each(|number| world.write_config_maps(&app(number), &names, value))
+}
+
+/// Waits until a snapshot of every placement is rolled out on every member and the daemon is quiet; returns its figures.
+fn settle(world: &World, daemon: &Daemon, size: FleetSize, snapshot: u64) -> Result<Value> {
     let started = Instant::now();
     let mut quiet: Option<(Instant, f64)> = None;
     loop {
@@ -101,7 +108,7 @@ fn settle(world: &World, daemon: &Daemon, size: FleetSize) -> Result<Value> {
             quiet = None;
         } else if since.elapsed() >= QUIET {
             // Only now, because the question costs the daemon something, too.
-            if is_rolled_out(world, size)? {
+            if is_rolled_out(world, size, snapshot)? {
                 let mut figures = figures(daemon)?;
                 figures["seconds"] = json!((since - started).as_secs_f64());
                 return Ok(figures);
@@ -111,7 +118,7 @@ fn settle(world: &World, daemon: &Daemon, size: FleetSize) -> Result<Value> {
     }
 }
 
-fn is_rolled_out(world: &World, size: FleetSize) -> Result<bool> {
+fn is_rolled_out(world: &World, size: FleetSize, snapshot: u64) -> Result<bool> {
     let (_, metrics) = http("GET", world.port(), "/metrics", &[], "")?;
     let online = format!("gitfleet_cluster_members{{state=\"online\"}} {}", size.members);
     if !metrics.lines().any(|line| line == online) {
@@ -120,7 +127,7 @@ fn is_rolled_out(world: &World, size: FleetSize) -> Result<bool> {
     let (_, body) = http("GET", world.port(), "/api/v1/records?prefix=placement/", &[], "")?;
     let answer: Value = serde_json::from_str(&body).context("the records of placements")?;
     let records = answer["records"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(records.len() == size.placements && records.iter().all(|record| record[1]["lastSucceeded"] == 0))
+    Ok(records.len() == size.placements && records.iter().all(|record| record[1]["lastSucceeded"] == snapshot))
 }
 
 fn tail(world: &World) -> String {
