@@ -1,6 +1,8 @@
 //! Names and identities: parsed once at the input, valid afterwards.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -220,7 +222,7 @@ impl fmt::Display for ObjectId {
 }
 
 /// Identifies one object on a cluster, whatever version its manifest has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectKey {
     /// API group; empty for the core group.
@@ -235,7 +237,39 @@ pub struct ObjectKey {
     pub name: String,
 }
 
+// Keys of a pool are equal most often because they are the same one: then no name needs to be read.
+impl PartialEq for ObjectKey {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || self.parts() == other.parts()
+    }
+}
+
+impl Eq for ObjectKey {}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if std::ptr::eq(self, other) { Ordering::Equal } else { self.parts().cmp(&other.parts()) }
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for ObjectKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
 impl ObjectKey {
+    /// What it is compared by, in this order.
+    fn parts(&self) -> [&str; 4] {
+        [&self.group, &self.kind, &self.namespace, &self.name]
+    }
+
     /// Returns the one copy of it that all members share.
     #[must_use]
     pub fn shared(self) -> Arc<Self> {
