@@ -1,16 +1,19 @@
 //! Copies the core's numbers into metrics.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::core::Core;
 use crate::core::measures::{GateKind as Gate, Measured, StateKind};
+use crate::core::{Batch, Core};
 use crate::model::id::ClusterName;
 use crate::model::records::{ClusterRecord, MemberKind, SourceRecord};
 use crate::model::runs::RunPhase;
-use crate::telemetry::metrics::{ByGate, ByMemberState, ByPhase, ByPlacementState, GateKind, MemberState};
-use crate::telemetry::metrics::{Metrics, Phase, PlacementState};
+use crate::telemetry::metrics::{
+    ByDecision, ByGate, ByMemberState, ByOutcome, ByPhase, ByPlacementState, Decision, GateKind, MemberState, Metrics,
+    Outcome, Phase, PlacementState,
+};
 
 /// Placements' states in the core, and their labels.
 const STATES: [(StateKind, PlacementState); 6] = [
@@ -104,5 +107,21 @@ fn member_state(record: &ClusterRecord) -> MemberState {
         _ if record.is_suspended() => MemberState::Suspended,
         (_, true) => MemberState::Online,
         (_, false) => MemberState::Offline,
+    }
+}
+
+/// Counts the decisions of a batch, and how long they took together.
+pub(super) fn count_batch(metrics: &Metrics, core: &Core, batch: &Batch, took: Duration) {
+    for (result, count) in [(Decision::Changed, batch.changed), (Decision::Unchanged, batch.unchanged)] {
+        if count > 0 {
+            metrics.decisions.get_or_create(&ByDecision { result }).inc_by(count);
+        }
+    }
+    if batch.changed + batch.unchanged > 0 {
+        metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).observe(took.as_secs_f64());
+    }
+    // Counting visits the records of all clusters, so it happens only if one of them changed.
+    if batch.refreshed {
+        set_members(metrics, &core.fleet().records);
     }
 }

@@ -11,6 +11,7 @@ mod measure;
 pub mod member;
 mod members;
 pub mod metric_asker;
+mod pace;
 pub mod published;
 pub mod run;
 pub mod source_poller;

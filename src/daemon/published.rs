@@ -13,21 +13,26 @@ use crate::status::records::PlacementRecords;
 use crate::store::saved::Records;
 use crate::views::fleet::{Changes, FleetView};
 
-/// Pause between two publications: a busy fleet changes far more often than anybody looks.
+/// Shortest pause between two publications: a busy fleet changes far more often than anybody looks.
 pub const PUBLISH_PAUSE: Duration = Duration::from_millis(50);
+/// The pause as a multiple of the time that a publication took: those of a large fleet take a tenth of one core at most.
+const PAUSE_FACTOR: u32 = 10;
+/// Longest pause; answers wait longer for a publication.
+const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 /// Publishes the fleet.
 pub struct FleetPublisher {
     publisher: Publisher,
     /// Counts the batches that are shown.
     changes: watch::Sender<u64>,
-    last: Option<Instant>,
+    /// The end of the pause after the last one.
+    pause_end: Option<Instant>,
 }
 
 impl FleetPublisher {
     /// Publishes what the process begins with.
     pub fn start(publisher: Publisher, changes: watch::Sender<u64>, core: &mut Core) -> Self {
-        let mut started = Self { publisher, changes, last: None };
+        let mut started = Self { publisher, changes, pause_end: None };
         started.publish_if_due(core);
         started
     }
@@ -39,7 +44,7 @@ impl FleetPublisher {
 
     /// Returns when the next publication is due; `None` if nothing is new.
     fn due(&self) -> Option<Instant> {
-        let next = || self.last.map_or_else(Instant::now, |last| last + PUBLISH_PAUSE);
+        let next = || self.pause_end.unwrap_or_else(Instant::now);
         self.publisher.is_behind().then(next)
     }
 
@@ -59,13 +64,15 @@ impl FleetPublisher {
         if self.due().is_none_or(|due| due > Instant::now()) {
             return;
         }
-        self.last = Some(Instant::now());
+        let began = Instant::now();
         let last = self.publisher.last();
         let changed = core.take_changed();
         let new = changes(core, changed);
         let fleet = if new.is_empty() { last.fleet.clone() } else { last.fleet.with(new) };
         // What the process began with is the first batch that is shown, and no change.
         self.changes.send_replace(self.publisher.publish(fleet).saturating_sub(1));
+        let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).clamp(PUBLISH_PAUSE, PAUSE_MAX);
+        self.pause_end = Some(Instant::now() + pause);
     }
 }
 

@@ -14,6 +14,7 @@ use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
 use super::metric_asker::{self, MetricAsker};
+use super::pace::Pace;
 use super::published::FleetPublisher;
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow, source_spec};
 use super::supervise::Supervisor;
@@ -33,7 +34,7 @@ use crate::plan::Baseline;
 use crate::plan::explain::explain;
 use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
-use crate::telemetry::metrics::{ByDecision, ByOutcome, ByPoll, Decision as Decided, Metrics, Outcome, Poll};
+use crate::telemetry::metrics::{ByOutcome, ByPoll, Metrics, Outcome, Poll};
 
 use super::members::{MemberTask, health_rules};
 
@@ -100,6 +101,7 @@ pub struct Daemon {
     reported_step: SignedDuration,
     /// When the time was last stored.
     remembered_at: tokio::time::Instant,
+    pace: Pace,
     members: BTreeMap<ClusterName, MemberTask>,
     member_events: mpsc::UnboundedSender<MemberEvent>,
     health: Arc<HealthRules>,
@@ -172,6 +174,7 @@ impl Daemon {
             source: name,
             reported_step: SignedDuration::ZERO,
             remembered_at: tokio::time::Instant::now(),
+            pace: Pace::start(),
             members: BTreeMap::new(),
             member_events,
             health,
@@ -214,12 +217,18 @@ impl Daemon {
         loop {
             // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
+            let wake_at = (tokio::time::Instant::now() + pause).max(self.pace.end());
             tokio::select! {
                 // In this order, so that a stop is handled before any other event.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
                 Some(news) = self.news.recv() => self.handle_source(news),
-                Some(event) = self.events.recv() => self.take_in(Event::Member(event)),
+                Some(event) = self.events.recv() => {
+                    self.take_in(Event::Member(event));
+                    if self.pace.is_pausing() {
+                        continue;
+                    }
+                }
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
                 Some(answer) = self.answers.recv() => self.take_in(answer),
                 Some(question) = self.questions.recv() => self.answer(question),
@@ -227,7 +236,7 @@ impl Daemon {
                 Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep_until(wake_at) => {}
                 () = self.views.until_due() => {
                     self.views.publish_if_due(&mut self.core);
                     continue;
@@ -309,7 +318,8 @@ impl Daemon {
         let started = std::time::Instant::now();
         // Deciding a large fleet blocks its thread for too long: members' tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
-        self.count(&batch, started.elapsed());
+        self.pace.note(started.elapsed());
+        measure::count_batch(&self.metrics, &self.core, &batch, started.elapsed());
         self.keep(batch).await;
         measure::set_gauges(&self.metrics, &self.core);
     }
@@ -372,21 +382,6 @@ impl Daemon {
             }
         }
         written.is_ok()
-    }
-
-    fn count(&self, batch: &Batch, took: Duration) {
-        for (result, count) in [(Decided::Changed, batch.changed), (Decided::Unchanged, batch.unchanged)] {
-            if count > 0 {
-                self.metrics.decisions.get_or_create(&ByDecision { result }).inc_by(count);
-            }
-        }
-        if batch.changed + batch.unchanged > 0 {
-            self.metrics.pass_seconds.get_or_create(&ByOutcome { result: Outcome::Ok }).observe(took.as_secs_f64());
-        }
-        // Counting visits the records of all clusters, so it happens only if one of them changed.
-        if batch.refreshed {
-            measure::set_members(&self.metrics, &self.core.fleet().records);
-        }
     }
 
     fn act(&mut self, effects: Vec<Effect>) {
