@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-use super::member::Member;
+use super::member::{Common, Member};
 use super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
@@ -57,7 +57,7 @@ impl MemberTask {
         name: &ClusterName,
         access: &MemberAccess,
         source: SourceName,
-        health: Arc<HealthRules>,
+        common: Arc<Common>,
         events: mpsc::UnboundedSender<MemberEvent>,
         supervisor: &Supervisor,
     ) -> Self {
@@ -72,11 +72,11 @@ impl MemberTask {
                 MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
             }
         };
-        let (of, metrics, member_events) = (name.clone(), supervisor.metrics(), events.clone());
+        let (of, member_events) = (name.clone(), events.clone());
         let begin = move |orders| {
             // The target is recreated too: a panic may have left its connection in any state.
-            let (health, events, metrics) = (Arc::clone(&health), member_events.clone(), Arc::clone(&metrics));
-            Member::new(of.clone(), source.clone(), target(), health, orders, events, metrics)
+            let (common, events) = (Arc::clone(&common), member_events.clone());
+            Member::new(of.clone(), source.clone(), target(), common, orders, events)
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
         Self {

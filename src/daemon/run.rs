@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
+use super::member::{Common, SharedLimits};
 use super::metric_asker::{self, MetricAsker};
 use super::pace::Pace;
 use super::published::FleetPublisher;
@@ -23,7 +24,6 @@ use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
-use crate::deliver::health::HealthRules;
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
@@ -104,7 +104,7 @@ pub struct Daemon {
     pace: Pace,
     members: BTreeMap<ClusterName, MemberTask>,
     member_events: mpsc::UnboundedSender<MemberEvent>,
-    health: Arc<HealthRules>,
+    common: Arc<Common>,
     events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
@@ -147,7 +147,8 @@ impl Daemon {
         let spec = source_spec(&configuration)?;
         let state_dir = state_dir(&configuration);
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
-        let health = Arc::new(health_rules(&configuration.health));
+        let health = health_rules(&configuration.health);
+        let common = Arc::new(Common { health, metrics: supervisor.metrics(), limits: SharedLimits::default() });
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
@@ -177,7 +178,7 @@ impl Daemon {
             pace: Pace::start(),
             members: BTreeMap::new(),
             member_events,
-            health,
+            common,
             events,
             hub,
             hub_reports,
@@ -389,8 +390,8 @@ impl Daemon {
             match effect {
                 Effect::StartMember(name, access) => {
                     let events = self.member_events.clone();
-                    let (source, health) = (self.source.clone(), Arc::clone(&self.health));
-                    let task = MemberTask::start(&name, &access, source, health, events, &self.supervisor);
+                    let (source, common) = (self.source.clone(), Arc::clone(&self.common));
+                    let task = MemberTask::start(&name, &access, source, common, events, &self.supervisor);
                     self.members.insert(name, task);
                 }
                 Effect::StopMember(name) => drop(self.members.remove(&name)),

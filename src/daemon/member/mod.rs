@@ -5,6 +5,7 @@
 
 pub mod apply;
 mod counted;
+mod limits;
 mod observe;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use crate::model::work::SourceName;
 use crate::telemetry::metrics::{ByDrift, Drift, Metrics};
 
 use counted::Counted;
+pub use limits::SharedLimits;
 
 /// Shortest pause between two reports of one member.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
@@ -49,12 +51,22 @@ const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// would be listed again and again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
 
+/// What all members have in common.
+#[derive(Debug, Default)]
+pub struct Common {
+    /// When an object is available.
+    pub health: HealthRules,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What all of them do at once.
+    pub limits: SharedLimits,
+}
+
 /// The task of one member.
 pub struct Member {
     cluster: ClusterName,
-    metrics: Arc<Metrics>,
+    common: Arc<Common>,
     target: Arc<dyn Target>,
-    health: Arc<HealthRules>,
     commands: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     reconciler: Reconciler,
@@ -82,19 +94,17 @@ impl Member {
         cluster: ClusterName,
         source: SourceName,
         target: Arc<dyn Target>,
-        health: Arc<HealthRules>,
+        common: Arc<Common>,
         commands: mpsc::UnboundedReceiver<MemberCommand>,
         events: mpsc::UnboundedSender<MemberEvent>,
-        metrics: Arc<Metrics>,
     ) -> Self {
-        let target: Arc<dyn Target> = Arc::new(Counted::new(target, Arc::clone(&metrics)));
+        let target: Arc<dyn Target> = Arc::new(Counted::new(target, Arc::clone(&common.metrics)));
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let reconciler = Reconciler::new(cluster.clone(), source, target.has_health());
         Self {
             cluster,
-            metrics,
+            common,
             target,
-            health,
             commands,
             events,
             reconciler,
@@ -162,6 +172,8 @@ impl Member {
         // Remaining events of the earlier connection are older than the next lists.
         while self.observations.try_recv().is_ok() {}
         self.reconciler.connect();
+        let common = Arc::clone(&self.common);
+        let mut turn = common.limits.listing_turn().await;
         // Before the watches start: inventories name kinds to list that no order contains any more.
         for parent in self.target.parents().await?.iter().map(Parent::read) {
             self.reconciler.take_parent(parent);
@@ -169,7 +181,7 @@ impl Member {
         self.namespaces = self.target.watch_namespaces(self.sink.clone());
         self.watch_expected();
         while self.reconciler.is_listing() || self.awaits_namespaces() {
-            if let Ok(Some(observation)) = tokio::time::timeout(LIST_TIMEOUT, self.observations.recv()).await {
+            if let Some(observation) = turn.wait(LIST_TIMEOUT, self.observations.recv()).await {
                 self.observe(observation);
             } else {
                 let why = format!("it was not listed within {} s", LIST_TIMEOUT.as_secs());
@@ -248,6 +260,8 @@ impl Member {
         self.watch_expected();
         work.waiting.extend(self.reconciler.tasks(clock::now()));
         while work.under_way.len() < IN_FLIGHT_MAX
+            && !work.waiting.is_empty()
+            && let Some(permit) = self.common.limits.step(work.under_way.len())
             && let Some(Task { order, step, before }) = work.waiting.pop_front()
         {
             if matches!(step, Step::Apply { put_back: true, .. }) {
@@ -255,8 +269,11 @@ impl Member {
             }
             let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
             let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
-            let health = Arc::clone(&self.health);
-            let step = async move { (placement, apply::perform(target.as_ref(), &health, &order, step, before).await) };
+            let common = Arc::clone(&self.common);
+            let step = async move {
+                let _permit = permit;
+                (placement, apply::perform(target.as_ref(), &common.health, &order, step, before).await)
+            };
             work.under_way.push(Box::pin(step.instrument(span)));
         }
     }
@@ -280,7 +297,7 @@ impl Member {
     }
 
     fn count(&self, result: Drift) {
-        self.metrics.drift.get_or_create(&ByDrift { result }).inc();
+        self.common.metrics.drift.get_or_create(&ByDrift { result }).inc();
     }
 
     /// Sends the daemon what changed since the last report.

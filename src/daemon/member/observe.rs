@@ -13,7 +13,7 @@ impl Member {
         match observation {
             Observation::ListStarted(kind) => self.reconciler.list_begun(&kind),
             Observation::Listed(object) | Observation::Changed(object) => {
-                if let Some(live) = LiveObject::read(&object, &self.health) {
+                if let Some(live) = LiveObject::read(&object, &self.common.health) {
                     self.reconciler.see(live);
                 }
             }

@@ -75,9 +75,8 @@ async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     let target = move || -> Arc<dyn Target> { Arc::new(trap()) };
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
     let member_events = sender.clone();
-    let begin = move |orders| {
-        Member::new("m".into(), "s".into(), target(), Arc::default(), orders, member_events.clone(), Arc::default())
-    };
+    let begin =
+        move |orders| Member::new("m".into(), "s".into(), target(), Arc::default(), orders, member_events.clone());
     let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher));
     let mut said = Vec::new();
     while said.iter().filter(|said| *said == "answers").count() < 2 {
