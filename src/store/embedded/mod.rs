@@ -22,12 +22,14 @@ mod guard;
 mod lock;
 mod packed;
 mod parts;
+mod shrink;
 
 use doubt::Doubt;
 use guard::guarded;
 use lock::Lock;
 use packed::{Packer, Unpacked, Unpacker, parts_of};
 use parts::{PartChanges, PartError, PartReader};
+use shrink::shrink;
 
 /// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records, 3 keeps
 /// lists that records share once and compresses the journal.
@@ -152,6 +154,7 @@ impl EmbeddedStore {
             if !database.check_integrity()? {
                 tracing::warn!(file = %file.display(), "the store's database was damaged and was repaired from its last good state");
             }
+            shrink(&mut database, &file)?;
             Ok(Handle::Writable(database))
         });
         Self::with_opener(folder, journal_max, open, Some(lock))

@@ -456,3 +456,25 @@ fn lists_that_records_share_are_kept_once_and_go_with_the_last_of_them() {
     store.batch(gone.collect()).unwrap();
     assert_eq!(lists_kept(&store), 0);
 }
+
+#[test]
+fn a_file_with_many_free_pages_is_smaller_after_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = || fs::metadata(folder.path().join(DATABASE_FILE)).unwrap().len();
+    let key = |number: u32| format!("work/app/{number:06}");
+    // Texts that compress badly, in many batches that touch the whole tree.
+    let digest = |number: u32, line: u32| format!("{:x}", Sha256::digest(format!("{number}.{line}")));
+    let text = |number: u32| (0..24).map(|line| digest(number, line)).collect::<Vec<_>>().concat();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    for part in 0..4 {
+        let records = (0..800).map(|n| n * 4 + part);
+        store.batch(records.flat_map(|n| put(&key(n), &text(n))).collect()).unwrap();
+    }
+    let gone = (0..3_200).filter(|n| n % 8 != 0).map(|n| Op::Delete { key: key(n), expected: Expected::Any });
+    store.batch(gone.collect()).unwrap();
+    drop(store);
+    let before = size();
+    let store = EmbeddedStore::open(folder.path()).unwrap();
+    assert!(size() < before / 2, "{} of {before} bytes", size());
+    assert_eq!(store.list("work/").unwrap().len(), 400);
+}
