@@ -278,7 +278,7 @@ fn grants(configuration: &Configuration) -> BTreeMap<String, Grant> {
 pub(super) fn open_store(settings: &config::Store) -> crate::store::Result<EmbeddedStore> {
     let mut tries = LOCK_WAIT_MAX.as_millis() / LOCK_PAUSE.as_millis();
     loop {
-        match EmbeddedStore::open_with(&settings.path, settings.journal_entries) {
+        match EmbeddedStore::open_with(&settings.path, settings.journal_entries, settings.cache_bytes) {
             Err(store::Error::Locked { .. }) if tries > 0 => {
                 tries -= 1;
                 std::thread::sleep(LOCK_PAUSE);

@@ -25,6 +25,8 @@ pub const DECISIONS_CONFIG_MAP_DEFAULT: &str = "ocm-placement";
 pub const STORE_PATH_DEFAULT: &str = "./.gitfleet";
 /// Entries of the journal that are kept.
 pub const JOURNAL_ENTRIES_DEFAULT: usize = 100_000;
+/// Memory in bytes for pages of the store, by default; that of the store itself.
+pub const CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 /// Configuration of the gitfleet daemon. Relative paths are relative to the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -172,6 +174,9 @@ pub struct Store {
     /// cluster, an entry takes some 300 bytes: 3,000,000 last a fleet of 1,000 clusters for 1,000 rollouts, in about 1 GB.
     #[schemars(range(min = 1_000))]
     pub journal_entries: usize,
+    /// Memory in bytes that the store's pages take at most, at least 1,048,576. Pages that are not in it are read from the file.
+    #[schemars(range(min = 1_048_576))]
+    pub cache_bytes: usize,
     /// What to do where the store is new though members hold what this source delivered before: an earlier store was lost.
     pub on_empty: OnEmptyStore,
 }
@@ -188,7 +193,12 @@ pub enum OnEmptyStore {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { path: STORE_PATH_DEFAULT.into(), journal_entries: JOURNAL_ENTRIES_DEFAULT, on_empty: OnEmptyStore::Ask }
+        Self {
+            path: STORE_PATH_DEFAULT.into(),
+            journal_entries: JOURNAL_ENTRIES_DEFAULT,
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            on_empty: OnEmptyStore::Ask,
+        }
     }
 }
 

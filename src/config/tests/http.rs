@@ -30,6 +30,14 @@ fn d19_the_journal_is_as_long_as_the_fleet_needs() {
 }
 
 #[test]
+fn the_store_takes_no_more_memory_than_it_may() {
+    let bytes = |store: &str| body(&format!("{SOURCE}{store}")).unwrap().store.cache_bytes;
+    assert_eq!(bytes(""), CACHE_BYTES_DEFAULT);
+    assert_eq!(bytes("store: {cacheBytes: 1048576}\n"), 1_048_576);
+    assert!(complaints(&format!("{SOURCE}store: {{cacheBytes: 1000}}\n")).contains("store.cacheBytes"));
+}
+
+#[test]
 fn the_addresses_of_the_daemon_are_checked() {
     let forge =
         "forge: {type: gitea, url: 'https://git.example', repository: a/b, tokenFile: t, webhookSecretFile: s}\n";

@@ -40,8 +40,9 @@ const SCHEMA_OLDEST: u64 = 1;
 /// The database file in the store's folder.
 pub const DATABASE_FILE: &str = "records.redb";
 
-/// Memory in bytes that redb may use for pages; its own default of 1 GiB is the machine of a small edge site.
-pub const CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Memory in bytes that redb may use for pages unless the configuration says otherwise; its own default of 1 GiB is the machine of a
+/// small edge site.
+pub const CACHE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
 
 /// A record: the version and the bytes, by key.
 const RECORDS: TableDefinition<'static, &str, (u64, &[u8])> = TableDefinition::new("records");
@@ -103,7 +104,7 @@ impl EmbeddedStore {
     /// # Errors
     /// `Locked` while another handle has it; `Newer`, `Corrupt`, `Full` and `Io` as their names say.
     pub fn open(folder: &Path) -> Result<Self> {
-        Self::open_with(folder, JOURNAL_ENTRIES_MAX)
+        Self::open_with(folder, JOURNAL_ENTRIES_MAX, CACHE_BYTES_DEFAULT)
     }
 
     /// Opens the store of a folder for reading, while nobody writes: for `get` and `status` without a daemon. Several readers
@@ -121,7 +122,8 @@ impl EmbeddedStore {
         let read = || {
             let lock = Lock::shared(folder)?;
             let file = file.clone();
-            let open: Opener = Box::new(move || Ok(Handle::ReadOnly(builder().open_read_only(&file)?)));
+            let open: Opener =
+                Box::new(move || Ok(Handle::ReadOnly(builder(CACHE_BYTES_DEFAULT).open_read_only(&file)?)));
             let checked = guarded(|| {
                 let handle = open().map_err(RawError::Database);
                 handle.and_then(|handle| check_schema(folder, &handle.read()?).map(|_| handle))
@@ -140,16 +142,16 @@ impl EmbeddedStore {
         Ok(Self::new(folder, JOURNAL_ENTRIES_MAX, open, handle, Some(lock)))
     }
 
-    /// As [`EmbeddedStore::open`], with a journal of at most so many entries.
+    /// As [`EmbeddedStore::open`], with a journal of at most so many entries, and pages in memory of at most so many bytes.
     ///
     /// # Errors
     /// As [`EmbeddedStore::open`].
-    pub fn open_with(folder: &Path, journal_max: usize) -> Result<Self> {
+    pub fn open_with(folder: &Path, journal_max: usize, cache_bytes: usize) -> Result<Self> {
         make_folder(folder).map_err(|source| RawError::from(source).with_path(folder, "making the folder"))?;
         let lock = Lock::exclusive(folder)?;
         let file = folder.join(DATABASE_FILE);
         let open = Box::new(move || {
-            let mut database = builder().create(&file)?;
+            let mut database = builder(cache_bytes).create(&file)?;
             // Finds a damaged page now, while a backup can be restored, and not in the first batch that reads it.
             if !database.check_integrity()? {
                 tracing::warn!(file = %file.display(), "the store's database was damaged and was repaired from its last good state");
@@ -429,9 +431,9 @@ fn owned((version, value): (u64, &[u8])) -> (u64, Vec<u8>) {
     (version, value.to_owned())
 }
 
-fn builder() -> Builder {
+fn builder(cache_bytes: usize) -> Builder {
     let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES_MAX);
+    builder.set_cache_size(cache_bytes);
     builder
 }
 

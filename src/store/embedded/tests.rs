@@ -28,7 +28,7 @@ fn said(numbers: std::ops::RangeInclusive<u64>) -> Vec<Op> {
 const MOMENTS: u64 = 32;
 
 fn open(folder: &Path) -> Box<dyn Store> {
-    Box::new(EmbeddedStore::open_with(folder, conformance::JOURNAL_MAX).unwrap())
+    Box::new(EmbeddedStore::open_with(folder, conformance::JOURNAL_MAX, CACHE_BYTES_DEFAULT).unwrap())
 }
 
 /// A disk in memory that can be full, and that survives the handles on it.
@@ -58,7 +58,8 @@ impl Disk {
 
     fn store(&self) -> Result<EmbeddedStore> {
         let disk = self.clone();
-        let open = Box::new(move || Ok(Handle::Writable(builder().create_with_backend(disk.clone())?)));
+        let open =
+            Box::new(move || Ok(Handle::Writable(builder(CACHE_BYTES_DEFAULT).create_with_backend(disk.clone())?)));
         EmbeddedStore::with_opener(Path::new("/disk"), conformance::JOURNAL_MAX, open, None)
     }
 }
@@ -209,7 +210,7 @@ fn a_reader_repairs_what_a_killed_writer_left() {
     store.batch(put("a", "1")).unwrap();
     // The file as a `kill -9` leaves it: committed, not closed.
     fs::copy(folder.path().join(DATABASE_FILE), killed.path().join(DATABASE_FILE)).unwrap();
-    let raw = builder().open_read_only(killed.path().join(DATABASE_FILE));
+    let raw = builder(CACHE_BYTES_DEFAULT).open_read_only(killed.path().join(DATABASE_FILE));
     assert!(matches!(raw, Err(redb::DatabaseError::RepairAborted)), "the copy needs no repair: the test shows nothing");
     let reader = EmbeddedStore::open_read_only(killed.path()).unwrap();
     assert_eq!(reader.get("a").unwrap().unwrap().value, b"1");
