@@ -130,8 +130,10 @@ impl Client {
 
     /// Sends, once, and reports to the meter.
     async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
-        let method = call.method.clone();
+        let (method, what) = (call.method.clone(), call.what);
         let answer = self.wire.send(call).await;
+        let status = answer.as_ref().map_or(0, |answer| answer.status.as_u16());
+        tracing::debug!(%method, status, what, "asked the git host");
         if let Some(meter) = &self.meter {
             meter(&method, called(answer.as_ref().ok()));
         }
@@ -182,10 +184,15 @@ impl Client {
 
     /// Reads a value that may not be there.
     pub async fn find<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Option<T>> {
+        self.find_answer(what, path).await?.map(|answer| parsed(what, &answer)).transpose()
+    }
+
+    /// Reads something that may not be there.
+    pub async fn find_answer(&self, what: &str, path: &str) -> Result<Option<RestAnswer>> {
         match self.read(what, path).await {
             // Gitea answers so for an entry of a conversation that is no comment.
             Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
-            Ok(answer) => parsed(what, &answer).map(Some),
+            Ok(answer) => Ok(Some(answer)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -253,7 +260,7 @@ impl Client {
 }
 
 /// Tells whether there is another page, if the host says so; else there is one until a page is empty.
-fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
+pub(super) fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match kind {
         Kind::GitHub => text("link").is_some_and(|link| link.contains("rel=\"next\"")),

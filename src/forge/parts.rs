@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::client::{query, segment};
+use super::client::{has_next, parsed, query, segment};
 use super::rest::Rest;
 use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, PushText, User};
 use super::{Error, Kind, Result};
@@ -160,11 +160,15 @@ async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>)
     }
     let path = rest.route("/activities/feeds");
     let target = format!("refs/heads/{}", pull.base);
-    let mut read = News::Absent;
+    let (mut read, mut count) = (News::Absent, 0);
     for page in 1..=NEWS_PAGES_MAX {
         // Forgejo and older servers may not have it; deliveries tell then.
-        let Some(news) = rest.client.find::<Vec<NewsItem>>(&what, &rest.client.page(&path, page)).await? else { break };
-        read = if news.is_empty() { News::All } else { News::Newest };
+        let Some(answer) = rest.client.find_answer(&what, &rest.client.page(&path, page)).await? else { break };
+        let news: Vec<NewsItem> = parsed(&what, &answer)?;
+        count += news.len();
+        // Unlike that of a conversation, its total counts all entries, of this page and others.
+        let is_all = news.is_empty() || !has_next(&answer.headers, rest.kind, count);
+        read = if is_all { News::All } else { News::Newest };
         // A push to the target branch is the merge: it brings the same commits, and does not tell who pushed them.
         let is_push = |item: &NewsItem| item.op_type == "commit_repo" && item.ref_name != target;
         for push in news.into_iter().filter(is_push) {

@@ -138,7 +138,7 @@ pub enum Permission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
-    /// Accepted, in progress.
+    /// Accepted, in progress: not given any more, because the result follows at once.
     Eyes,
     /// Done.
     Rocket,

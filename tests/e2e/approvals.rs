@@ -33,7 +33,7 @@ fn waiting(stage: &Stage, daemon: &Daemon<'_>, pushes: &[&Person]) -> (u64, u64)
 }
 
 /// Rolls the first version out, whatever it takes.
-fn begin(stage: &Stage) -> Daemon<'_> {
+pub fn begin(stage: &Stage) -> Daemon<'_> {
     stage.write("1");
     stage.push("main", "The fleet and its first application");
     let daemon = stage.world.start();

@@ -36,6 +36,7 @@ mod owners;
 mod people;
 mod proxy;
 mod refused;
+mod requests;
 mod restored;
 mod rollout;
 mod scheduling;

@@ -237,9 +237,6 @@ impl Console {
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             }
         }
-        if self.is_calm(thread, now) {
-            self.react(comment, Reaction::Eyes, now);
-        }
         let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
         if !commands.is_empty() {

@@ -295,8 +295,10 @@ impl Console {
                 self.note_push(pushed, now);
                 self.pulls.look_at(number);
             }
-            // Each of our own edits arrives as an event.
+            // Each comment of our own, and each edit of one, arrives as an event: they hold no commands.
             ForgeEvent::Comment { id, said: None, .. } if self.outbox.is_own(id) => {}
+            ForgeEvent::Comment { said: Some(said), .. } if self.me.as_ref().is_some_and(|me| me.id == said.author) => {
+            }
             ForgeEvent::Comment { thread, id, said } => {
                 if let Some(said) = said.filter(|_| !self.heard.contains_key(&id)) {
                     self.deliveries.take_comment(thread, id, said, now);
@@ -395,6 +397,10 @@ impl Console {
             self.read_comment(thread, id).await;
             return true;
         }
+        // Before the search for conversations: the one of a merge is the pull request that was merged.
+        if self.read_next_pull(now).await {
+            return true;
+        }
         if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
             let commit = commit.clone();
             // If the search fails, for example on a host without issues, the others get their turn first.
@@ -414,7 +420,7 @@ impl Console {
             self.count_votes(&commit).await;
             return true;
         }
-        self.pulls_act(now).await
+        self.plan_next(now)
     }
 
     /// Tells whether a write is possible: statuses always, comments only once our account is known, because we could not find

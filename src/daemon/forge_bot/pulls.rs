@@ -1,6 +1,6 @@
 //! Open pull requests: writes a plan on each, and updates it when it or the branch moves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -24,6 +24,8 @@ const PULLS_MAX: usize = 100;
 const BASE_MOVED_PAUSE: SignedDuration = SignedDuration::from_secs(2);
 /// Pause before a failed plan is retried.
 const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(15);
+/// Merges that are remembered until their commits are rolled out; the oldest are dropped, and their commits are looked up.
+const MERGES_MAX: usize = 100;
 
 /// A finished plan, or its failure.
 pub(super) struct Made {
@@ -46,6 +48,8 @@ pub(super) struct Pulls {
     sender: mpsc::UnboundedSender<Made>,
     waiting: Option<Made>,
     changed: BTreeSet<ThreadNumber>,
+    /// The commits of merges that the host told us, the oldest first.
+    merges: VecDeque<(CommitId, ThreadNumber)>,
 }
 
 impl Pulls {
@@ -60,6 +64,21 @@ impl Pulls {
             sender,
             waiting: None,
             changed: BTreeSet::new(),
+            merges: VecDeque::new(),
+        }
+    }
+
+    /// Returns the pull request whose merge brought a commit, if it was read since the merge.
+    pub fn merged_as(&self, commit: &CommitId) -> Option<ThreadNumber> {
+        self.merges.iter().find(|(of, _)| of == commit).map(|(_, number)| *number)
+    }
+
+    fn note_merge(&mut self, commit: &CommitId, number: ThreadNumber) {
+        if self.merged_as(commit).is_none() {
+            self.merges.push_back((commit.clone(), number));
+        }
+        if self.merges.len() > MERGES_MAX {
+            self.merges.pop_front();
         }
     }
 
@@ -178,12 +197,15 @@ impl Console {
         self.branch.clone()
     }
 
-    /// Handles what is due about pull requests: reads one, or starts a plan. Returns whether there was something.
-    pub(super) async fn pulls_act(&mut self, now: Timestamp) -> bool {
-        if let Some(number) = self.pulls.to_read.pop_first() {
-            self.read_pull(number, now).await;
-            return true;
-        }
+    /// Reads a pull request that moved, or is gone from the list. Returns whether there was one.
+    pub(super) async fn read_next_pull(&mut self, now: Timestamp) -> bool {
+        let Some(number) = self.pulls.to_read.pop_first() else { return false };
+        self.read_pull(number, now).await;
+        true
+    }
+
+    /// Starts a plan that is due. Returns whether there was one.
+    pub(super) fn plan_next(&mut self, now: Timestamp) -> bool {
         // One at a time: memory is limited to one pull request's tree beside those of two commits.
         if self.pulls.making.is_some() || self.accepted.is_none() {
             return false;
@@ -209,6 +231,13 @@ impl Console {
             self.pulls.to_read.insert(number);
         }
         let Some(pull) = self.read(answer) else { return };
+        if let Some(merge) = pull.as_ref().and_then(|pull| pull.merged.as_ref()) {
+            self.pulls.note_merge(&merge.commit, number);
+            // Its rollout may search for this conversation already.
+            if let Some(at) = self.to_find.get_mut(&merge.commit) {
+                *at = now;
+            }
+        }
         match pull {
             Some(pull) if self.plans_for(&pull) => self.pulls.see(&pull, now),
             pull => {

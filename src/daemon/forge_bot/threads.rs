@@ -28,8 +28,14 @@ impl Console {
         let landed = self.landed(&rollout).await;
         let mut pulls = Vec::new();
         for landed in landed.iter().map(|landed| &landed.commit).take(COMMITS_ASKED_MAX) {
-            // A partial answer is not enough: an issue would be opened for a change with a known pull request.
-            let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
+            let found = match self.pulls.merged_as(landed) {
+                Some(number) => vec![number],
+                // A partial answer is not enough: an issue would be opened for a change with a known pull request.
+                None => {
+                    let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
+                    found
+                }
+            };
             pulls.extend(found.into_iter().filter(|number| !pulls.contains(number)).collect::<Vec<_>>());
         }
         let subject = landed.first().map(|landed| landed.subject.clone()).unwrap_or_default();

@@ -153,7 +153,8 @@ async fn gitea_tells_of_pushers_in_the_conversation_and_in_the_news() {
     let mut answers = vec![ok(PULL), (200, total, commits), ok(&timeline)];
     // Code comments are left out of pages: one without entries is not the last.
     answers.extend([ok("[]"), ok(&format!("[{}]", push(&ann, COMMIT))), ok("[]"), ok("null"), ok("[]"), ok("[]")]);
-    answers.extend([ok(&feed), ok("[]")]);
+    // Its total says that there is no further page.
+    answers.push((200, vec![("x-total-count", "2".to_owned())], feed));
     let (_, forge, _) = host(Kind::Gitea, answers).await;
     let pull = forge.pull(42).await.unwrap().unwrap();
     let known = forge.commits(&pull).await.unwrap();
