@@ -18,7 +18,9 @@ use crate::model::forge::{Comment, History, ThreadNumber};
 use crate::model::id::CommitId;
 
 /// Gitea itself has no limits; these are such that its pages stay readable, and that both hosts show the same.
-pub(super) const LIMITS: Limits = Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO };
+/// Its smallest servers have two cores and SQLite, which writes one thing at a time.
+pub(super) const LIMITS: Limits =
+    Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO, writes_max: 4 };
 
 /// What its API's base ends with.
 const API: &str = "/api/v1";

@@ -24,10 +24,10 @@ use super::{Error, Limits, Result};
 use crate::model::forge::{Comment, ForgeUser, History, ThreadNumber};
 use crate::model::id::CommitId;
 
-/// Source: GitHub, "REST API endpoints for commit statuses" (140) and "Rate limits" (a second between writes); comments may
-/// have 65,536 characters.
+/// Source: GitHub, "REST API endpoints for commit statuses" (140), "Rate limits" (a second between writes) and "Best practices for
+/// using the REST API" (one after the other); comments may have 65,536 characters.
 pub(super) const LIMITS: Limits =
-    Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::from_secs(1) };
+    Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::from_secs(1), writes_max: 1 };
 
 /// Where github.com has its API.
 pub(super) const API: &str = "https://api.github.com";

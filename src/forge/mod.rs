@@ -102,6 +102,8 @@ pub struct Limits {
     pub comment_chars: usize,
     /// The least time between two writes.
     pub write_pause: Duration,
+    /// Writes that may be under way at a time.
+    pub writes_max: usize,
 }
 
 /// A repository on a git host.

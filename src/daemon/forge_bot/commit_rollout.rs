@@ -196,27 +196,29 @@ impl CommitRollout {
         })
     }
 
+    /// Returns the gates that wait for a person, as they are now.
+    pub fn waiting_gates(&self) -> Vec<(PlacementKey, GateProgress)> {
+        self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect()
+    }
+
     /// Records the comment that asks for a gate's approval, and drops those of gates that no longer wait.
     pub fn note_asked(&mut self, asked: Asked) {
-        let waiting: Vec<(PlacementKey, GateProgress)> =
-            self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect();
+        let waiting = self.waiting_gates();
         self.asked.retain(|known| waiting.iter().any(|(key, gate)| known.is_of(key, gate) && !asked.is_of(key, gate)));
         self.asked.push(asked);
     }
 
-    /// Records that the waiting digests were visible from `from` on, by the forge's clock.
-    pub fn note_shown(&mut self, from: Timestamp) {
-        let gates: Vec<Shown> = self
-            .gates()
-            .map(|(placement, _, gate)| Shown {
-                placement: placement.clone(),
-                stage: gate.stage.clone(),
-                digest: gate.digest.clone(),
-                since: Some(gate.since),
-                from,
-            })
-            .collect();
-        for shown in gates {
+    /// Records that the digests of these gates were visible from `from` on, by the forge's clock. They are those that waited when
+    /// the text was made: others may wait by now.
+    pub fn note_shown(&mut self, gates: &[(PlacementKey, GateProgress)], from: Timestamp) {
+        let shown = gates.iter().map(|(placement, gate)| Shown {
+            placement: placement.clone(),
+            stage: gate.stage.clone(),
+            digest: gate.digest.clone(),
+            since: Some(gate.since),
+            from,
+        });
+        for shown in shown {
             let is_it = |known: &&Shown| {
                 (&known.placement, &known.stage, &known.digest, known.since)
                     == (&shown.placement, &shown.stage, &shown.digest, shown.since)

@@ -9,12 +9,13 @@ use super::commit_rollout::CommitRollout;
 use super::messages::EDIT_PAUSE;
 use super::origin::{Origin, origin};
 use super::outbox::{Slot, SlotContent};
+use super::person::PersonFacts;
 use super::records::{self, Heard};
 use crate::forge::webhook::text_digest;
 use crate::http::Instruction;
 use crate::model::chat::{ChatCommand, ChatVerb};
 use crate::model::commands::{Command, Person, Refusal, Verb};
-use crate::model::forge::{Comment, Reaction, ThreadNumber};
+use crate::model::forge::{Comment, History, Reaction, ThreadNumber};
 
 /// Written answers per hour in one conversation: two bots that answer each other must stop.
 pub(super) const ANSWERS_MAX: usize = 10;
@@ -47,6 +48,26 @@ impl Meaning {
 
 /// Why a changed comment is not executed.
 const EDITED: &str = "a comment that was edited is not carried out; write the command in a new one";
+
+/// Tells whether commands need a proof that they are their author's. Those that show or stop something need none: somebody who
+/// can forge them may run them in their own name.
+fn needs_proof(chats: &[ChatCommand]) -> bool {
+    !chats.iter().all(|chat| matches!(chat.verb, ChatVerb::Status | ChatVerb::Help | ChatVerb::Pause))
+}
+
+/// What commands mean, in the rollout as it was when they were read.
+struct Meant {
+    rollout: CommitRollout,
+    all: Vec<Meaning>,
+}
+
+/// Why commands mean nothing.
+enum Unmeant {
+    /// No rollout is told in their conversation.
+    Elsewhere,
+    /// They do not fit the rollout.
+    Answer(Answer),
+}
 
 /// Whether a command is proven to be its author's.
 enum Vouched {
@@ -83,7 +104,8 @@ impl Console {
             self.awaited.remove(&id);
             return;
         }
-        match self.handles.forge.comment(id).await {
+        let forge = self.forge();
+        match self.ask(forge.comment(id)).await {
             Ok(comment) => {
                 (self.read_failures, self.read_after) = (0, None);
                 // A deleted comment does not count. The host says which conversation it belongs to, not the webhook: somebody
@@ -105,7 +127,8 @@ impl Console {
     /// Reads the new comments of a conversation.
     pub(super) async fn list_comments(&mut self, thread: ThreadNumber) {
         let since = self.rollouts.rollout_in(thread).and_then(|rollout| rollout.read_until.get(&thread).copied());
-        let Some(mut comments) = self.read(self.handles.forge.comments(thread, since).await) else { return };
+        let forge = self.forge();
+        let Some(mut comments) = self.ask_for(forge.comments(thread, since)).await else { return };
         // Before any is skipped: handled comments need not be listed again either.
         let newest = comments.iter().map(|comment| comment.updated_at).max();
         // Commands are executed in the order in which they were written, whatever order a host lists them in.
@@ -151,10 +174,9 @@ impl Console {
             }
             _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
             CommentVerdict::Answer(answer) => self.answer(thread, comment, &answer, now),
-            CommentVerdict::Commands(commands) => match self.vouch(thread, comment, &commands, now).await {
-                Vouched::Own => self.commands(thread, comment, &commands, now).await,
-                Vouched::Refused(answer) => self.answer(thread, comment, &answer, now),
-                Vouched::NotYet => return,
+            CommentVerdict::Commands(commands) => match self.commands(thread, comment, &commands, now).await {
+                Some(dealt) => dealt,
+                None => return,
             },
         };
         let (id, author) = (comment.id, comment.author.id);
@@ -169,19 +191,72 @@ impl Console {
         self.deliveries.drop_comment(id);
     }
 
-    /// Checks whether the text of a comment with commands is its author's. Commands that show or stop something need no proof:
-    /// somebody who can forge them may run them in their own name.
-    async fn vouch(
+    /// Executes the commands of a comment: all of them, or none. `None` if the delivery of its creation may still come.
+    async fn commands(
         &mut self,
         thread: ThreadNumber,
         comment: &Comment,
         chats: &[ChatCommand],
         now: Timestamp,
-    ) -> Vouched {
-        if chats.iter().all(|chat| matches!(chat.verb, ChatVerb::Status | ChatVerb::Help | ChatVerb::Pause)) {
-            return Vouched::Own;
+    ) -> Option<Dealt> {
+        let meant = self.meant(thread, comment, chats);
+        let asks = match &meant {
+            Ok(Meant { rollout, all }) if all.iter().any(|meaning| meaning.command().is_some()) => {
+                // Contributors matter only for approvals: finding them takes several calls per pull request.
+                let approves = all.iter().filter_map(Meaning::command).any(|command| command.verb == Verb::Approve);
+                Some(self.questions(rollout, &comment.author, approves))
+            }
+            _ => None,
+        };
+        let (forge, needs_proof) = (self.forge(), needs_proof(chats));
+        let history = async { if needs_proof { Some(forge.history(comment).await) } else { None } };
+        // A command whose delivery came is hardly ever refused for its text: its author is looked up meanwhile.
+        let is_delivered = self.deliveries.comment(comment.id).is_some();
+        let (history, known) = if is_delivered {
+            let facts = async { if let Some(asks) = &asks { Some(asks.answers().await) } else { None } };
+            self.ask(async { tokio::join!(history, facts) }).await
+        } else {
+            (self.ask(history).await, None)
+        };
+        if let Some(history) = history {
+            match self.vouch(thread, comment, chats, history, now) {
+                Vouched::Own => {}
+                Vouched::Refused(answer) => return Some(self.answer(thread, comment, &answer, now)),
+                Vouched::NotYet => return None,
+            }
         }
-        let history = match self.handles.forge.history(comment).await {
+        let meant = match meant {
+            Ok(meant) => meant,
+            Err(Unmeant::Answer(answer)) => return Some(self.answer(thread, comment, &answer, now)),
+            Err(Unmeant::Elsewhere) => return Some(self.not_here(thread, comment, chats, now)),
+        };
+        let facts = match (known, &asks) {
+            (None, Some(asks)) => Some(self.ask(asks.answers()).await),
+            (known, _) => known,
+        };
+        Some(self.execute(thread, comment, meant, facts, now).await)
+    }
+
+    /// Returns what commands mean in their conversation.
+    fn meant(&self, thread: ThreadNumber, comment: &Comment, chats: &[ChatCommand]) -> Result<Meant, Unmeant> {
+        let rollout = self.rollouts.rollout_in(thread).cloned().ok_or(Unmeant::Elsewhere)?;
+        let mut all = Vec::new();
+        for chat in chats {
+            all.extend(meaning(&rollout, thread, chat, comment.created_at).map_err(Unmeant::Answer)?);
+        }
+        Ok(Meant { rollout, all })
+    }
+
+    /// Checks whether the text of a comment with commands is its author's.
+    fn vouch(
+        &mut self,
+        thread: ThreadNumber,
+        comment: &Comment,
+        chats: &[ChatCommand],
+        history: crate::forge::Result<History>,
+        now: Timestamp,
+    ) -> Vouched {
+        let history = match history {
             Ok(history) => history,
             Err(error) => {
                 let person = &comment.author.login;
@@ -208,47 +283,37 @@ impl Console {
         }
     }
 
-    /// Executes the commands of a comment: all of them, or none.
-    async fn commands(
+    /// Handles commands in a conversation without a rollout.
+    fn not_here(&mut self, thread: ThreadNumber, comment: &Comment, chats: &[ChatCommand], now: Timestamp) -> Dealt {
+        if !self.pulls.is_open(thread) {
+            // A conversation about something else: other bots may use the same words.
+            return Dealt { outcome: "no rollout is followed here".to_owned(), answer: None };
+        }
+        if chats.iter().all(|chat| chat.verb == ChatVerb::Status) {
+            self.pulls.again(thread, now);
+            self.react(comment, Reaction::Rocket, now);
+            return Dealt { outcome: "plan asked for".to_owned(), answer: None };
+        }
+        let why = "this pull request is not merged yet: nothing of it is rolled out, and nothing waits here";
+        self.answer(thread, comment, &Answer::of(why), now)
+    }
+
+    /// Executes what commands mean: all of it, or nothing.
+    async fn execute(
         &mut self,
         thread: ThreadNumber,
         comment: &Comment,
-        chats: &[ChatCommand],
+        Meant { rollout, all }: Meant,
+        facts: Option<PersonFacts>,
         now: Timestamp,
     ) -> Dealt {
-        let Some(rollout) = self.rollouts.rollout_in(thread).cloned() else {
-            if self.pulls.is_open(thread) {
-                let asks = chats.iter().all(|chat| chat.verb == ChatVerb::Status);
-                if asks {
-                    self.pulls.again(thread, now);
-                    self.react(comment, Reaction::Rocket, now);
-                    return Dealt { outcome: "plan asked for".to_owned(), answer: None };
-                }
-                let why = "this pull request is not merged yet: nothing of it is rolled out, and nothing waits here";
-                return self.answer(thread, comment, &Answer::of(why), now);
-            }
-            // A conversation about something else: other bots may use the same words.
-            return Dealt { outcome: "no rollout is followed here".to_owned(), answer: None };
-        };
-        let mut meant = Vec::new();
-        for chat in chats {
-            match meaning(&rollout, thread, chat, comment.created_at) {
-                Ok(all) => meant.extend(all),
-                Err(answer) => return self.answer(thread, comment, &answer, now),
-            }
-        }
-        let commands: Vec<&Command> = meant.iter().filter_map(Meaning::command).collect();
         let mut done = Vec::new();
-        if !commands.is_empty() {
-            // Contributors matter only for approvals: finding them takes several calls per pull request.
-            let person = match self
-                .person(&rollout, &comment.author, &comment.url, commands.iter().any(|c| c.verb == Verb::Approve))
-                .await
-            {
+        if let Some(facts) = facts {
+            let person = match self.person(&rollout, &comment.author, &comment.url, facts) {
                 Ok(person) => person,
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             };
-            for command in commands {
+            for command in all.iter().filter_map(Meaning::command) {
                 match self.instruct(command.clone(), person.clone()).await {
                     Ok(said) => done.push(said),
                     Err(refusal) => {
@@ -262,8 +327,8 @@ impl Console {
                 }
             }
         }
-        if meant.iter().any(|meaning| !matches!(meaning, Meaning::Do(_))) {
-            let help = meant.contains(&Meaning::Help);
+        if all.iter().any(|meaning| !matches!(meaning, Meaning::Do(_))) {
+            let help = all.contains(&Meaning::Help);
             self.refresh(&rollout, help, now);
             done.push("the comment is updated".to_owned());
         }
@@ -283,14 +348,14 @@ impl Console {
         }
     }
 
-    pub(super) async fn instruct(&self, command: Command, person: Person) -> Result<String, Refusal> {
+    pub(super) async fn instruct(&mut self, command: Command, person: Person) -> Result<String, Refusal> {
         let (reply, answer) = oneshot::channel();
         let gone = || Refusal {
             reason: crate::model::commands::RefusalReason::NotPossible,
             message: "gitfleet is shutting down; please repeat the command in a minute".to_owned(),
         };
         self.handles.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?.map(|done| done.message)
+        self.ask(answer).await.map_err(|_| gone())?.map(|done| done.message)
     }
 
     fn react(&mut self, comment: &Comment, reaction: Reaction, now: Timestamp) {

@@ -1,4 +1,4 @@
-//! The forge bot: all communication with the forge, in one task, one call at a time.
+//! The forge bot: all communication with the forge, in one task: one read at a time, and a few writes beside it.
 //!
 //! The core sends it the state of placements and the source. Webhooks send hints; without them the bot polls, with the same
 //! result. Texts go through an [`outbox`]. Comments are evaluated (`comment_policy.rs`), and their commands go to the daemon
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::Instrument as _;
+use tokio::task::JoinSet;
 
 use super::source_poller::SourceRequest;
 use crate::clock;
@@ -30,6 +30,7 @@ mod comment_policy;
 pub mod commit_rollout;
 mod connect;
 mod deliveries;
+mod event_loop;
 mod listen;
 mod messages;
 pub mod origin;
@@ -49,9 +50,10 @@ mod tests;
 use commit_rollout::CommitRollouts;
 pub use connect::{Error as ConnectError, connect, forge_settings, kind};
 use deliveries::Deliveries;
-use outbox::{Next, Outbox};
+use outbox::Outbox;
 use pulls::Pulls;
 use records::{Heard, SavedRecords};
+use send::Sent;
 pub use task::ConsoleTask;
 
 /// The longest sleep of the task if nothing is due.
@@ -126,6 +128,8 @@ struct Console {
     handles: Handles,
     inbox: mpsc::UnboundedReceiver<Message>,
     outbox: Outbox,
+    /// Writes under way; their start is stored.
+    sends: JoinSet<Sent>,
     rollouts: CommitRollouts,
     pulls: Pulls,
     heard: BTreeMap<u64, Heard>,
@@ -160,14 +164,6 @@ struct Console {
     warned: BTreeMap<String, Timestamp>,
 }
 
-/// Waits for a webhook; forever without them.
-async fn next_hint(hints: &mut Option<mpsc::Receiver<ForgeEvent>>) -> Option<ForgeEvent> {
-    match hints {
-        Some(hints) => hints.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
 impl Console {
     fn begin(
         settings: Settings,
@@ -188,6 +184,7 @@ impl Console {
             handles,
             inbox,
             outbox,
+            sends: JoinSet::new(),
             rollouts,
             heard: saved.heard,
             deliveries: saved.deliveries,
@@ -209,58 +206,18 @@ impl Console {
         }
     }
 
-    /// # Cancel safety
-    /// May be dropped at any point: a write is stored before it starts, and the next process asks for its result.
-    async fn run(&mut self) {
-        loop {
-            if self.turn().await {
-                continue;
-            }
-            let pause = self.next_wake().duration_since(self.now()).try_into().unwrap_or_default();
-            tokio::select! {
-                message = self.inbox.recv() => match message {
-                    Some(message) => self.take(message),
-                    None => return,
-                },
-                Some(hint) = next_hint(&mut self.handles.hints) => self.hint(hint),
-                () = self.pulls.wait() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
     /// Restarts from the stored records; it keeps only the state of the earlier run that nobody sends again.
     fn begin_again(self, saved: SavedRecords) -> Self {
         let Self { settings, handles, inbox, clock, accepted, finishing, .. } = self;
         Self { accepted, finishing, ..Self::begin(settings, handles, saved, inbox, clock) }
     }
 
-    fn now(&self) -> Timestamp {
-        (self.clock)()
+    fn forge(&self) -> Arc<dyn Forge> {
+        Arc::clone(&self.handles.forge)
     }
 
-    /// Handles what happened, stores it, and does the first thing that is due. Returns whether there was one.
-    async fn turn(&mut self) -> bool {
-        while let Ok(message) = self.inbox.try_recv() {
-            self.take(message);
-        }
-        while let Some(hint) = self.handles.hints.as_mut().and_then(|hints| hints.try_recv().ok()) {
-            self.hint(hint);
-        }
-        while let Some(plan) = self.pulls.finished() {
-            self.planned(plan);
-        }
-        self.keep().await;
-        if self.act().await {
-            return true;
-        }
-        if self.is_done()
-            && let Some(finished) = self.finishing.take()
-        {
-            // The receiver may be gone.
-            let _ = finished.send(());
-        }
-        false
+    fn now(&self) -> Timestamp {
+        (self.clock)()
     }
 
     fn take(&mut self, message: Message) {
@@ -316,9 +273,9 @@ impl Console {
         }
     }
 
-    /// Puts the texts of changed rollouts into the outbox, and stores what changed. What could not be stored has no effect: the
-    /// loop comes here again.
-    async fn keep(&mut self) {
+    /// Puts the texts of changed rollouts into the outbox, stores what changed together with the start of each write that is due,
+    /// and starts those. Returns whether there were any.
+    async fn keep(&mut self) -> bool {
         let now = self.now();
         for commit in self.rollouts.forget(now) {
             self.forget_rollout(&commit);
@@ -336,11 +293,17 @@ impl Console {
                 self.show_rollout(&rollout, now);
             }
         }
+        let begun = self.begin_writes(now);
         ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| records::outbox_op(slot, entry.as_ref())));
         ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| records::pull_op(*number, pull.as_ref())));
         ops.extend(self.deliveries.take_changed());
         ops.extend(records::forget_heard(&mut self.heard, now).into_iter().map(Ok));
         self.write(ops).await;
+        let has_begun = !begun.is_empty();
+        for sending in begun {
+            self.start(sending);
+        }
+        has_begun
     }
 
     /// Stores records, and retries until the store accepts them: nothing may be sent that the store does not know.
@@ -367,89 +330,5 @@ impl Console {
                 }
             }
         }
-    }
-
-    /// Does the first thing that is due. Returns whether there was one.
-    async fn act(&mut self) -> bool {
-        let now = self.now();
-        if let Next::Write(write) = self.outbox.next(now)
-            && self.is_known(&write)
-        {
-            let commit = self.commit_of(&write.slot).map(|commit| tracing::field::display(commit.short().to_owned()));
-            self.send(*write).instrument(tracing::error_span!("message", commit)).await;
-            return true;
-        }
-        // Only reads wait: writes have their own pauses, and a status may be written after a failed read.
-        if self.read_after.is_some_and(|at| at > now) {
-            return false;
-        }
-        // Before any comment is read: the account's name tells our comments from others.
-        if self.me.is_none() {
-            return self.introduce().await;
-        }
-        if let Some((thread, id)) = self.to_read.pop_front() {
-            self.read_comment(thread, id).await;
-            return true;
-        }
-        // The delivery of its creation did not arrive in time: it is evaluated without.
-        if let Some((id, (thread, _))) = self.awaited.iter().find(|(_, (_, until))| *until <= now) {
-            let (thread, id) = (*thread, *id);
-            self.read_comment(thread, id).await;
-            return true;
-        }
-        // Before the search for conversations: the one of a merge is the pull request that was merged.
-        if self.read_next_pull(now).await {
-            return true;
-        }
-        if let Some((commit, _)) = self.to_find.iter().find(|(_, at)| **at <= now) {
-            let commit = commit.clone();
-            // If the search fails, for example on a host without issues, the others get their turn first.
-            self.to_find.insert(commit.clone(), now + FIND_AGAIN);
-            self.find_thread(&commit).await;
-            return true;
-        }
-        if self.look_at <= now {
-            self.look(now).await;
-            return true;
-        }
-        if let Some(thread) = self.to_list.pop_first() {
-            self.list_comments(thread).await;
-            return true;
-        }
-        if let Some(commit) = self.to_count.pop_first() {
-            self.count_votes(&commit).await;
-            return true;
-        }
-        self.plan_next(now)
-    }
-
-    /// Tells whether a write is possible: statuses always, comments only once our account is known, because we could not find
-    /// them again otherwise.
-    fn is_known(&self, write: &outbox::Write) -> bool {
-        self.me.is_some() || !matches!(write.slot, outbox::Slot::Comment { .. })
-    }
-
-    fn next_wake(&self) -> Timestamp {
-        let now = self.now();
-        let due = match self.outbox.next(now) {
-            Next::At(at) => Some(at),
-            // A due comment waits until our account is known; the reads below wake up for that.
-            Next::Write(_) | Next::Nothing => None,
-        };
-        // Nothing can be planned before the accepted commit is known.
-        let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
-        let awaited = self.awaited.values().map(|(_, until)| *until);
-        let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).chain(awaited).min();
-        let has_reading =
-            !self.to_read.is_empty() || !self.to_list.is_empty() || !self.to_count.is_empty() || self.me.is_none();
-        let read = read.filter(|_| !has_reading).or(Some(now));
-        // Failed reads are not repeated before their pause is over.
-        let read = read.max(self.read_after);
-        due.into_iter().chain(read).min().unwrap_or(now + FAR)
-    }
-
-    /// Tells whether nothing is left to write that can be written now.
-    fn is_done(&self) -> bool {
-        self.outbox.waiting() == 0 && self.to_find.is_empty() && !self.pulls.is_busy()
     }
 }

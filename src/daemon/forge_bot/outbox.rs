@@ -4,10 +4,12 @@
 //! slot; a newer text replaces one that was not sent yet, so the forge gets only the last of many changes. A slot is kept until
 //! it is released, so a restart does not send its content again.
 //!
+//! Several writes may be under way at a time, of one slot only one: an older text never arrives after a newer one.
+//!
 //! A write without an answer may have been executed. Such a slot is unsure: before the next write the bot reads it from the
 //! forge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -174,6 +176,9 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct Outbox {
     entries: BTreeMap<Slot, Entry>,
+    /// Slots whose write was started and has no result yet.
+    under_way: BTreeSet<Slot>,
+    writes_max: usize,
     write_pause: SignedDuration,
     /// No write before this instant: the forge does not answer, or asked for a pause.
     not_before: Option<Timestamp>,
@@ -188,6 +193,8 @@ impl Outbox {
     pub fn restore(entries: impl IntoIterator<Item = Entry>, limits: Limits) -> Self {
         Self {
             entries: entries.into_iter().map(|entry| (entry.slot.clone(), entry)).collect(),
+            under_way: BTreeSet::new(),
+            writes_max: limits.writes_max.max(1),
             write_pause: SignedDuration::try_from(limits.write_pause).unwrap_or_default(),
             not_before: None,
             failures: 0,
@@ -235,7 +242,8 @@ impl Outbox {
             self.changed.push(slot);
             return;
         };
-        if entry.stands.as_ref() == Some(&digest) && !entry.unsure {
+        // A write under way replaces what stands.
+        if entry.stands.as_ref() == Some(&digest) && !entry.unsure && !self.under_way.contains(&slot) {
             // The content changed and changed back before it was written: there is nothing to write.
             if entry.wanted.take().is_some() {
                 self.changed.push(slot);
@@ -264,11 +272,18 @@ impl Outbox {
         }
     }
 
-    /// Returns the next write: answers to commands first, then statuses, then comments.
+    /// Returns the next write: answers to commands first, then statuses, then comments. Nothing while as many writes are under
+    /// way as may be.
     pub fn next(&self, now: Timestamp) -> Next {
+        // After a failure one write shows whether the forge answers again.
+        let most = if self.failures > 0 { 1 } else { self.writes_max };
+        if self.under_way.len() >= most {
+            return Next::Nothing;
+        }
         let paced = self.last_write.map(|at| at + self.write_pause);
         let earliest = self.not_before.into_iter().chain(paced).max().filter(|at| *at > now);
-        let waiting = || self.entries.values().filter(|entry| entry.wanted.is_some());
+        let is_waiting = |entry: &&Entry| entry.wanted.is_some() && !self.under_way.contains(&entry.slot);
+        let waiting = || self.entries.values().filter(is_waiting);
         if let Some(at) = earliest {
             return if waiting().next().is_some() { Next::At(at) } else { Next::Nothing };
         }
@@ -296,6 +311,7 @@ impl Outbox {
     /// otherwise.
     pub fn begins(&mut self, write: &Write, now: Timestamp) {
         self.last_write = Some(now);
+        self.under_way.insert(write.slot.clone());
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
         // Edits and reactions may be repeated: they create no second comment.
         let makes = write.comment.is_none() && !matches!(write.slot, Slot::Reaction { .. });
@@ -307,11 +323,13 @@ impl Outbox {
 
     /// Handles the result of a write.
     pub fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
+        self.under_way.remove(&write.slot);
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
         self.changed.push(write.slot.clone());
         match outcome {
             SendOutcome::Stands { comment } => {
-                (self.failures, self.not_before) = (0, None);
+                // Without the pause: the forge may have asked another write for it meanwhile.
+                self.failures = 0;
                 entry.unsure = false;
                 entry.denied_until = None;
                 entry.comment = comment;
@@ -343,9 +361,13 @@ impl Outbox {
                     if let Error::RateLimited { wait, .. } = error {
                         // It was refused, so it was not executed.
                         entry.unsure = write.unsure;
-                        self.not_before = now.checked_add(wait).ok();
+                        self.not_before = self.not_before.max(now.checked_add(wait).ok());
                     } else {
                         // It stays unsure: the host may have executed it without an answer.
+                        // Writes that were under way together fail together, which is one failure.
+                        if self.not_before.is_some_and(|at| at > now) {
+                            return;
+                        }
                         self.failures += 1;
                         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10).saturating_sub(1));
                         self.not_before = Some(now + pause.min(RETRY_MAX));
@@ -358,7 +380,7 @@ impl Outbox {
                 // Trying again changes nothing.
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
-                    entry.wanted = None;
+                    entry.wanted = entry.wanted.take().filter(|wanted| *wanted != write.content);
                     // Treated as written: the same text is not sent again, others are.
                     entry.stands = Some(write.content.digest());
                     if matches!(write.slot, Slot::Reaction { .. }) {

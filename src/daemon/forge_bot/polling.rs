@@ -8,8 +8,9 @@ use crate::forge::Error;
 impl Console {
     /// Asks for our account, the repository's id and the followed branch.
     pub(super) async fn introduce(&mut self) -> bool {
-        if let Some(id) = self.read(self.handles.forge.repository_id().await)
-            && let Some(me) = self.read(self.handles.forge.whoami().await)
+        let forge = self.forge();
+        if let Some(id) = self.ask_for(forge.repository_id()).await
+            && let Some(me) = self.ask_for(forge.whoami()).await
         {
             self.handles.repository.send_replace(Some(id));
             tracing::info!(account = me.login, "reaching the forge");
@@ -33,6 +34,12 @@ impl Console {
             self.rollouts.iter().filter(|rollout| !rollout.asked.is_empty()).map(|rollout| rollout.commit.clone()),
         );
         self.list_pulls().await;
+    }
+
+    /// Reads something from the forge. A failure is logged and pauses all reads.
+    pub(super) async fn ask_for<T>(&mut self, call: impl Future<Output = crate::forge::Result<T>>) -> Option<T> {
+        let answer = self.ask(call).await;
+        self.read(answer)
     }
 
     /// Handles the result of a read. A failure is logged and pauses all reads.

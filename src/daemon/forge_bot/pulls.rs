@@ -164,8 +164,9 @@ impl Console {
     /// Requests the list of open pull requests.
     pub(super) async fn list_pulls(&mut self) {
         let now = self.now();
+        let forge = self.forge();
         let Some(branch) = self.followed().await else { return };
-        let Some(mut open) = self.read(self.handles.forge.open_pulls(&branch).await) else { return };
+        let Some(mut open) = self.ask_for(forge.open_pulls(&branch)).await else { return };
         open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
         for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
             self.pulls.see(&pull, now);
@@ -192,7 +193,7 @@ impl Console {
         if self.branch.is_none() {
             let (reply, answer) = oneshot::channel();
             drop(self.handles.requests.send(SourceRequest::Branch { reply }));
-            self.branch = answer.await.ok().flatten();
+            self.branch = self.ask(answer).await.ok().flatten();
         }
         self.branch.clone()
     }
@@ -225,7 +226,8 @@ impl Console {
         if self.followed().await.is_none() {
             return;
         }
-        let answer = self.handles.forge.pull(number).await;
+        let forge = self.forge();
+        let answer = self.ask(forge.pull(number)).await;
         if answer.is_err() {
             // `read` starts a pause below, and after it this one is requested again.
             self.pulls.to_read.insert(number);

@@ -1,49 +1,134 @@
-//! Sends what is due: one call, or a read and a call if the result of the last call is unknown.
+//! Sends what is due: each write is one call, or a read and a call if the result of the last call is unknown. Writes of different
+//! slots are under way together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::task::JoinError;
+use tracing::Instrument as _;
 
 use super::Console;
 use super::commit_rollout::Asked;
 use super::origin::shown_digest;
-use super::outbox::{SendOutcome, Slot, SlotContent, Write, is_set_already};
-use crate::forge::{Error, Result};
+use super::outbox::{Next, SendOutcome, Slot, SlotContent, Write, is_set_already};
+use crate::forge::{Error, Forge, Result};
 use crate::model::forge::{Comment, ThreadNumber};
-use crate::model::id::CommitId;
+use crate::model::id::{CommitId, PlacementKey};
+use crate::model::progress::GateProgress;
 use crate::views::comments::rollout::{marker, marker_id};
 
-impl Console {
-    /// Sends one content. Its start is stored first.
-    pub(super) async fn send(&mut self, write: Write) {
-        let now = self.now();
-        self.outbox.begins(&write, now);
-        let ops = self.outbox.take_changed();
-        let ops = ops.iter().map(|(slot, entry)| super::records::outbox_op(slot, entry.as_ref())).collect();
-        self.write(ops).await;
-        let outcome = match (&write.slot, &write.content) {
+/// A write with everything that it needs: the bot goes on meanwhile.
+pub(super) struct Sending {
+    forge: Arc<dyn Forge>,
+    /// The id of our own account.
+    me: Option<u64>,
+    write: Write,
+    /// The gates that the text shows, and whose rollout it is.
+    shows: Option<(CommitId, Vec<(PlacementKey, GateProgress)>)>,
+}
+
+/// A write that has ended.
+pub(super) struct Sent {
+    sending: Sending,
+    outcome: SendOutcome,
+    /// The comment as the forge has it, with our text.
+    comment: Option<(Comment, String)>,
+}
+
+impl Sending {
+    async fn carry_out(self) -> Sent {
+        let mut comment = None;
+        let done = match (&self.write.slot, &self.write.content) {
             (Slot::Comment { id }, SlotContent::Comment { thread, body }) => {
-                let text = format!("{}{body}", marker(id, write.sequence));
-                match self.put_comment(&write, id, *thread, &text).await {
-                    Ok(Some(comment)) => {
-                        self.note_comment(id, &comment, &text);
-                        SendOutcome::Stands { comment: Some(comment.id) }
+                let text = format!("{}{body}", marker(id, self.write.sequence));
+                self.put_comment(id, *thread, &text).await.map(|written| match written {
+                    Some(written) => {
+                        let id = written.id;
+                        comment = Some((written, text));
+                        SendOutcome::Stands { comment: Some(id) }
                     }
-                    Ok(None) => SendOutcome::Gone,
-                    Err(error) => SendOutcome::Failed(error),
-                }
+                    None => SendOutcome::Gone,
+                })
             }
-            (Slot::Status { commit, .. }, SlotContent::Status(_)) => match self.put_status(&write, commit).await {
-                Ok(()) => SendOutcome::Stands { comment: None },
-                Err(error) => SendOutcome::Failed(error),
-            },
-            (Slot::Reaction { comment, reaction }, _) => match self.handles.forge.react(*comment, *reaction).await {
-                Ok(()) => SendOutcome::Stands { comment: None },
-                Err(error) => SendOutcome::Failed(error),
-            },
+            (Slot::Status { commit, .. }, SlotContent::Status(_)) => {
+                self.put_status(commit).await.map(|()| SendOutcome::Stands { comment: None })
+            }
+            (Slot::Reaction { comment, reaction }, _) => {
+                self.forge.react(*comment, *reaction).await.map(|()| SendOutcome::Stands { comment: None })
+            }
             // A slot holds content of its own kind; another record has no effect.
-            _ => SendOutcome::Stands { comment: write.comment },
+            _ => Ok(SendOutcome::Stands { comment: self.write.comment }),
         };
+        Sent { outcome: done.unwrap_or_else(SendOutcome::Failed), comment, sending: self }
+    }
+
+    async fn put_comment(&self, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
+        if let Some(comment) = self.write.comment {
+            return self.forge.update_comment(comment, text).await;
+        }
+        if self.write.unsure
+            && let Some(found) = self.find_comment(id, thread).await?
+        {
+            // A host's answer to an edit may still have the time from before the edit.
+            return match self.forge.update_comment(found.id, text).await? {
+                Some(updated) => self.forge.comment(updated.id).await,
+                None => Ok(None),
+            };
+        }
+        self.forge.create_comment(thread, text).await.map(Some)
+    }
+
+    /// Searches for the comment with a marker. Anybody can write a marker, so only our own comments count.
+    async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
+        let comments = self.forge.comments(thread, None).await?;
+        let is_ours = |comment: &Comment| Some(comment.author.id) == self.me;
+        Ok(comments.into_iter().find(|comment| is_ours(comment) && marker_id(&comment.body) == Some(id)))
+    }
+
+    async fn put_status(&self, commit: &CommitId) -> Result<()> {
+        let SlotContent::Status(status) = &self.write.content else { return Ok(()) };
+        if self.write.unsure && is_set_already(&self.forge.statuses(commit).await?, status) {
+            return Ok(());
+        }
+        self.forge.set_status(commit, status).await
+    }
+}
+
+impl Console {
+    /// Begins the writes that are due, as many as may be under way. Their start must be stored before they are started.
+    pub(super) fn begin_writes(&mut self, now: Timestamp) -> Vec<Sending> {
+        let mut begun = Vec::new();
+        while let Next::Write(write) = self.outbox.next(now)
+            && self.is_known(&write)
+        {
+            self.outbox.begins(&write, now);
+            let rollout = match &write.slot {
+                Slot::Comment { id } => self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == *id),
+                _ => None,
+            };
+            let shows = rollout.map(|rollout| (rollout.commit.clone(), rollout.waiting_gates()));
+            let (forge, me) = (self.forge(), self.me.as_ref().map(|me| me.id));
+            begun.push(Sending { forge, me, write: *write, shows });
+        }
+        begun
+    }
+
+    pub(super) fn start(&mut self, sending: Sending) {
+        let commit =
+            self.commit_of(&sending.write.slot).map(|commit| tracing::field::display(commit.short().to_owned()));
+        let span = tracing::error_span!("message", commit);
+        self.sends.spawn(sending.carry_out().instrument(span));
+    }
+
+    /// Takes in the result of a write.
+    pub(super) fn sent(&mut self, ended: std::result::Result<Sent, JoinError>) {
+        let Sent { sending, outcome, comment } = match ended {
+            Ok(sent) => sent,
+            // Nobody cancels a write: it panicked, and the bot is begun again.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let (write, now) = (sending.write, self.now());
         // The pause that a host asks for applies to all calls, so reads wait too.
         if let SendOutcome::Failed(Error::RateLimited { wait, .. }) = &outcome {
             self.read_after =
@@ -56,8 +141,16 @@ impl Console {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
-        // The call may have taken long: pauses count from its end.
-        let now = self.now();
+        if let (Slot::Comment { id }, Some((comment, text))) = (&write.slot, &comment) {
+            self.note_asked(id, comment, text);
+            if let Some((commit, gates)) = &sending.shows
+                && let Some(rollout) = self.rollouts.get_mut(commit)
+            {
+                // Since when it is visible, by the forge's clock.
+                rollout.note_shown(gates, comment.updated_at);
+                rollout.url = Some(comment.url.clone());
+            }
+        }
         self.outbox.ended(&write, outcome, now);
     }
 
@@ -70,50 +163,6 @@ impl Console {
                 commits.find(|commit| self.rollout_slot(commit) == *id)
             }
             Slot::Reaction { .. } => None,
-        }
-    }
-
-    async fn put_comment(&self, write: &Write, id: &str, thread: ThreadNumber, text: &str) -> Result<Option<Comment>> {
-        let forge = &self.handles.forge;
-        if let Some(comment) = write.comment {
-            return forge.update_comment(comment, text).await;
-        }
-        if write.unsure
-            && let Some(found) = self.find_comment(id, thread).await?
-        {
-            // A host's answer to an edit may still have the time from before the edit.
-            return match forge.update_comment(found.id, text).await? {
-                Some(updated) => forge.comment(updated.id).await,
-                None => Ok(None),
-            };
-        }
-        forge.create_comment(thread, text).await.map(Some)
-    }
-
-    /// Searches for the comment with a marker. Anybody can write a marker, so only our own comments count.
-    async fn find_comment(&self, id: &str, thread: ThreadNumber) -> Result<Option<Comment>> {
-        let me = self.me.as_ref().map(|me| me.id);
-        let comments = self.handles.forge.comments(thread, None).await?;
-        Ok(comments.into_iter().find(|comment| Some(comment.author.id) == me && marker_id(&comment.body) == Some(id)))
-    }
-
-    async fn put_status(&self, write: &Write, commit: &CommitId) -> Result<()> {
-        let SlotContent::Status(status) = &write.content else { return Ok(()) };
-        if write.unsure && is_set_already(&self.handles.forge.statuses(commit).await?, status) {
-            return Ok(());
-        }
-        self.handles.forge.set_status(commit, status).await
-    }
-
-    /// Records the content of a comment of gitfleet, and since when it is visible, by the forge's clock.
-    fn note_comment(&mut self, id: &str, comment: &Comment, text: &str) {
-        self.note_asked(id, comment, text);
-        let rollout = self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == id);
-        let Some(commit) = rollout.map(|rollout| rollout.commit.clone()) else { return };
-        let now: Timestamp = comment.updated_at;
-        if let Some(rollout) = self.rollouts.get_mut(&commit) {
-            rollout.note_shown(now);
-            rollout.url = Some(comment.url.clone());
         }
     }
 

@@ -39,7 +39,7 @@ impl ConsoleTask {
         let watcher = supervisor.over(Part::Console, None);
         let mut last = supervisor.over(Part::Console, None);
         // If even its restart fails it stays reported as failed.
-        let task = async move { drop(last.live(supervise(console, watcher)).await) };
+        let task = async move { drop(last.live(Box::pin(supervise(console, watcher))).await) };
         Ok(Self { messages, task: tokio::spawn(task) })
     }
 

@@ -4,5 +4,6 @@ mod forged;
 mod gates;
 mod outages;
 mod sayings;
+mod together;
 mod votes;
 mod world;

@@ -25,16 +25,16 @@ impl Console {
             self.to_find.remove(commit);
             return;
         };
+        let forge = self.forge();
         let landed = self.landed(&rollout).await;
         let mut pulls = Vec::new();
         for landed in landed.iter().map(|landed| &landed.commit).take(COMMITS_ASKED_MAX) {
-            let found = match self.pulls.merged_as(landed) {
-                Some(number) => vec![number],
+            let found = if let Some(number) = self.pulls.merged_as(landed) {
+                vec![number]
+            } else {
                 // A partial answer is not enough: an issue would be opened for a change with a known pull request.
-                None => {
-                    let Some(found) = self.read(self.handles.forge.pulls_of_commit(landed).await) else { return };
-                    found
-                }
+                let Some(found) = self.ask_for(forge.pulls_of_commit(landed)).await else { return };
+                found
             };
             pulls.extend(found.into_iter().filter(|number| !pulls.contains(number)).collect::<Vec<_>>());
         }
@@ -67,7 +67,7 @@ impl Console {
     }
 
     /// Returns the commits of a rollout, newest first; the commit alone if git cannot list them.
-    async fn landed(&self, rollout: &CommitRollout) -> Vec<git::Commit> {
+    async fn landed(&mut self, rollout: &CommitRollout) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
         let request = SourceRequest::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
         let alone = || {
@@ -76,7 +76,7 @@ impl Console {
         if self.handles.requests.send(request).is_err() {
             return alone();
         }
-        let landed = answer.await.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_else(|reason| {
+        let landed = self.ask(answer).await.unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_else(|reason| {
             tracing::warn!(commit = rollout.commit.short(), reason, "what landed with the commit cannot be read");
             Vec::new()
         });
@@ -85,15 +85,15 @@ impl Console {
 
     /// Opens the issue for a commit that no pull request brought, unless an earlier process did.
     async fn open_issue(&mut self, commit: &CommitId, subject: String) {
-        let id = self.rollout_slot(commit);
-        let Some(issues) = self.read(self.handles.forge.own_issues().await) else { return };
+        let (id, forge) = (self.rollout_slot(commit), self.forge());
+        let Some(issues) = self.ask_for(forge.own_issues()).await else { return };
         let known = issues.iter().find(|(_, body)| marker_id(body) == Some(id.as_str()));
         let number = if let Some((number, _)) = known {
             *number
         } else {
             let branch = self.branch.as_deref().unwrap_or("the branch");
             let (title, body) = super::messages::issue(commit, &subject, branch, &id, &self.settings.voice);
-            let Some(number) = self.read(self.handles.forge.open_issue(&title, &body).await) else { return };
+            let Some(number) = self.ask_for(forge.open_issue(&title, &body)).await else { return };
             number
         };
         self.settle_thread(commit, Thread { number, is_issue: true }, subject, &[]);

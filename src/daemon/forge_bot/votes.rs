@@ -61,15 +61,15 @@ impl Console {
 
     /// Reads the reactions to the comment that asks for one gate.
     async fn count_reactions(&mut self, rollout: &CommitRollout, asked: &Asked) -> VoteOutcome {
-        let (now, Some(me)) = (self.now(), self.me.clone()) else { return VoteOutcome::Changed };
+        let (now, Some(me), forge) = (self.now(), self.me.clone(), self.forge()) else { return VoteOutcome::Changed };
         // The comment is read after the reactions: its text then is the text they were given for.
-        let given = match self.handles.forge.reactions(asked.comment, APPROVING).await {
+        let given = match self.ask(forge.reactions(asked.comment, APPROVING)).await {
             // The comment was deleted, so nobody can see its text: reviews do not count for it either.
             Err(Error::NotFound { .. }) => return VoteOutcome::Changed,
             answer => answer,
         };
         let Some(given) = self.read(given) else { return VoteOutcome::Changed };
-        let Some(Some(comment)) = self.read(self.handles.forge.comment(asked.comment).await) else {
+        let Some(Some(comment)) = self.ask_for(forge.comment(asked.comment)).await else {
             return VoteOutcome::Changed;
         };
         let counts = |by: &ForgeUser, at: Timestamp| {
@@ -81,7 +81,7 @@ impl Console {
         let mut stands = is_as_written(asked, &comment, &me);
         // Its timestamp moved: only a host that keeps every edit can prove that there was none.
         if stands && !is_unchanged(asked, &comment) {
-            stands = self.read(self.handles.forge.history(&comment).await) == Some(History::Untouched);
+            stands = self.ask_for(forge.history(&comment)).await == Some(History::Untouched);
         }
         if !stands {
             if let Some(first) = given.first() {
@@ -112,8 +112,8 @@ impl Console {
     /// Reads the reviews after the comment that asks for a run's gate. A review names no stage: it counts if one gate waits,
     /// and never for deletions.
     async fn count_reviews(&mut self, rollout: &CommitRollout, thread: ThreadNumber, asked: &Asked) {
-        let (now, Some(me)) = (self.now(), self.me.clone()) else { return };
-        let Some(given) = self.read(self.handles.forge.approvals(thread).await) else { return };
+        let (now, Some(me), forge) = (self.now(), self.me.clone(), self.forge()) else { return };
+        let Some(given) = self.ask_for(forge.approvals(thread)).await else { return };
         let counts = |review: &Approval| {
             let is_ours = review.by.id == me.id || review.by.is_bot;
             !is_ours && !rollout.reviewed.contains(&review.id) && is_timely(asked, review.at, now)
@@ -122,8 +122,8 @@ impl Console {
         if given.is_empty() {
             return;
         }
-        let Some(Some(pull)) = self.read(self.handles.forge.pull(thread).await) else { return };
-        let Some(commits) = self.read(self.handles.forge.commits(&pull).await) else { return };
+        let Some(Some(pull)) = self.ask_for(forge.pull(thread)).await else { return };
+        let Some(commits) = self.ask_for(forge.commits(&pull)).await else { return };
         let is_one = rollout.gates().filter(|(_, _, gate)| gate.stage != DELETION_GATE).count() == 1;
         for review in given {
             let vote = Vote { by: &review.by, url: &review.url, how: "by review" };
@@ -160,7 +160,9 @@ impl Console {
             message: Some(vote.how.to_owned()),
             ..Command::new(Verb::Approve, gate_target(key, progress, gate))
         };
-        let person = match self.person(rollout, vote.by, vote.url, true).await {
+        let questions = self.questions(rollout, vote.by, true);
+        let facts = self.ask(questions.answers()).await;
+        let person = match self.person(rollout, vote.by, vote.url, facts) {
             Ok(person) => person,
             // Logged already; it may succeed next time.
             Err(answer) => {

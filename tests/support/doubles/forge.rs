@@ -94,6 +94,8 @@ struct State {
     failures: VecDeque<(&'static str, Moment, Failure)>,
     outage: Option<Failure>,
     calls: Vec<&'static str>,
+    /// Methods whose answers do not come.
+    held: BTreeSet<&'static str>,
 }
 
 /// The fake. Methods that are not of [`Forge`] are what people, git and time do; they cannot fail.
@@ -329,7 +331,7 @@ fn not_found(what: &str) -> Error {
 #[async_trait]
 impl Forge for Fake {
     fn limits(&self) -> Limits {
-        Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO }
+        Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO, writes_max: 4 }
     }
 
     async fn repository_id(&self) -> Result<u64> {
@@ -341,14 +343,16 @@ impl Forge for Fake {
     }
 
     async fn set_status(&self, commit: &CommitId, status: &CommitStatus) -> Result<()> {
-        self.call("set_status", |state| {
+        let done = self.call("set_status", |state| {
             if !state.commits.contains(commit) {
                 let why = format!("the host does not know commit {commit}");
                 return Err(Error::Refused { what: "set_status".into(), why });
             }
             state.statuses.push((commit.clone(), status.clone()));
             Ok(())
-        })
+        });
+        self.answers("set_status").await;
+        done
     }
 
     async fn statuses(&self, commit: &CommitId) -> Result<Vec<CommitStatus>> {
@@ -387,16 +391,20 @@ impl Forge for Fake {
     }
 
     async fn comment(&self, id: u64) -> Result<Option<Comment>> {
-        self.call("comment", |state| Ok(state.comments.get(&id).cloned()))
+        let found = self.call("comment", |state| Ok(state.comments.get(&id).cloned()));
+        self.answers("comment").await;
+        found
     }
 
     async fn create_comment(&self, thread: ThreadNumber, body: &str) -> Result<Comment> {
-        self.call("create_comment", |state| {
+        let written = self.call("create_comment", |state| {
             if !state.has_thread(thread) {
                 return Err(not_found("create_comment"));
             }
             Ok(state.say(state.me(), thread, body))
-        })
+        });
+        self.answers("create_comment").await;
+        written
     }
 
     async fn update_comment(&self, id: u64, body: &str) -> Result<Option<Comment>> {

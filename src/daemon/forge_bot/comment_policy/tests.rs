@@ -123,7 +123,7 @@ fn rollout(ways: Vec<Progress>) -> CommitRollout {
         read_until: BTreeMap::new(),
         ended_at: None,
     };
-    rollout.note_shown(at(0));
+    rollout.note_shown(&rollout.waiting_gates(), at(0));
     rollout
 }
 
@@ -294,7 +294,7 @@ fn a_word_for_one_gate_is_none_for_the_next_with_the_same_content() {
     waiting.stages[0].gate.as_mut().expect("it waits").since = at(60);
     assert!(rollout.has_unshown());
     assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
-    rollout.note_shown(at(61));
+    rollout.note_shown(&rollout.waiting_gates(), at(61));
     assert!(!rollout.has_unshown());
     assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
     assert!(meaning(&rollout, THREAD, &approve, at(62)).is_ok());

@@ -252,7 +252,7 @@ fn what_is_shown_is_noted_once() {
     rollouts.take(&told(vec![waiting.clone()]), at(0));
     let note = |rollouts: &mut CommitRollouts, second| {
         let rollout = rollouts.get_mut(&commit("a")).expect("it is told");
-        rollout.note_shown(at(second));
+        rollout.note_shown(&rollout.waiting_gates(), at(second));
         rollout.shown.iter().map(|shown| format!("{} {}", shown.digest, shown.from.as_second())).collect::<Vec<_>>()
     };
     assert_eq!(note(&mut rollouts, 5), ["d1 5"]);

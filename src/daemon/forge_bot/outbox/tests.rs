@@ -1,6 +1,7 @@
 use super::*;
 use crate::model::forge::StatusState;
 
+const WRITES_MAX: usize = 3;
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 fn at(seconds: i64) -> Timestamp {
@@ -8,7 +9,7 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn limits(write_pause: std::time::Duration) -> Limits {
-    Limits { description_chars: 140, comment_chars: 65_000, write_pause }
+    Limits { description_chars: 140, comment_chars: 65_000, write_pause, writes_max: WRITES_MAX }
 }
 
 fn outbox() -> Outbox {
@@ -335,4 +336,73 @@ fn what_a_commits_list_says_already() {
     for (name, found, expected) in rows {
         assert_eq!(is_set_already(&found, &wanted), expected, "{name}");
     }
+}
+
+/// Begins everything that may be under way.
+fn begin(outbox: &mut Outbox, now: Timestamp) -> Vec<Write> {
+    let mut begun = Vec::new();
+    while let Next::Write(write) = outbox.next(now) {
+        outbox.begins(&write, now);
+        begun.push(*write);
+    }
+    begun
+}
+
+#[test]
+fn writes_of_different_slots_are_under_way_together_up_to_a_limit() {
+    let mut outbox = outbox();
+    for name in ["a", "b", "c", "d"] {
+        outbox.set(status_slot(name), status(name, "1/3"), at(0));
+    }
+    let begun = begin(&mut outbox, at(0));
+    assert_eq!((begun.len(), outbox.next(at(0))), (WRITES_MAX, Next::Nothing));
+    outbox.ended(&begun[1], SendOutcome::Stands { comment: None }, at(0));
+    assert_eq!(write(&outbox, at(0)).slot, status_slot("d"));
+    assert!(outbox.take_changed().values().flatten().filter(|entry| entry.unsure).count() == WRITES_MAX - 1);
+}
+
+#[test]
+fn of_one_slot_one_write_is_under_way_and_the_last_content_wins() {
+    // what is set while "two" is under way, and what is written after it; "one" stands
+    for (changes, after) in [(vec!["one"], Some("one")), (vec!["three", "two"], None), (vec!["three"], Some("three"))] {
+        let mut outbox = outbox();
+        outbox.set(comment_slot("m"), comment("one"), at(0));
+        end(&mut outbox, at(0), stands(7));
+        outbox.set(comment_slot("m"), comment("two"), at(0));
+        let begun = begin(&mut outbox, at(0));
+        for text in &changes {
+            outbox.set(comment_slot("m"), comment(text), at(0));
+            assert_eq!(outbox.next(at(0)), Next::Nothing, "{changes:?}: it is under way");
+        }
+        outbox.ended(&begun[0], stands(7), at(0));
+        let left = begin(&mut outbox, at(0));
+        assert_eq!(left.first().map(|write| &write.content), after.map(comment).as_ref(), "{changes:?}");
+    }
+}
+
+#[test]
+fn writes_that_fail_together_are_one_failure_and_one_alone_tries_again() {
+    let mut outbox = outbox();
+    for name in ["a", "b", "c"] {
+        outbox.set(status_slot(name), status(name, "1/3"), at(0));
+    }
+    for write in begin(&mut outbox, at(0)) {
+        outbox.ended(&write, failed(unreachable()), at(0));
+    }
+    assert_eq!(outbox.next(at(0)), Next::At(at(1)));
+    let probe = begin(&mut outbox, at(1));
+    assert_eq!(probe.len(), 1);
+    outbox.ended(&probe[0], SendOutcome::Stands { comment: None }, at(1));
+    assert_eq!(begin(&mut outbox, at(1)).len(), 2, "it answers again");
+}
+
+#[test]
+fn a_pause_that_the_forge_wants_outlasts_what_was_under_way() {
+    let mut outbox = outbox();
+    outbox.set(status_slot("a"), status("a", "1/3"), at(0));
+    outbox.set(status_slot("b"), status("b", "1/3"), at(0));
+    let begun = begin(&mut outbox, at(0));
+    outbox.ended(&begun[0], failed(limited(60)), at(0));
+    outbox.ended(&begun[1], SendOutcome::Stands { comment: None }, at(0));
+    assert_eq!(outbox.next(at(0)), Next::At(at(60)));
 }

@@ -323,6 +323,10 @@ impl World {
             if self.console.turn().await {
                 continue;
             }
+            if let Some(sent) = self.console.sends.join_next().await {
+                self.console.sent(sent);
+                continue;
+            }
             if self.console.pulls.is_busy() && self.console.pulls.next_wake().is_none() {
                 self.console.pulls.wait().await;
                 continue;
@@ -340,7 +344,7 @@ impl World {
         self.console.next_wake().min(self.daemon().core.next_wake().unwrap_or(Timestamp::MAX))
     }
 
-    fn deliver_updates(&self) {
+    pub fn deliver_updates(&self) {
         self.daemon().decide();
         let told = std::mem::take(&mut self.daemon().told);
         self.daemon().known.extend(told.iter().cloned());

@@ -6,6 +6,23 @@ use gitfleet::model::forge::{Approval, Part, Reacted, Reaction, Said, ThreadNumb
 use gitfleet::model::id::CommitId;
 
 impl Fake {
+    /// Holds the answers of `set_status`, `comment` or `create_comment` back, until they are not held any more.
+    pub fn hold(&self, method: &'static str, is_held: bool) {
+        let mut state = self.state();
+        if is_held {
+            state.held.insert(method)
+        } else {
+            state.held.remove(method)
+        };
+    }
+
+    /// Waits until an answer is not held back.
+    pub(super) async fn answers(&self, method: &'static str) {
+        while self.state().held.contains(method) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// From now on tells nobody whether comments were changed, as a Gitea that not everybody may read.
     pub fn hide_history(&self) {
         self.state().hides_history = true;
