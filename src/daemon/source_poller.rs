@@ -1,6 +1,6 @@
 //! Follows the source: a thread of its own, because git blocks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -217,7 +217,27 @@ struct Follower {
     unread: Option<CommitId>,
     /// The last poll failed, and the daemon was notified.
     failing: bool,
+    /// Requests that waited behind a poll.
+    later: VecDeque<SourceRequest>,
     news: mpsc::UnboundedSender<SourceEvent>,
+}
+
+/// Returns the next request, and a poll after the pause. One poll serves all requests for one that wait already: each push that a
+/// webhook names asks for one.
+fn next_request(
+    later: &mut VecDeque<SourceRequest>,
+    inbox: &Receiver<SourceRequest>,
+    pause: Duration,
+) -> SourceRequest {
+    let next = match later.pop_front().map_or_else(|| inbox.recv_timeout(pause), Ok) {
+        Ok(request) => request,
+        Err(RecvTimeoutError::Timeout) => SourceRequest::Poll,
+        Err(RecvTimeoutError::Disconnected) => SourceRequest::End,
+    };
+    if matches!(next, SourceRequest::Poll) {
+        later.extend(inbox.try_iter().filter(|request| !matches!(request, SourceRequest::Poll)));
+    }
+    next
 }
 
 impl Follower {
@@ -229,29 +249,30 @@ impl Follower {
         self.restore();
         self.poll();
         loop {
-            match inbox.recv_timeout(self.pause()) {
-                Ok(SourceRequest::Poll) | Err(RecvTimeoutError::Timeout) => self.poll(),
-                Ok(SourceRequest::AcceptRewrite(commit)) => {
+            let pause = self.pause();
+            match next_request(&mut self.later, inbox, pause) {
+                SourceRequest::Poll => self.poll(),
+                SourceRequest::AcceptRewrite(commit) => {
                     self.accepted_rewrite = Some(commit);
                     // The branch may have moved since: then the commit that a person accepted is not the tip.
                     self.unread = self.source.tip().map(|tip| tip.commit.clone());
                     self.poll();
                 }
-                Ok(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
+                SourceRequest::Retain { named, at } => self.retain(&named, &at),
                 // The requester may have stopped waiting.
-                Ok(SourceRequest::Candidate { number, head, fetch, reply }) => {
+                SourceRequest::Candidate { number, head, fetch, reply } => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
                 }
-                Ok(SourceRequest::Branch { reply }) => {
+                SourceRequest::Branch { reply } => {
                     // The requester may be gone.
                     drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
                 }
-                Ok(SourceRequest::Forget { number }) => self.forget(number),
-                Ok(SourceRequest::Landed { from, to, reply }) => {
+                SourceRequest::Forget { number } => self.forget(number),
+                SourceRequest::Landed { from, to, reply } => {
                     let landed = self.source.reader().landed(from.as_ref(), &to);
                     drop(reply.send(landed.map_err(|error| error.in_full())));
                 }
-                Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return,
+                SourceRequest::End => return,
             }
             if self.news.is_closed() || self.stop.load(Ordering::Relaxed) {
                 return;

@@ -127,6 +127,7 @@ impl Opening {
             failures: 0,
             unread: None,
             failing: false,
+            later: std::collections::VecDeque::new(),
             news: self.news.clone(),
         };
         (Box::new(follower), watch)

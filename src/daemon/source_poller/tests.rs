@@ -388,3 +388,23 @@ fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
     assert_eq!(answers, [(0, false), (1, true)]);
     assert!(supervisor.health().report().lines[0].starts_with("payloads: was restarted"));
 }
+
+#[test]
+fn polls_that_wait_together_are_one() {
+    let (sender, inbox) = channel();
+    let forget = |number| SourceRequest::Forget { number };
+    for request in [forget(1), SourceRequest::Poll, forget(2), SourceRequest::Poll, SourceRequest::Poll, forget(3)] {
+        sender.send(request).unwrap();
+    }
+    let mut later = VecDeque::new();
+    let mut next = || match next_request(&mut later, &inbox, Duration::ZERO) {
+        SourceRequest::Poll => 0,
+        SourceRequest::Forget { number } => number,
+        SourceRequest::End => 99,
+        _ => unreachable!("nobody asked for that"),
+    };
+    let order: Vec<u64> = (0..5).map(|_| next()).collect();
+    assert_eq!(order, [1, 0, 2, 3, 0], "the last one comes after the pause");
+    drop(sender);
+    assert_eq!(next(), 99);
+}
