@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::try_join_all;
+
 use super::client::{has_next, parsed, query, segment};
 use super::rest::Rest;
 use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, PushText, User};
@@ -18,10 +20,9 @@ const GITHUB_COMMITS_MAX: usize = 250;
 const TIMELINE_PAGES_MAX: u32 = 40;
 /// Pages of a repository's news that are read for pushes, the newest first, of 50 entries each.
 const NEWS_PAGES_MAX: u32 = 4;
-/// How often to retry the search for the push of a pull request's last commit.
-const PUSH_LOOKS_MAX: u32 = 5;
-/// Pause between two such looks.
-const PUSH_LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses between the looks for the push of a pull request's last commit: hosts mostly note it within a second.
+const PUSH_LOOK_PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_millis(750), Duration::from_secs(2), Duration::from_secs(5)];
 /// Pages without an entry after which a conversation counts as read: Gitea leaves entries out of pages, and says no total.
 const EMPTY_PAGES_MAX: u32 = 4;
 
@@ -95,21 +96,21 @@ async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId
 /// for the last commit it is asked again. If all its records were read, the pusher is unknown in the end; otherwise the push
 /// may be older than the records that were read.
 async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
-    for look in 1..=PUSH_LOOKS_MAX {
-        let noted = gitea_pushes(rest, pull, all).await?;
+    let mut pauses = PUSH_LOOK_PAUSES.into_iter();
+    loop {
+        let (noted, pause) = (gitea_pushes(rest, pull, all).await?, pauses.next());
         let is_over = match noted.news {
             // Asking again does not help: this host notes no pushes there.
             News::Absent => true,
-            News::Newest => look == PUSH_LOOKS_MAX,
+            News::Newest => pause.is_none(),
             News::All => false,
         };
         // Pushes to a fork are noted in the fork.
         if pull.is_fork || noted.has_head || is_over {
             return Ok(distinct(noted.pushers.into_iter()));
         }
-        if look < PUSH_LOOKS_MAX {
-            tokio::time::sleep(PUSH_LOOK_PAUSE).await;
-        }
+        let Some(pause) = pause else { break };
+        tokio::time::sleep(pause).await;
     }
     Err(Error::Refused {
         what: format!("read who pushed to #{}", pull.number),
@@ -135,50 +136,66 @@ enum News {
     All,
 }
 
+/// A push: by whom, and of which commits.
+type Push = (Option<User>, Vec<CommitId>);
+
 /// Pushes are noted in the conversation once it is open, and in the repository's news before.
 async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Noted> {
     let what = format!("read who pushed to #{}", pull.number);
-    let mut noted = Noted { pushers: Vec::new(), has_head: false, news: News::Absent };
-    let mut note = |user: Option<User>, commits: Vec<CommitId>| {
+    let (told, (reported, news)) =
+        tokio::try_join!(told_pushes(rest, pull, &what), reported_pushes(rest, pull, &what))?;
+    let mut noted = Noted { pushers: Vec::new(), has_head: false, news };
+    for (user, commits) in told.into_iter().chain(reported) {
         noted.has_head |= commits.contains(&pull.head);
         noted.pushers.extend(user.filter(|_| commits.iter().any(|commit| all.contains(commit))));
-    };
-    let path = rest.route(&format!("/issues/{}/timeline", segment(&what, &pull.number.to_string())?));
-    let mut empty = 0;
-    for page in 1..=TIMELINE_PAGES_MAX {
-        let happened: Option<Vec<Happened>> = rest.client.get(&what, &rest.client.page(&path, page)).await?;
-        // Gitea answers `null` for a page whose entries are all left out.
-        let happened = happened.unwrap_or_default();
-        empty = if happened.is_empty() { empty + 1 } else { 0 };
-        for push in happened.into_iter().filter(|happened| happened.type_ == "pull_push") {
-            let text: PushText = serde_json::from_str(push.body.as_deref().unwrap_or_default()).unwrap_or_default();
-            note(push.user, text.commit_ids.iter().map(|commit| CommitId::new(commit.as_str())).collect());
-        }
-        if empty >= EMPTY_PAGES_MAX {
-            break;
-        }
     }
-    let path = rest.route("/activities/feeds");
-    let target = format!("refs/heads/{}", pull.base);
-    let (mut read, mut count) = (News::Absent, 0);
+    Ok(noted)
+}
+
+/// Returns the pushes that the conversation of a pull request notes.
+async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<Push>> {
+    let path = rest.route(&format!("/issues/{}/timeline", segment(what, &pull.number.to_string())?));
+    // Gitea answers `null` for a page whose entries are all left out.
+    let read = async |page| rest.client.get::<Option<Vec<Happened>>>(what, &rest.client.page(&path, page)).await;
+    let (mut pushes, mut page, mut empty) = (Vec::new(), 1, 0);
+    while page <= TIMELINE_PAGES_MAX && empty < EMPTY_PAGES_MAX {
+        // Together as many as are read in any case: nothing is asked in vain.
+        let count = (EMPTY_PAGES_MAX - empty).min(TIMELINE_PAGES_MAX - page + 1);
+        for happened in try_join_all((page..page + count).map(&read)).await? {
+            let happened = happened.unwrap_or_default();
+            empty = if happened.is_empty() { empty + 1 } else { 0 };
+            pushes.extend(happened.into_iter().filter(|happened| happened.type_ == "pull_push").map(|push| {
+                let text: PushText = serde_json::from_str(push.body.as_deref().unwrap_or_default()).unwrap_or_default();
+                (push.user, text.commit_ids.iter().map(|commit| CommitId::new(commit.as_str())).collect())
+            }));
+        }
+        page += count;
+    }
+    Ok(pushes)
+}
+
+/// Returns the pushes that the repository's news report, and how much of the news was read.
+async fn reported_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<(Vec<Push>, News)> {
+    let (path, target) = (rest.route("/activities/feeds"), format!("refs/heads/{}", pull.base));
+    let (mut pushes, mut read, mut count) = (Vec::new(), News::Absent, 0);
     for page in 1..=NEWS_PAGES_MAX {
         // Forgejo and older servers may not have it; deliveries tell then.
-        let Some(answer) = rest.client.find_answer(&what, &rest.client.page(&path, page)).await? else { break };
-        let news: Vec<NewsItem> = parsed(&what, &answer)?;
+        let Some(answer) = rest.client.find_answer(what, &rest.client.page(&path, page)).await? else { break };
+        let news: Vec<NewsItem> = parsed(what, &answer)?;
         count += news.len();
         // Unlike that of a conversation, its total counts all entries, of this page and others.
         let is_all = news.is_empty() || !has_next(&answer.headers, rest.kind, count);
         read = if is_all { News::All } else { News::Newest };
         // A push to the target branch is the merge: it brings the same commits, and does not tell who pushed them.
         let is_push = |item: &NewsItem| item.op_type == "commit_repo" && item.ref_name != target;
-        for push in news.into_iter().filter(is_push) {
+        pushes.extend(news.into_iter().filter(is_push).map(|push| {
             let text: NewsText = serde_json::from_str(push.content.as_deref().unwrap_or_default()).unwrap_or_default();
             let commits = text.commits.into_iter().flatten().chain(text.head_commit);
-            note(push.act_user, commits.map(|commit| CommitId::new(commit.sha1.as_str())).collect());
-        }
+            (push.act_user, commits.map(|commit| CommitId::new(commit.sha1.as_str())).collect())
+        }));
         if matches!(read, News::All) {
             break;
         }
     }
-    Ok(Noted { news: read, ..noted })
+    Ok((pushes, read))
 }

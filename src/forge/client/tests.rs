@@ -20,6 +20,9 @@ const PULL: &str = include_str!("../recorded/pull.json");
 const COMMENT: &str = include_str!("../recorded/comment.json");
 const COMMIT: &str = "6dcb09b5b57875f334f61aebed695e2e4193db5e";
 
+/// A header that says for which path an answer is.
+const PATH: &str = "x-scripted-path";
+
 /// Status, headers and body of an answer.
 type Scripted = (u16, Vec<(&'static str, String)>, String);
 
@@ -44,11 +47,13 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     let known = parts.headers.get("if-none-match").map_or("", |value| value.to_str().unwrap());
     let line = format!("{} {} {auth} {known}{}", parts.method, parts.uri, String::from_utf8_lossy(&body));
     script.seen.lock().unwrap().push(line.trim_end().to_owned());
-    let (status, headers, body) = script.answers.lock().unwrap().pop_front().unwrap_or((
-        418,
-        Vec::new(),
-        r#"{"message": "not scripted"}"#.into(),
-    ));
+    let mut answers = script.answers.lock().unwrap();
+    let fits = |(_, headers, _): &Scripted| {
+        headers.iter().all(|(name, value)| *name != PATH || parts.uri.to_string().contains(value))
+    };
+    let found = answers.iter().position(fits).and_then(|position| answers.remove(position));
+    drop(answers);
+    let (status, headers, body) = found.unwrap_or((418, Vec::new(), r#"{"message": "not scripted"}"#.into()));
     let mut response = Response::builder().status(status).header("content-type", "application/json");
     for (name, value) in headers {
         response = response.header(name, value);
@@ -73,6 +78,12 @@ async fn host(kind: Kind, answers: Vec<Scripted>) -> (Script, Arc<dyn Forge>, St
     let auth = Auth::Token(SecretString::from(" t0ken\n"));
     let settings = Settings { kind, url: Some(url.clone()), owner: "platform".into(), name: "fleet".into(), auth };
     (script, connect(&settings, None).unwrap(), url)
+}
+
+/// Lets an answer be given for a path that contains this only: what is asked together comes in any order.
+fn at(path: &str, (status, mut headers, body): Scripted) -> Scripted {
+    headers.push((PATH, path.to_owned()));
+    (status, headers, body)
 }
 
 fn ok(body: &str) -> Scripted {

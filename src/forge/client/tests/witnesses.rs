@@ -150,11 +150,13 @@ async fn gitea_tells_of_pushers_in_the_conversation_and_in_the_news() {
     };
     let feed = format!("[{}, {}]", news(&cyd, "commit_repo", &other), news(&dan, "comment_pull", "x"));
     let total = vec![("x-total-count", "2".to_owned())];
-    let mut answers = vec![ok(PULL), (200, total, commits), ok(&timeline)];
+    let mut answers = vec![ok(PULL), (200, total, commits)];
     // Code comments are left out of pages: one without entries is not the last.
-    answers.extend([ok("[]"), ok(&format!("[{}]", push(&ann, COMMIT))), ok("[]"), ok("null"), ok("[]"), ok("[]")]);
+    let pushed = format!("[{}]", push(&ann, COMMIT));
+    let pages = [&timeline, "[]", &pushed, "[]", "null", "[]", "[]"];
+    answers.extend((1..).zip(pages).map(|(page, body)| at(&format!("/timeline?limit=50&page={page}"), ok(body))));
     // Its total says that there is no further page.
-    answers.push((200, vec![("x-total-count", "2".to_owned())], feed));
+    answers.push(at("/feeds", (200, vec![("x-total-count", "2".to_owned())], feed)));
     let (_, forge, _) = host(Kind::Gitea, answers).await;
     let pull = forge.pull(42).await.unwrap().unwrap();
     let known = forge.commits(&pull).await.unwrap();
@@ -173,13 +175,14 @@ async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
         format!(r#"[{{"op_type": "commit_repo", "act_user": {by}, "ref_name": "{branch}", "content": "{content}"}}]"#)
     };
     let commits = || (200, vec![("x-total-count", "1".to_owned())], format!(r#"[{{"sha": "{COMMIT}"}}]"#));
-    let quiet = || [ok("[]"), ok("[]"), ok("[]"), ok("[]")];
-    let nothing_yet = || quiet().into_iter().chain([ok("[]")]);
+    let quiet = || (0..4).map(|_| at("/timeline", ok("[]")));
+    let feeds = |pages: &[&str]| pages.iter().map(|page| at("/feeds", ok(page))).collect::<Vec<_>>();
+    let nothing_yet = || quiet().chain(feeds(&["[]"]));
     let mut answers = vec![ok(PULL), commits()];
     answers.extend(nothing_yet());
     // The merge brings the same commits to the target branch, and may be noted before the push.
-    answers.extend(quiet().into_iter().chain([ok(&push("main", r#"{"id": 11, "login": "ann"}"#)), ok("[]")]));
-    answers.extend(quiet().into_iter().chain([ok(&push("change", bo)), ok("[]")]));
+    answers.extend(quiet().chain(feeds(&[&push("main", r#"{"id": 11, "login": "ann"}"#), "[]"])));
+    answers.extend(quiet().chain(feeds(&[&push("change", bo), "[]"])));
     // For ever nothing: whoever it was may be the one who approves.
     answers.push(commits());
     answers.extend((0..5).flat_map(|_| nothing_yet()));
@@ -207,7 +210,8 @@ async fn d10_a_push_just_before_the_merge_belongs_to_the_pull_request() {
         r#"[{{"op_type": "commit_repo", "act_user": {cyd}, "ref_name": "refs/heads/change", "content": "{content}"}}]"#
     );
     let mut answers = vec![ok(PULL), (200, vec![("x-total-count", "1".to_owned())], commits), ok(&compared)];
-    answers.extend([ok("[]"), ok("[]"), ok("[]"), ok("[]"), ok(&feed), ok("[]")]);
+    answers.extend((0..4).map(|_| at("/timeline", ok("[]"))));
+    answers.extend([at("/feeds", ok(&feed)), at("/feeds", ok("[]"))]);
     let (script, forge, _) = host(Kind::Gitea, answers).await;
     let pull = PullRequest { is_fork: false, ..forge.pull(42).await.unwrap().unwrap() };
     let known = forge.commits(&pull).await.unwrap();
