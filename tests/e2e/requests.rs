@@ -36,6 +36,8 @@ fn a_rollout_with_an_approval_takes_few_requests() {
     stage.push("change", "Second version");
     let pull = gitea().open_pull(&stage.author.token, &stage.repo, "change", "main", "Second version").expect("a pull");
     stage.await_comment(&daemon, pull, &["settings", "canary", "early", "rest"]);
+    let noted = format!("comment on #{pull}");
+    daemon.until("the plan's comment is noted", || asked(&stage.world).iter().any(|line| line.contains(&noted)));
     let before = asked(&stage.world).len();
     let merged = gitea().merge(&stage.author.token, &stage.repo, pull, MergeWay::Merge).expect("a merge");
     stage.await_comment(&daemon, pull, &["To approve,", "/approve canary"]);

@@ -325,6 +325,8 @@ impl Outbox {
     pub fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
         self.under_way.remove(&write.slot);
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
+        let written = write.content.digest();
+        let is_newer = |wanted: &SlotContent| wanted.digest() != written;
         self.changed.push(write.slot.clone());
         match outcome {
             SendOutcome::Stands { comment } => {
@@ -334,12 +336,10 @@ impl Outbox {
                 entry.denied_until = None;
                 entry.comment = comment;
                 entry.sequence = write.sequence;
-                entry.stands = Some(write.content.digest());
-                entry.written_at = Some(now);
                 // A newer content may have arrived during the write: it stays due.
-                if entry.wanted.as_ref() == Some(&write.content) {
-                    entry.wanted = None;
-                }
+                entry.wanted = entry.wanted.take().filter(is_newer);
+                entry.stands = Some(written);
+                entry.written_at = Some(now);
                 // A comment is handled once, and a reaction may be repeated: no record is needed.
                 if entry.wanted.is_none() && matches!(write.slot, Slot::Reaction { .. }) {
                     self.entries.remove(&write.slot);
@@ -380,9 +380,9 @@ impl Outbox {
                 // Trying again changes nothing.
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
-                    entry.wanted = entry.wanted.take().filter(|wanted| *wanted != write.content);
+                    entry.wanted = entry.wanted.take().filter(is_newer);
                     // Treated as written: the same text is not sent again, others are.
-                    entry.stands = Some(write.content.digest());
+                    entry.stands = Some(written);
                     if matches!(write.slot, Slot::Reaction { .. }) {
                         self.entries.remove(&write.slot);
                     }

@@ -101,6 +101,14 @@ fn a_status_with_another_link_alone_is_the_same() {
     let linked = CommitStatus { target_url: Some("https://forge.example".into()), ..linked };
     outbox.set(status_slot("a"), SlotContent::Status(linked), at(0));
     assert_eq!(outbox.next(at(0)), Next::Nothing);
+    // The comment to link to is often written while a status is under way.
+    outbox.set(status_slot("a"), status("a", "2/3"), at(0));
+    let begun = begin(&mut outbox, at(0));
+    let SlotContent::Status(linked) = status("a", "2/3") else { unreachable!("it is one") };
+    let linked = CommitStatus { target_url: Some("https://forge.example".into()), ..linked };
+    outbox.set(status_slot("a"), SlotContent::Status(linked), at(0));
+    outbox.ended(&begun[0], SendOutcome::Stands { comment: None }, at(0));
+    assert_eq!(outbox.next(at(0)), Next::Nothing);
 }
 
 #[test]
