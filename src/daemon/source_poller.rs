@@ -389,6 +389,7 @@ impl Follower {
             return;
         };
         let _commit = tracing::error_span!("commit", commit = %tip.short()).entered();
+        tracing::debug!("the branch has moved");
         match self.consider(&tip) {
             Ok(()) => {
                 (self.failures, self.failing, self.unread) = (0, false, None);

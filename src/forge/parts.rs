@@ -137,7 +137,7 @@ enum News {
 }
 
 /// A push: by whom, and of which commits.
-type Push = (Option<User>, Vec<CommitId>);
+type PushNote = (Option<User>, Vec<CommitId>);
 
 /// Pushes are noted in the conversation once it is open, and in the repository's news before.
 async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Noted> {
@@ -153,7 +153,7 @@ async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>)
 }
 
 /// Returns the pushes that the conversation of a pull request notes.
-async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<Push>> {
+async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<PushNote>> {
     let path = rest.route(&format!("/issues/{}/timeline", segment(what, &pull.number.to_string())?));
     // Gitea answers `null` for a page whose entries are all left out.
     let read = async |page| rest.client.get::<Option<Vec<Happened>>>(what, &rest.client.page(&path, page)).await;
@@ -175,7 +175,7 @@ async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<
 }
 
 /// Returns the pushes that the repository's news report, and how much of the news was read.
-async fn reported_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<(Vec<Push>, News)> {
+async fn reported_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<(Vec<PushNote>, News)> {
     let (path, target) = (rest.route("/activities/feeds"), format!("refs/heads/{}", pull.base));
     let (mut pushes, mut read, mut count) = (Vec::new(), News::Absent, 0);
     for page in 1..=NEWS_PAGES_MAX {

@@ -84,7 +84,7 @@ impl Console {
             tokio::select! {
                 biased;
                 answer = &mut answer => return answer,
-                goes_on = self.happens(pause) => if !goes_on {
+                is_open = self.happens(pause) => if !is_open {
                     return answer.await;
                 },
             }

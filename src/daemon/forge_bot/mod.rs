@@ -241,6 +241,7 @@ impl Console {
         self.hooked_at = Some(now);
         match event {
             ForgeEvent::Push { branch, pushed } => {
+                tracing::debug!(branch, "the git host reports a push");
                 self.note_push(pushed, now);
                 // Until git has named the followed branch, a push to any branch may concern it.
                 if self.branch.as_ref().is_none_or(|followed| *followed == branch) {

@@ -18,7 +18,7 @@ use crate::model::id::{CommitId, PlacementKey};
 use crate::model::progress::GateProgress;
 use crate::views::comments::rollout::{marker, marker_id};
 
-/// A write with everything that it needs: the bot goes on meanwhile.
+/// A write with everything that it needs: the bot continues meanwhile.
 pub(super) struct Sending {
     forge: Arc<dyn Forge>,
     /// The id of our own account.
