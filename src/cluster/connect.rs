@@ -9,6 +9,7 @@ use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Client, Config};
+use rustls::client::Resumption;
 use tower::ServiceBuilder;
 
 use super::Error;
@@ -136,7 +137,10 @@ fn http2_client(config: &Config) -> kube::Result<Client> {
     // Without it HTTP/2 stalls 40 ms a request at low concurrency.
     connector.set_nodelay(true);
     connector.set_connect_timeout(config.connect_timeout);
-    let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_only();
+    let mut tls = config.rustls_client_config()?;
+    // One connection to one server: the default keeps room for the sessions of 256.
+    tls.resumption = Resumption::in_memory_sessions(1);
+    let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
     let tls = match config.tls_server_name.as_deref().map(|n| rustls::pki_types::ServerName::try_from(n.to_owned())) {
         Some(Ok(name)) => tls.with_server_name_resolver(hyper_rustls::FixedServerNameResolver::new(name)),
         _ => tls,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::error::DiscoveryError;
@@ -16,7 +18,7 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a member that failed a request may take to answer a plain question before it counts as offline.
 const LIVENESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection.
+/// A connection. What a watch needs rarely is boxed: the watch waits all its life, and would keep the memory of it.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) cluster: String,
@@ -67,22 +69,28 @@ impl Wire {
     }
 
     /// Tells whether the member answers at all.
-    pub(super) async fn answers(&self) -> bool {
-        let asked = tokio::time::timeout(LIVENESS_TIMEOUT, self.client.apiserver_version()).await;
-        // A refusal is an answer, too.
-        matches!(asked, Ok(Ok(_) | Err(kube::Error::Api(_))))
+    pub(super) fn answers(&self) -> BoxFuture<'_, bool> {
+        let asking = async {
+            let asked = tokio::time::timeout(LIVENESS_TIMEOUT, self.client.apiserver_version()).await;
+            // A refusal is an answer, too.
+            matches!(asked, Ok(Ok(_) | Err(kube::Error::Api(_))))
+        };
+        asking.boxed()
     }
 
     /// Returns what the failure of a watch means, as [`Wire::failure`].
-    pub(super) async fn watch_failure(&self, what: &str, error: watcher::Error) -> Error {
+    pub(super) fn watch_failure(&self, what: &str, error: watcher::Error) -> BoxFuture<'_, Error> {
         let object = format!("the list of {what}");
-        match error {
-            watcher::Error::InitialListFailed(error)
-            | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => self.failure(&object, error).await,
-            watcher::Error::WatchError(status) => self.failure(&object, kube::Error::Api(status)).await,
-            error @ watcher::Error::NoResourceVersion => Error::Unanswered { object, reason: chain(&error) },
-        }
+        let meaning = async move {
+            match error {
+                watcher::Error::InitialListFailed(error)
+                | watcher::Error::WatchStartFailed(error)
+                | watcher::Error::WatchFailed(error) => self.failure(&object, error).await,
+                watcher::Error::WatchError(status) => self.failure(&object, kube::Error::Api(status)).await,
+                error @ watcher::Error::NoResourceVersion => Error::Unanswered { object, reason: chain(&error) },
+            }
+        };
+        meaning.boxed()
     }
 
     /// Returns the resource of a kind in a version.
@@ -105,7 +113,16 @@ impl Wire {
     /// # Errors
     /// [`Error::UnknownKind`] only where the member said completely what it serves: the kind's group was asked for in all its
     /// versions, and the API server is ready (one that is starting does not name all groups yet). Any other error leaves it open.
-    pub(super) async fn served(&self, group: &str, version: Option<&str>, kind: &str) -> Result<ApiResource, Error> {
+    pub(super) fn served<'a>(
+        &'a self,
+        group: &'a str,
+        version: Option<&'a str>,
+        kind: &'a str,
+    ) -> BoxFuture<'a, Result<ApiResource, Error>> {
+        self.find_served(group, version, kind).boxed()
+    }
+
+    async fn find_served(&self, group: &str, version: Option<&str>, kind: &str) -> Result<ApiResource, Error> {
         if let Some(version) = version {
             match self.pinned(&GroupVersionKind::gvk(group, version, kind)).await {
                 Err(Error::UnknownKind { .. }) => {}
