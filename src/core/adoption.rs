@@ -85,12 +85,11 @@ impl Core {
     /// to hold.
     pub(super) fn note_held(&mut self, cluster: &ClusterName, key: PlacementKey, held: Held, is_unseen: bool) {
         let is_of = |binding: &&Binding| binding.cluster == *cluster;
+        let is_older = |binding: &Binding| binding.snapshot.is_some_and(|assigned| assigned < held.index);
+        // The bindings last, because there may be thousands.
         if let Some(state) = self.placements.get(&key)
-            && state
-                .bindings()
-                .filter(is_of)
-                .any(|binding| binding.snapshot.is_some_and(|assigned| assigned < held.index))
             && (is_unseen || state.snapshots.get(&held.index).is_none_or(|known| known.hash != held.digest))
+            && state.bindings().filter(is_of).any(is_older)
         {
             tracing::warn!(
                 cluster = %cluster,

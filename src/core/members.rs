@@ -243,7 +243,7 @@ impl Core {
         for placement in inventory.keys() {
             let state = self.placements.get(placement);
             let is_undecided = state.is_some_and(|state| state.record.generation == 0);
-            if is_undecided || state.is_some_and(|state| state.bindings().any(|binding| binding.cluster == *cluster)) {
+            if is_undecided || self.queue.holds(placement, cluster) {
                 continue;
             }
             let why = if state.is_some() { "does not go there any more" } else { "is not in git any more" };

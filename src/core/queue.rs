@@ -35,6 +35,20 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// Begins with the clusters of stored placements.
+    pub fn holding(placements: &BTreeMap<PlacementKey, PlacementState>) -> Self {
+        let mut queue = Self::default();
+        for (key, state) in placements {
+            queue.hold(key, &clusters_of(state));
+        }
+        queue
+    }
+
+    /// Tells whether a placement has a binding to a cluster.
+    pub fn holds(&self, key: &PlacementKey, cluster: &ClusterName) -> bool {
+        self.held.get(key).is_some_and(|clusters| clusters.contains(cluster))
+    }
+
     /// Tells whether there is nothing to decide.
     pub fn is_empty(&self) -> bool {
         self.placements.is_empty() && self.ocm.is_empty() && self.clusters.is_empty()
@@ -137,10 +151,7 @@ impl Queue {
         let strategies = named.filter(|(strategy, refused)| *refused || strategy.in_no_stage == InNoStage::Ignore);
         let labels = strategies.flat_map(|(strategy, _)| stage_labels(&strategy.spec));
         self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled).and_labels(labels));
-        let mut clusters: Vec<&ClusterName> = state.bindings().map(|b| &b.cluster).collect();
-        clusters.sort_unstable();
-        clusters.dedup();
-        self.hold(key, &clusters);
+        self.hold(key, &clusters_of(state));
     }
 
     /// Forgets a placement that is gone.
@@ -173,6 +184,14 @@ impl Queue {
         }
         *before = clusters;
     }
+}
+
+/// Returns the clusters of a placement's bindings, in order.
+fn clusters_of(state: &PlacementState) -> Vec<&ClusterName> {
+    let mut clusters: Vec<&ClusterName> = state.bindings().map(|binding| &binding.cluster).collect();
+    clusters.sort_unstable();
+    clusters.dedup();
+    clusters
 }
 
 fn take_due<K: Ord + Clone>(wakes: &mut BTreeMap<K, Timestamp>, now: Timestamp) -> Vec<K> {

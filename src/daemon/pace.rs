@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause after a decision, as a multiple of the time that it took: decisions about reports take a third of one core at most.
-const PAUSE_FACTOR: u32 = 2;
+/// The pause after a decision, as a multiple of the time that it took: decisions about reports take a fifth of the time at most.
+const PAUSE_FACTOR: u32 = 4;
 /// Longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The pause after the last decision. Only reports wait for its end; commits, commands and answers do not.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ fn pause_after(took: Duration) -> Duration {
 
 #[test]
 fn a_pause_grows_with_the_decision_and_has_an_end() {
-    for (took, pause) in [(0, 0), (1, 2), (100, 200), (10_000, 250)] {
+    for (took, pause) in [(0, 0), (1, 4), (100, 400), (10_000, 1_000)] {
         assert_eq!(pause_after(Duration::from_millis(took)), Duration::from_millis(pause), "{took} ms");
     }
 }

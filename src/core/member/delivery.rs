@@ -167,17 +167,19 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
     let is_same = reported.complete && reported.generation == order.generation;
     // A first report lists what the member holds before it gets orders; such a report says nothing about single objects.
     let mut progress = Progress { is_reported: !reported.manifests.is_empty(), ..Progress::default() };
-    let mut baselines = Baselines::default();
+    let (mut attempts, mut baselines) = (Vec::new(), Vec::new());
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);
         if is_same && stands(status.applied) {
-            progress.attempts.insert(Arc::clone(&key), Box::new(Attempt::before(manifest, status)));
+            attempts.push((Arc::clone(&key), Box::new(Attempt::before(manifest, status))));
         }
         if let Some(owned) = &status.owned {
-            baselines.insert(key, Baseline { manifest: manifest.clone(), owned: owned.clone() });
+            baselines.push((key, Baseline { manifest: manifest.clone(), owned: owned.clone() }));
         }
     }
-    progress.baselines = Baselines::pool().share(baselines);
+    // At once, because inserting one by one compares every name with many.
+    progress.attempts = attempts.into_iter().collect();
+    progress.baselines = Baselines::pool().share(baselines.into_iter().collect::<Baselines>());
     progress
 }

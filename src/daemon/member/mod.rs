@@ -10,7 +10,7 @@ mod observe;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +85,20 @@ pub struct Member {
 struct Work {
     /// Steps to start, in order: a step under way holds its object in memory, a waiting one only names it.
     waiting: VecDeque<Task>,
+    /// Placements of which a step has begun. Their next steps go first: a member delivers one placement after the other, and reports
+    /// each once, instead of all of them bit by bit.
+    begun: BTreeSet<PlacementKey>,
     under_way: FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>,
+}
+
+impl Work {
+    /// Adds a step, before those of placements that have not begun.
+    fn add(&mut self, task: Task) {
+        let is_fresh = |waiting: &Task| !self.begun.contains(&waiting.order.placement);
+        let first_fresh = self.waiting.partition_point(|waiting| !is_fresh(waiting));
+        let position = if is_fresh(&task) { self.waiting.len() } else { first_fresh };
+        self.waiting.insert(position, task);
+    }
 }
 
 impl Member {
@@ -258,7 +271,9 @@ impl Member {
     /// Plans stale deliveries and starts the steps, as many at a time as a member takes.
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
-        work.waiting.extend(self.reconciler.tasks(clock::now()));
+        for task in self.reconciler.tasks(clock::now()) {
+            work.add(task);
+        }
         while work.under_way.len() < IN_FLIGHT_MAX
             && !work.waiting.is_empty()
             && let Some(permit) = self.common.limits.step(work.under_way.len())
@@ -268,6 +283,7 @@ impl Member {
                 self.count(Drift::PutBack);
             }
             let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
+            work.begun.insert(placement.clone());
             let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
             let common = Arc::clone(&self.common);
             let step = async move {

@@ -316,3 +316,29 @@ async fn a_comparison_that_failed_is_made_again() {
     stage.report(1, |work| work.manifests[0].applied == ApplyOutcome::FailedToReportDiff).await;
     stage.report(1, |work| work.complete && work.manifests[0].applied == ApplyOutcome::FoundDiff).await;
 }
+
+#[test]
+fn a_placement_that_has_begun_goes_on_before_others_begin() {
+    let task = |placement: &str, position: usize| Task {
+        order: Arc::new(WorkOrder { placement: PlacementKey::cluster_scoped(placement), ..order(1, &[]) }),
+        step: Step::Compare { position },
+        before: None,
+    };
+    let mut work = Work::default();
+    for placement in ["a", "b", "c"] {
+        work.add(task(placement, 0));
+    }
+    let next = |work: &mut Work| {
+        let task = work.waiting.pop_front().expect("a step waits");
+        work.begun.insert(task.order.placement.clone());
+        format!("{}{:?}", task.order.placement.name, task.step)
+    };
+    let mut seen = vec![next(&mut work)];
+    // The result of its first step brings two more.
+    work.add(task("a", 1));
+    work.add(task("a", 2));
+    work.add(task("d", 0));
+    seen.extend((0..5).map(|_| next(&mut work)));
+    let order = ["a 0", "a 1", "a 2", "b 0", "c 0", "d 0"];
+    assert_eq!(seen, order.map(|name| name.replace(' ', "Compare { position: ") + " }"));
+}

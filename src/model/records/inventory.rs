@@ -1,8 +1,11 @@
 //! The observed objects of a placement on a member, and whether they are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::id::ObjectKey;
 use crate::model::shared::{Pool, Pooled, Shared};
@@ -14,7 +17,7 @@ const NAMED_KINDS_MAX: usize = 3;
 ///
 /// A type and not a set, because an incomplete set looks like one with fewer objects: an object missing in an unknown inventory
 /// may exist.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Inventory {
     /// Every kind was listed completely: exactly these objects.
@@ -45,6 +48,35 @@ impl FromIterator<ObjectKey> for Inventory {
     /// Creates a complete inventory.
     fn from_iter<T: IntoIterator<Item = ObjectKey>>(objects: T) -> Self {
         Self::Known(objects.into_iter().collect::<BTreeSet<_>>().into())
+    }
+}
+
+// By hand, because an untagged enum is read twice, and a set that is filled one by one compares every name with many.
+impl<'de> Deserialize<'de> for Inventory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Inventory;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of objects, or what is known of an incomplete one")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut objects: A) -> Result<Inventory, A::Error> {
+                let mut all: Vec<ObjectKey> = Vec::new();
+                while let Some(object) = objects.next_element()? {
+                    all.push(object);
+                }
+                Ok(all.into_iter().collect())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, glimpse: A) -> Result<Inventory, A::Error> {
+                Glimpse::deserialize(MapAccessDeserializer::new(glimpse)).map(Inventory::Unknown)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
     }
 }
 
