@@ -346,7 +346,7 @@ fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<
         _ => ("", None, ""),
     };
     let is_meant = |key: &ObjectKey| {
-        key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| of == key.namespace)
+        key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| key.namespace == of)
     };
     // Envelopes of KubeFleet's own kinds are inputs; annotated ConfigMaps are objects like others.
     let envelopes =

@@ -433,10 +433,10 @@ impl KindWatch {
         let meta = std::mem::take(object.meta_mut());
         Observation::Deleted {
             key: ObjectKey {
-                group: self.kind.group.clone(),
-                kind: self.kind.kind.clone(),
-                namespace: meta.namespace.unwrap_or_default(),
-                name: meta.name.unwrap_or_default(),
+                group: self.kind.group.as_str().into(),
+                kind: self.kind.kind.as_str().into(),
+                namespace: meta.namespace.unwrap_or_default().into(),
+                name: meta.name.unwrap_or_default().into(),
             },
             resource_version: meta.resource_version.and_then(|v| v.parse().ok()).unwrap_or_default(),
         }

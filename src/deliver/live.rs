@@ -1,8 +1,9 @@
 //! A live object, reduced to the fields that decisions need.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -10,14 +11,14 @@ use sha2::{Digest as _, Sha256};
 use super::health::{self, HealthRules, ObjectHealth};
 use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
-use crate::model::id::{Digest, ObjectId};
+use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::Availability;
 use crate::model::shared::{Pool, Pooled, Shared};
 
 /// The stored state of an object with an ApplySet's label: what its members have in common, and what is its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveObject {
-    content: Shared<LiveContent>,
+    content: Shared<PooledContent>,
     /// `metadata.uid`: deletions name it, so that they never hit a recreated object.
     pub uid: Uid,
     /// `metadata.resourceVersion`: an event with a lower version is stale and skipped. 0 for files.
@@ -48,9 +49,36 @@ pub struct LiveContent {
     pub unavailable_because: Option<Arc<str>>,
 }
 
-impl Pooled for LiveContent {
+/// The content in the pool, with what follows from it and is made once for all members.
+#[derive(Debug)]
+struct PooledContent {
+    content: LiveContent,
+    key: OnceLock<Arc<ObjectKey>>,
+}
+
+impl From<LiveContent> for PooledContent {
+    fn from(content: LiveContent) -> Self {
+        Self { content, key: OnceLock::new() }
+    }
+}
+
+impl PartialEq for PooledContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.content == other.content
+    }
+}
+
+impl Eq for PooledContent {}
+
+impl Hash for PooledContent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.content.hash(state);
+    }
+}
+
+impl Pooled for PooledContent {
     fn pool() -> &'static Pool<Self> {
-        static POOL: Pool<LiveContent> = Pool::new();
+        static POOL: Pool<PooledContent> = Pool::new();
         &POOL
     }
 }
@@ -59,14 +87,19 @@ impl Deref for LiveObject {
     type Target = LiveContent;
 
     fn deref(&self) -> &LiveContent {
-        &self.content
+        &self.content.content
     }
 }
 
 impl LiveObject {
     /// Creates the state of an object without a generation.
     pub fn new(content: LiveContent, uid: Uid, resource_version: u64) -> Self {
-        Self { content: content.into(), uid, resource_version, generation: 0 }
+        Self { content: PooledContent::from(content).into(), uid, resource_version, generation: 0 }
+    }
+
+    /// Returns its identity, whatever version it was watched in: the one copy of it.
+    pub fn key(&self) -> Arc<ObjectKey> {
+        Arc::clone(self.content.key.get_or_init(|| self.id.key().shared()))
     }
 
     /// Returns `metadata.generation`; `None` where its kind has none.
@@ -76,9 +109,9 @@ impl LiveObject {
 
     /// Changes the content; other holders of the same content keep theirs.
     pub fn change(&mut self, change: impl FnOnce(&mut LiveContent)) {
-        let mut content = LiveContent::clone(&self.content);
+        let mut content = LiveContent::clone(self);
         change(&mut content);
-        self.content = content.into();
+        self.content = PooledContent::from(content).into();
     }
 
     /// Returns the object with another content.
@@ -110,7 +143,7 @@ impl LiveObject {
             uid: own("uid").into(),
             resource_version: own("resourceVersion").parse().unwrap_or_default(),
             generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
-            content: content.into(),
+            content: PooledContent::from(content).into(),
         })
     }
 }

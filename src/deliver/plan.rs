@@ -326,7 +326,7 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     for key in &left.staying {
         narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
         if !key.namespace.is_empty() {
-            narrow.namespaces.insert(key.namespace.clone());
+            narrow.namespaces.insert(key.namespace.to_string());
         }
     }
     narrow.holds = Some(Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() });

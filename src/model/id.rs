@@ -1,14 +1,12 @@
 //! Names and identities: parsed once at the input, valid afterwards.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::shared::{Pool, Pooled};
+use super::shared::{Interned, Pool, Pooled};
 use crate::api::RESERVED_NAMESPACE;
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 
@@ -187,10 +185,10 @@ impl ObjectId {
     /// Returns the identity without the version: what makes two documents the same object on a cluster.
     pub fn key(&self) -> ObjectKey {
         ObjectKey {
-            group: self.group.clone(),
-            kind: self.kind.clone(),
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
+            group: self.group.as_str().into(),
+            kind: self.kind.as_str().into(),
+            namespace: self.namespace.as_str().into(),
+            name: self.name.as_str().into(),
         }
     }
 
@@ -221,55 +219,23 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Identifies one object on a cluster, whatever version its manifest has.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Identifies one object on a cluster, whatever version its manifest has. Members have thousands of them, so their parts are interned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectKey {
     /// API group; empty for the core group.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub group: String,
+    #[serde(default, skip_serializing_if = "Interned::is_empty")]
+    pub group: Interned,
     /// Kind, such as `Deployment`.
-    pub kind: String,
+    pub kind: Interned,
     /// Namespace; empty for cluster-scoped objects.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
+    #[serde(default, skip_serializing_if = "Interned::is_empty")]
+    pub namespace: Interned,
     /// `metadata.name`.
-    pub name: String,
-}
-
-// Keys of a pool are equal most often because they are the same one: then no name needs to be read.
-impl PartialEq for ObjectKey {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || self.parts() == other.parts()
-    }
-}
-
-impl Eq for ObjectKey {}
-
-impl Ord for ObjectKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        if std::ptr::eq(self, other) { Ordering::Equal } else { self.parts().cmp(&other.parts()) }
-    }
-}
-
-impl PartialOrd for ObjectKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Hash for ObjectKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().hash(state);
-    }
+    pub name: Interned,
 }
 
 impl ObjectKey {
-    /// What it is compared by, in this order.
-    fn parts(&self) -> [&str; 4] {
-        [&self.group, &self.kind, &self.namespace, &self.name]
-    }
-
     /// Returns the one copy of it that all members share.
     #[must_use]
     pub fn shared(self) -> Arc<Self> {

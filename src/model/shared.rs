@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+mod interned;
 mod pool;
 
+pub use interned::Interned;
 pub use pool::Pool;
 
 /// A type with a pool for the whole process.

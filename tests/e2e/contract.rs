@@ -85,7 +85,7 @@ impl Watch {
                 return true;
             }
             Observation::Changed(object) => drop(keep(object)),
-            Observation::Deleted { key, .. } => drop(self.names.remove(&key.name)),
+            Observation::Deleted { key, .. } => drop(self.names.remove(key.name.as_str())),
             Observation::Facts(_) | Observation::FactsFailed(_) | Observation::Namespaces(_) => {
                 panic!("facts from a watch of objects")
             }

@@ -42,12 +42,12 @@ fuzz_target!(|input: &[u8]| {
             assert!(object["apiVersion"] == *id.api_version(), "{id:?}");
         }
     }
-    let [one, other] = claimed.map(|id| ObjectKey { kind: id.kind.to_ascii_lowercase(), ..id.key() });
+    let [one, other] = claimed.map(|id| ObjectKey { kind: id.kind.to_ascii_lowercase().into(), ..id.key() });
     assert_eq!(FileName::of(&one) == FileName::of(&other), one == other, "{one:?} {other:?}");
 });
 
 fn stays_in_its_folder(key: &ObjectKey) {
-    let kind = WatchedKind { group: key.group.clone(), kind: key.kind.clone() };
+    let kind = WatchedKind { group: key.group.to_string(), kind: key.kind.to_string() };
     let file = FileName::of(key);
     assert!(file.is_of_kind(&kind) && !file.is_inventory() && !file.is_temporary(), "{key:?}");
     for name in [&file, &file.temporary(), &FileName::of_inventory(&key.name)] {

@@ -106,7 +106,7 @@ fn watched(kind: usize) -> WatchedKind {
 }
 
 fn kind_of(key: &ObjectKey) -> usize {
-    KINDS.iter().position(|(group, kind)| *group == key.group && *kind == key.kind).unwrap()
+    KINDS.iter().position(|(group, kind)| key.group == *group && key.kind == *kind).unwrap()
 }
 
 /// Reads a kind as inventories name it.

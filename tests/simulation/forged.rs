@@ -349,7 +349,7 @@ fn every_broken_promise_is_caught() {
         let prune = prune.iter().cloned().collect();
         Arc::new(WorkOrder { prune, remove, ..WorkOrder::clone(&order("a", 1)) })
     };
-    let precious = || ObjectKey { group: String::new(), kind: "Namespace".into(), ..object() };
+    let precious = || ObjectKey { group: "".into(), kind: "Namespace".into(), ..object() };
     let undecided = Fact::Deleted {
         order: order("a", 1),
         object: object(),

@@ -107,7 +107,7 @@ fn foreign(key: &ObjectKey) -> LiveObject {
     };
     let mut metadata = serde_json::json!({"name": key.name, "uid": format!("foreign-{key}")});
     if !key.namespace.is_empty() {
-        metadata["namespace"] = key.namespace.clone().into();
+        metadata["namespace"] = key.namespace.as_str().into();
     }
     let object = serde_json::json!({"apiVersion": version, "kind": key.kind, "metadata": metadata});
     let live = LiveObject::read(&object, &HealthRules::default()).expect("it is an object");

@@ -41,7 +41,7 @@ impl Reconciler {
     /// A list replaces earlier observations whatever their versions, because a member restored from a backup restarts its
     /// versions. Within one list and the watch after it, the higher version is newer.
     pub fn see(&mut self, live: LiveObject) {
-        let key = live.id.key().shared();
+        let key = live.key();
         let by_version = self.lists.note(&key);
         // Before the object is stored: the check needs to know whether the definition was established before.
         self.note_definition(&live);

@@ -440,7 +440,7 @@ impl Simulation {
         if self.faults.watch_ends > 0 && self.dice.chance(self.faults.watch_ends) {
             let (group, kind) = match sight {
                 Sight::There(live) => (live.id.group.clone(), live.id.kind.clone()),
-                Sight::Gone(key, _) => (key.group, key.kind),
+                Sight::Gone(key, _) => (key.group.to_string(), key.kind.to_string()),
             };
             self.list(cluster, &WatchedKind { group, kind }, 0);
             return self.pump(cluster);

@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn d14_two_objects_never_share_a_file(one in any_key(), other in any_key()) {
-        let folded = |key: &ObjectKey| ObjectKey { kind: key.kind.to_ascii_lowercase(), ..key.clone() };
+        let folded = |key: &ObjectKey| ObjectKey { kind: key.kind.to_ascii_lowercase().into(), ..key.clone() };
         let same = FileName::of(&one) == FileName::of(&other);
         prop_assert_eq!(same, folded(&one) == folded(&other), "{:?} {:?}", one, other);
         prop_assert_eq!(FileName::of_inventory(&one.name) == FileName::of_inventory(&other.name), one.name == other.name);
@@ -78,7 +78,7 @@ proptest! {
 
     #[test]
     fn d03_a_name_is_one_segment_of_a_path(key in any_key()) {
-        let kind = WatchedKind { group: key.group.clone(), kind: key.kind.clone() };
+        let kind = WatchedKind { group: key.group.to_string(), kind: key.kind.to_string() };
         for name in [FileName::of(&key), FileName::of_inventory(&key.name), FileName::of(&key).temporary()] {
             let parts: Vec<_> = Path::new(name.as_str()).components().collect();
             prop_assert!(matches!(parts.as_slice(), [Component::Normal(_)]), "{:?}", name);
