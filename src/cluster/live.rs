@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::connect::{SignIn, connect, is_expired};
-use super::object::Object;
+use super::object::RawObject;
 use super::wire::Wire;
 use super::{
     ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, namespaces,
@@ -112,7 +112,7 @@ impl Live {
         Ok(resource)
     }
 
-    async fn api(&self, id: &ObjectId) -> Result<Api<Object>, Error> {
+    async fn api(&self, id: &ObjectId) -> Result<Api<RawObject>, Error> {
         let resource = self.resource(&id.group, Some(&id.version), &id.kind).await?;
         let client = self.client()?;
         Ok(if id.namespace.is_empty() {
@@ -215,7 +215,7 @@ impl Target for Live {
 
     async fn parents(&self) -> Result<Vec<Value>, Error> {
         let resource = self.resource("", Some("v1"), "ConfigMap").await?;
-        let api: Api<Object> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
+        let api: Api<RawObject> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
         let params = ListParams::default().labels(self.inventory.id_label);
         let list = self.request(&"the inventory", api.list(&params)).await?;
         Ok(list.items.into_iter().map(|item| with_type(item, "v1", "ConfigMap")).collect())
@@ -294,7 +294,7 @@ impl Target for Live {
 }
 
 /// Gives a list's item the type that lists leave out.
-fn with_type(item: Object, api_version: &str, kind: &str) -> Value {
+fn with_type(item: RawObject, api_version: &str, kind: &str) -> Value {
     let mut json = item.json;
     json["apiVersion"] = api_version.into();
     json["kind"] = kind.into();
@@ -364,7 +364,7 @@ impl KindWatch {
 
     /// Follows the kind until something fails; returns what.
     async fn follow(&self, resource: &ApiResource) -> End {
-        let api: Api<Object> = Api::all_with(self.wire.client.clone(), resource);
+        let api: Api<RawObject> = Api::all_with(self.wire.client.clone(), resource);
         let config = watcher::Config::default().labels(self.selector);
         let mut events = watcher::watcher(api, config).boxed();
         let mut listing = true;
@@ -418,7 +418,7 @@ impl KindWatch {
         }
     }
 
-    fn observed(&self, event: Event<Object>, resource: &ApiResource) -> Observation {
+    fn observed(&self, event: Event<RawObject>, resource: &ApiResource) -> Observation {
         let value = |object| with_type(object, &resource.api_version, &resource.kind);
         match event {
             Event::Init => Observation::ListStarted(self.kind.clone()),
@@ -429,7 +429,7 @@ impl KindWatch {
         }
     }
 
-    fn deleted(&self, mut object: Object) -> Observation {
+    fn deleted(&self, mut object: RawObject) -> Observation {
         let meta = std::mem::take(object.meta_mut());
         Observation::Deleted {
             key: ObjectKey {

@@ -11,14 +11,14 @@ use serde_json::Value;
 /// An object of any kind: its JSON as it came, read once. kube's `DynamicObject` reads every field into a type of its own and writes
 /// it again to give the JSON back, which was most of the cost of a list.
 #[derive(Clone, Debug)]
-pub(super) struct Object {
+pub(super) struct RawObject {
     /// The object.
     pub json: Value,
     /// The fields that kube's watcher reads; the others are absent here.
     meta: ObjectMeta,
 }
 
-impl<'de> Deserialize<'de> for Object {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Value::deserialize(deserializer)?;
         let text = |field: &str| json.get("metadata")?.get(field)?.as_str().map(str::to_owned);
@@ -32,7 +32,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-impl Resource for Object {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

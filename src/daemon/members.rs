@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-use super::member::{Common, Member};
+use super::member::{Common, Member, SharedLimits};
 use super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
@@ -30,8 +30,13 @@ const INVENTORY: Inventory = Inventory {
     part_annotations: PART_ANNOTATIONS,
 };
 
+/// Returns what all members have in common.
+pub(super) fn common(health: &HealthSettings, supervisor: &Supervisor) -> Common {
+    Common { health: health_rules(health), metrics: supervisor.metrics(), limits: SharedLimits::default() }
+}
+
 /// Returns the rules that tell whether objects are available.
-pub(super) fn health_rules(health: &HealthSettings) -> HealthRules {
+fn health_rules(health: &HealthSettings) -> HealthRules {
     let rule = |KindHealth { group, kind, available, failed }| KindRule { group, kind, available, failed };
     HealthRules {
         kinds: health.kinds.iter().cloned().map(rule).collect(),

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::forge_bot::{self, ConsoleTask, Handles};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
-use super::member::{Common, SharedLimits};
+use super::member::Common;
 use super::metric_asker::{self, MetricAsker};
 use super::pace::Pace;
 use super::published::FleetPublisher;
@@ -36,7 +36,7 @@ use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByOutcome, ByPoll, Metrics, Outcome, Poll};
 
-use super::members::{MemberTask, health_rules};
+use super::members::{MemberTask, common};
 
 /// The longest sleep of the loop if nothing is due.
 const FAR: Duration = Duration::from_hours(1);
@@ -144,11 +144,9 @@ impl Daemon {
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
-        let spec = source_spec(&configuration)?;
-        let state_dir = state_dir(&configuration);
+        let (spec, state_dir) = (source_spec(&configuration)?, state_dir(&configuration));
         let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
-        let health = health_rules(&configuration.health);
-        let common = Arc::new(Common { health, metrics: supervisor.metrics(), limits: SharedLimits::default() });
+        let common = Arc::new(common(&configuration.health, &supervisor));
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);

@@ -13,7 +13,7 @@ use crate::model::id::ObjectKey;
 pub struct ByObject<V>(HashMap<Arc<ObjectKey>, V>);
 
 /// Objects; no function returns them in an order.
-pub type Objects = ByObject<()>;
+pub type ObjectSet = ByObject<()>;
 
 impl<V> Default for ByObject<V> {
     fn default() -> Self {

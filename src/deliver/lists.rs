@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::by_object::Objects;
+use super::by_object::ObjectSet;
 use super::inventory::group_kind;
 use crate::model::id::ObjectKey;
 
@@ -28,7 +28,7 @@ enum ListState {
 struct List {
     state: ListState,
     /// While a list is under way, the first or a later one: its objects, and those written since it started.
-    under_way: Option<Objects>,
+    under_way: Option<ObjectSet>,
 }
 
 /// The watched kinds of a member, by `Kind.group` as in inventories.
@@ -41,7 +41,7 @@ impl Lists {
         if self.0.contains_key(kind) {
             return false;
         }
-        self.0.insert(kind.to_owned(), List { state: ListState::Pending, under_way: Some(Objects::default()) });
+        self.0.insert(kind.to_owned(), List { state: ListState::Pending, under_way: Some(ObjectSet::default()) });
         true
     }
 
@@ -58,7 +58,7 @@ impl Lists {
     /// Starts a list of a kind.
     pub fn begin(&mut self, kind: &str) {
         if let Some(list) = self.0.get_mut(kind) {
-            list.under_way = Some(Objects::default());
+            list.under_way = Some(ObjectSet::default());
         }
     }
 
@@ -71,7 +71,7 @@ impl Lists {
     }
 
     /// Ends a list of a kind. Returns its objects; `None` if no list was under way.
-    pub fn complete(&mut self, kind: &str) -> Option<Objects> {
+    pub fn complete(&mut self, kind: &str) -> Option<ObjectSet> {
         let list = self.0.get_mut(kind)?;
         list.state = ListState::Complete;
         list.under_way.take()

@@ -13,7 +13,7 @@ pub const OWN_STEPS: usize = 4;
 pub const MORE_STEPS_MAX: usize = 1_024;
 /// Members that list their objects at once.
 const LISTING_MAX: usize = 32;
-/// How long a member may keep others from listing: one that answers slowly goes on listing, and makes room.
+/// How long a member may keep others from listing: one that answers slowly continues listing, and makes room.
 const LISTING_TIME: Duration = Duration::from_secs(5);
 
 /// The limits that members share.
@@ -112,6 +112,6 @@ mod tests {
         };
         let (found, _turn) = tokio::join!(slow.wait(LISTING_TIME, list), another);
         assert_eq!(found, Some("listed"), "another got its turn meanwhile");
-        assert_eq!(slow.wait(LISTING_TIME, std::future::ready(Some(1))).await, Some(1), "its own list goes on");
+        assert_eq!(slow.wait(LISTING_TIME, std::future::ready(Some(1))).await, Some(1), "its own list continues");
     }
 }

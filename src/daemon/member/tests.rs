@@ -318,7 +318,7 @@ async fn a_comparison_that_failed_is_made_again() {
 }
 
 #[test]
-fn a_placement_that_has_begun_goes_on_before_others_begin() {
+fn a_placement_that_has_begun_continues_before_others_begin() {
     let task = |placement: &str, position: usize| Task {
         order: Arc::new(WorkOrder { placement: PlacementKey::cluster_scoped(placement), ..order(1, &[]) }),
         step: Step::Compare { position },

@@ -8,7 +8,7 @@ use redb::Database;
 /// Bytes of a database file that is not worth compacting.
 const COMPACTED_FROM_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Gives pages back that nothing uses any more, if they are a third of the file: a batch that changes much writes its pages anew
+/// Gives pages back that nothing uses any more, if they are a third of the file: a batch that changes much writes its pages again
 /// before the old ones are free.
 pub(super) fn shrink(database: &mut Database, file: &Path) -> Result<(), redb::Error> {
     let bytes = fs::metadata(file)?.len();

@@ -22,8 +22,8 @@ const LIFE_MAX_MS: u64 = 20_000;
 /// Steps that a member has under way at most, as the daemon limits them.
 const IN_FLIGHT: u64 = 64;
 
-/// Clusters whose objects are looked at in the end.
-const LOOKED_AT: usize = 50;
+/// Clusters whose objects are checked in the end.
+const CHECKED: usize = 50;
 /// What the objects hold in the end.
 const CHANGED: &str = "changed";
 
@@ -51,7 +51,7 @@ pub async fn kills(world: &World, double: &Double, size: FleetSize, seed: u64) -
     let versions = counters["versions"].as_u64().unwrap_or_default();
     let most = needed + KILLS * IN_FLIGHT * size.members as u64;
     ensure!(written <= most, "{written} writes, more than {most}: lives repeat what was done");
-    for number in 0..size.members.min(LOOKED_AT) {
+    for number in 0..size.members.min(CHECKED) {
         let client = connect(&double.kubeconfig(number)).await?;
         let parameters = ListParams::default().labels("applyset.kubernetes.io/part-of");
         let found = Api::<ConfigMap>::all(client).list(&parameters).await.context("list what is there")?.items;
