@@ -7,9 +7,9 @@ use futures::future::try_join_all;
 
 use super::client::{has_next, parsed, query, segment};
 use super::rest::Rest;
-use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, PushText, User};
+use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, Parents, PushText, User};
 use super::{Error, Kind, Result};
-use crate::model::forge::{Commits, ForgeUser, PullRequest};
+use crate::model::forge::{Commits, ForgeUser, Merge, PullRequest};
 use crate::model::id::CommitId;
 
 /// Commits of a pull request that GitHub lists; further ones are unknown.
@@ -47,6 +47,10 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
         Kind::GitHub => listed.last(),
     };
     let head = head.map(|commit| CommitId::new(commit.sha.as_str()));
+    // A pull request brings something, so an empty list says nothing of who brought it.
+    if listed.is_empty() {
+        return Err(Error::Refused { what, why: "the host lists none of its commits".to_owned() });
+    }
     let all: BTreeSet<CommitId> = listed.iter().map(|commit| CommitId::new(commit.sha.as_str())).collect();
     let people = listed.into_iter().flat_map(|commit| [commit.author, commit.committer]);
     let authors = distinct(people.flatten());
@@ -58,13 +62,29 @@ pub(super) async fn commits(rest: &Rest, pull: &PullRequest) -> Result<Commits> 
 }
 
 /// Returns the commits of a branch that Gitea does not list, the newest first. It updates a pull request some time after a push, and
-/// never if the pull request was merged meanwhile, although the merge brings the pushed commits.
+/// never if the pull request was merged meanwhile, although the merge brings the pushed commits. Then it may also take the branch's last
+/// commit for where the branch began, and list none: what the merge brought is what its first parent lacks.
 async fn unlisted(rest: &Rest, pull: &PullRequest, newest: Option<&CommitOfPull>) -> Result<Vec<CommitOfPull>> {
     let what = format!("compare the commits of #{} with its branch", pull.number);
-    let from = newest.map_or(pull.base.as_str(), |commit| commit.sha.as_str());
-    let range = format!("{}...{}", segment(&what, from)?, segment(&what, pull.head.as_str())?);
+    let from = match (newest, &pull.merged) {
+        (Some(commit), _) => commit.sha.clone(),
+        (None, None) => pull.base.clone(),
+        (None, Some(merge)) => match first_parent(rest, &what, merge).await? {
+            Some(parent) => parent,
+            None => return Ok(Vec::new()),
+        },
+    };
+    let range = format!("{}...{}", segment(&what, &from)?, segment(&what, pull.head.as_str())?);
     let path = rest.route(&format!("/compare/{range}?verification=false&files=false"));
     Ok(rest.client.get::<Comparison>(&what, &path).await?.commits)
+}
+
+/// Returns the commit of the target branch that a merge was made on; `None` for a merge that made no commit of its own.
+async fn first_parent(rest: &Rest, what: &str, merge: &Merge) -> Result<Option<String>> {
+    let commit = segment(what, merge.commit.as_str())?;
+    let path = rest.route(&format!("/git/commits/{commit}?stat=false&verification=false&files=false"));
+    let mut parents = rest.client.get::<Parents>(what, &path).await?.parents;
+    Ok((parents.len() > 1).then(|| parents.swap_remove(0).sha))
 }
 
 fn distinct(users: impl Iterator<Item = User>) -> Vec<ForgeUser> {

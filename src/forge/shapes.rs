@@ -196,6 +196,18 @@ pub(super) struct CommitOfPull {
     pub committer: Option<User>,
 }
 
+/// Gitea: what a commit was made on.
+#[derive(Debug, Deserialize)]
+pub(super) struct Parents {
+    #[serde(default)]
+    pub parents: Vec<Parent>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Parent {
+    pub sha: String,
+}
+
 /// Gitea: what one commit has and another has not.
 #[derive(Debug, Deserialize)]
 pub(super) struct Comparison {

@@ -1,7 +1,7 @@
 //! What hosts tell of edits, reactions, reviews, authors and pushers.
 
 use super::*;
-use crate::model::forge::{Comment, History, PullRequest};
+use crate::model::forge::{Comment, History, Merge, PullRequest};
 
 /// An answer of GraphQL about one comment.
 fn edits(body: &str, edited: &str, includes: bool) -> String {
@@ -196,6 +196,34 @@ async fn d10_a_push_that_gitea_has_not_noted_yet_is_looked_for_again() {
     let unknown = forge.commits(&pull).await.unwrap_err();
     assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("has not recorded yet")), "{unknown}");
     assert!(forge.commits(&PullRequest { is_fork: true, ..pull }).await.unwrap().pushers.is_empty());
+}
+
+#[tokio::test]
+async fn d10_a_merge_that_hides_all_commits_does_not_hide_who_pushed_them() {
+    let cyd = r#"{"id": 13, "login": "cyd"}"#;
+    let (merge, before) = ("3".repeat(40), "4".repeat(40));
+    let nothing = || (200, vec![("x-total-count", "0".to_owned())], "[]".to_owned());
+    let parents = |count: usize| {
+        let one = format!(r#"{{"sha": "{before}"}}"#);
+        ok(&format!(r#"{{"parents": [{}]}}"#, vec![one; count].join(", ")))
+    };
+    let compared = format!(r#"{{"commits": [{{"sha": "{COMMIT}", "author": null, "committer": null}}]}}"#);
+    let content = format!(r#"{{\"Commits\":[{{\"Sha1\":\"{COMMIT}\"}}],\"HeadCommit\":null}}"#);
+    let feed = format!(
+        r#"[{{"op_type": "commit_repo", "act_user": {cyd}, "ref_name": "refs/heads/change", "content": "{content}"}}]"#
+    );
+    let mut answers = vec![ok(PULL), nothing(), parents(2), ok(&compared)];
+    answers.extend([ok("[]"), ok("[]"), ok("[]"), ok("[]"), ok(&feed), ok("[]")]);
+    // A merge without a commit of its own does not show what it brought.
+    answers.extend([nothing(), parents(1)]);
+    let (script, forge, _) = host(Kind::Gitea, answers).await;
+    let merged = Some(Merge { commit: merge.as_str().into(), by: None });
+    let pull = PullRequest { is_fork: false, merged, ..forge.pull(42).await.unwrap().unwrap() };
+    let known = forge.commits(&pull).await.unwrap();
+    assert_eq!(known.pushers.iter().map(|user| user.id).collect::<Vec<_>>(), [13]);
+    assert!(script.seen()[3].contains(&format!("/compare/{before}...{COMMIT}")), "{}", script.seen()[3]);
+    let unknown = forge.commits(&pull).await.unwrap_err();
+    assert!(matches!(&unknown, Error::Refused { why, .. } if why.contains("lists none")), "{unknown}");
 }
 
 #[tokio::test]
