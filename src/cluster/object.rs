@@ -8,8 +8,8 @@ use kube::core::{ApiResource, DynamicResourceScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object of any kind: its JSON as it came, read once. kube's `DynamicObject` reads every field into a type of its own and writes
-/// it again to give the JSON back, which was most of the cost of a list.
+/// An object of any kind: its JSON as it came, read once. kube's `DynamicObject` reads metadata into a type of its own, and writes it again
+/// to give the JSON back.
 #[derive(Clone, Debug)]
 pub(super) struct RawObject {
     /// The object.

@@ -90,7 +90,7 @@ impl FromIterator<LiveObject> for Holdings {
     fn from_iter<T: IntoIterator<Item = LiveObject>>(objects: T) -> Self {
         let mut holdings = Self::default();
         for live in objects {
-            holdings.insert(Arc::new(live.id.key()), live);
+            holdings.insert(live.key(), live);
         }
         holdings
     }

@@ -39,7 +39,8 @@ pub const EVENTS_PATH: &str = "/api/v1/events";
 
 /// Entries of the journal that one answer about events searches.
 pub const EVENTS_SEARCHED_MAX: usize = 2_000;
-/// How long an answer waits for the fleet to show what was stored before the question came. The daemon publishes far more often.
+/// How long an answer waits for the fleet to show what was stored before the question came; longer than the daemon pauses between two
+/// publications.
 const FRESH_TIME: Duration = Duration::from_millis(500);
 
 /// How long an answer waits for a daemon that reads its store.

@@ -138,7 +138,7 @@ pub enum Permission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reaction {
-    /// Accepted, in progress: not given any more, because the result follows at once.
+    /// Accepted, in progress. gitfleet does not give it; an outbox that an earlier version stored may name it.
     Eyes,
     /// Done.
     Rocket,

@@ -22,19 +22,17 @@ fn reading_needs_a_token_where_others_reach_the_daemon() {
 }
 
 #[test]
-fn d19_the_journal_is_as_long_as_the_fleet_needs() {
-    let entries = |store: &str| body(&format!("{SOURCE}{store}")).unwrap().store.journal_entries;
-    assert_eq!(entries(""), JOURNAL_ENTRIES_DEFAULT);
-    assert_eq!(entries("store: {journalEntries: 3000000}\n"), 3_000_000);
-    assert!(complaints(&format!("{SOURCE}store: {{journalEntries: 10}}\n")).contains("store.journalEntries"));
-}
-
-#[test]
-fn the_store_takes_no_more_memory_than_it_may() {
-    let bytes = |store: &str| body(&format!("{SOURCE}{store}")).unwrap().store.cache_bytes;
-    assert_eq!(bytes(""), CACHE_BYTES_DEFAULT);
-    assert_eq!(bytes("store: {cacheBytes: 1048576}\n"), 1_048_576);
-    assert!(complaints(&format!("{SOURCE}store: {{cacheBytes: 1000}}\n")).contains("store.cacheBytes"));
+fn d19_the_store_takes_as_much_as_the_fleet_needs() {
+    let store = |fields: &str| format!("{SOURCE}store: {{{fields}}}\n");
+    let sizes = |fields: &str| {
+        let read = body(&store(fields)).unwrap().store;
+        (read.journal_entries, read.cache_bytes)
+    };
+    assert_eq!(sizes(""), (JOURNAL_ENTRIES_DEFAULT, CACHE_BYTES_DEFAULT));
+    assert_eq!(sizes("journalEntries: 3000000, cacheBytes: 1048576"), (3_000_000, 1_048_576));
+    for (field, too_small) in [("journalEntries", 10), ("cacheBytes", 1000)] {
+        assert!(complaints(&store(&format!("{field}: {too_small}"))).contains(&format!("store.{field}")));
+    }
 }
 
 #[test]

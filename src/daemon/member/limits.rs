@@ -32,7 +32,10 @@ impl Default for SharedLimits {
 
 /// The right to one more step.
 #[derive(Debug)]
-pub struct StepPermit(#[expect(dead_code, reason = "it counts until it is dropped")] Option<OwnedSemaphorePermit>);
+pub struct StepPermit {
+    /// Counts until it is dropped; absent for a member's own steps.
+    _shared: Option<OwnedSemaphorePermit>,
+}
 
 /// A member's turn to list.
 #[derive(Debug)]
@@ -45,9 +48,9 @@ impl SharedLimits {
     /// Returns the right to one more step; `under_way` says how many the member has. `None` if it must wait for one of them.
     pub fn step(&self, under_way: usize) -> Option<StepPermit> {
         if under_way < OWN_STEPS {
-            return Some(StepPermit(None));
+            return Some(StepPermit { _shared: None });
         }
-        Arc::clone(&self.steps).try_acquire_owned().ok().map(|permit| StepPermit(Some(permit)))
+        Arc::clone(&self.steps).try_acquire_owned().ok().map(|permit| StepPermit { _shared: Some(permit) })
     }
 
     /// Waits until a member may list.

@@ -156,7 +156,12 @@ impl EmbeddedStore {
             if !database.check_integrity()? {
                 tracing::warn!(file = %file.display(), "the store's database was damaged and was repaired from its last good state");
             }
-            shrink(&mut database, &file)?;
+            // A store that cannot be made smaller, as on a full disk, is used as it is.
+            if let Err(error) = shrink(&mut database, &file) {
+                tracing::warn!(file = %file.display(), %error, "the store's file could not be compacted and keeps its size");
+                drop(database);
+                database = builder(cache_bytes).create(&file)?;
+            }
             Ok(Handle::Writable(database))
         });
         Self::with_opener(folder, journal_max, open, Some(lock))

@@ -30,6 +30,9 @@ const PAGE: u32 = 500;
 /// How long nothing happens, to see who asks for something all the same.
 const SILENCE: Duration = Duration::from_mins(1);
 
+/// Lives that a rollout would take if each did its part and no restart took time.
+const LIVES_OF_A_ROLLOUT: f64 = 10.0;
+
 /// Runs the daemon over a fleet of live members. With `kill_seed` it is killed at random moments of a rollout in the end.
 pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>) -> Result<Value> {
     let kubeconfigs = tempfile::TempDir::new()?;
@@ -65,7 +68,11 @@ pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>
     eprintln!("under reports: {busy}");
     let end_restart = end(daemon)?;
     let killed = match kill_seed {
-        Some(seed) => kills(&world, &double, size, seed).await?,
+        Some(seed) => {
+            // A restart, and a part of the rollout that ten lives together do not finish.
+            let longest = seconds(&restart) + seconds(&cold) / LIVES_OF_A_ROLLOUT;
+            kills(&world, &double, size, seed, Duration::from_secs_f64(longest)).await?
+        }
         None => Value::Null,
     };
     let store = store_bytes(&world);

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use gitfleet::cluster::IN_FLIGHT_MAX;
 use gitfleet::plan::simulate::Dice;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -17,26 +18,22 @@ use crate::daemon::World;
 
 /// How often it is killed.
 const KILLS: u64 = 10;
-/// The longest life, in milliseconds: a restart of a large fleet and some of the rollout.
-const LIFE_MAX_MS: u64 = 20_000;
-/// Steps that a member has under way at most, as the daemon limits them.
-const IN_FLIGHT: u64 = 64;
-
 /// Clusters whose objects are checked in the end.
 const CHECKED: usize = 50;
 /// What the objects hold in the end.
 const CHANGED: &str = "changed";
 
-/// Kills the daemon at random moments of a rollout, and lets the last life finish it.
-pub async fn kills(world: &World, double: &Double, size: FleetSize, seed: u64) -> Result<Value> {
+/// Kills the daemon at random moments of a rollout, each life at most `longest`, and lets the last life finish it.
+pub async fn kills(world: &World, double: &Double, size: FleetSize, seed: u64, longest: Duration) -> Result<Value> {
     write_objects(world, size, CHANGED)?;
     world.commit("Change")?;
     double.reset()?;
     let mut dice = Dice::new(seed);
+    let longest = u64::try_from(longest.as_millis()).context("a life in milliseconds")?;
     let mut lives = Vec::new();
     for _ in 0..KILLS {
         let daemon = world.start()?;
-        let life = dice.below(LIFE_MAX_MS);
+        let life = dice.below(longest);
         thread::sleep(Duration::from_millis(life));
         // Dropping it kills it, without a word before.
         drop(daemon);
@@ -49,7 +46,7 @@ pub async fn kills(world: &World, double: &Double, size: FleetSize, seed: u64) -
     // Each ConfigMap once, and its pair's inventory before and after.
     let needed = (size.pairs() * (size.objects + 2)) as u64;
     let versions = counters["versions"].as_u64().unwrap_or_default();
-    let most = needed + KILLS * IN_FLIGHT * size.members as u64;
+    let most = needed + KILLS * (IN_FLIGHT_MAX * size.members) as u64;
     ensure!(written <= most, "{written} writes, more than {most}: lives repeat what was done");
     for number in 0..size.members.min(CHECKED) {
         let client = connect(&double.kubeconfig(number)).await?;
