@@ -1,6 +1,6 @@
 //! A member behind an API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -32,6 +32,8 @@ const LIST_RETRY_FIRST: Duration = Duration::from_secs(1);
 const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
 /// Longest such pause where it does not: its definition may come by other hands than ours.
 const ABSENT_RETRY_MAX: Duration = Duration::from_mins(10);
+/// Names in one answer.
+const NAMES_MAX: u32 = 1_000;
 /// How long a list may give no sign before it has failed.
 const LIST_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// How long a watch must have run before its pauses begin with the first again.
@@ -235,6 +237,13 @@ impl Target for Live {
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
         let api = self.api(id).await?;
         Ok(self.request(id, api.get_opt(&super::in_url(&id.name))).await?.map(|found| found.json))
+    }
+
+    async fn names(&self, id: &ObjectId) -> Result<Option<BTreeSet<String>>, Error> {
+        let params = ListParams::default().limit(NAMES_MAX);
+        let list = self.request(id, self.api(id).await?.list_metadata(&params)).await?;
+        let is_whole = list.metadata.continue_.is_none_or(|token| token.is_empty());
+        Ok(is_whole.then(|| list.items.into_iter().filter_map(|item| item.metadata.name).collect()))
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {

@@ -154,6 +154,15 @@ pub trait Target: Send + Sync + 'static {
     /// The member does not answer or refuses.
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error>;
 
+    /// Returns the names of all objects of a kind in a namespace, as `id` says them; `None` where there are more than one answer holds, or
+    /// where asking for one costs no more.
+    ///
+    /// # Errors
+    /// The member does not answer or refuses.
+    async fn names(&self, _id: &ObjectId) -> Result<Option<BTreeSet<String>>, Error> {
+        Ok(None)
+    }
+
     /// Deletes an object if it still has this uid. An object that is gone, or was recreated, is no error.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::api::placement::{ApplyStrategyType, ComparisonOption, WhenToApply, WhenToTakeOver};
 use crate::clock;
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
+use crate::core::member::Task;
 use crate::core::member::result::{Answer, StepResult, tried};
 use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
@@ -20,20 +21,22 @@ use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
+use super::presence::Presence;
+
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
 
-/// Executes a step. `before` is the last attempt on the same object and carries its counts of failures and put-backs.
+/// Executes a step. `presence` is shared by the steps of one plan.
 ///
 /// # Cancel safety
 /// May be dropped: a request may have been sent, and the next plan finds out by reading the object.
 pub async fn perform(
     target: &dyn Target,
     health: &HealthRules,
-    order: &WorkOrder,
-    step: Step,
-    before: Option<Box<Attempt>>,
+    presence: &Presence,
+    Task { order, step, before }: Task,
 ) -> StepResult {
+    let order = order.as_ref();
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);
@@ -63,6 +66,9 @@ pub async fn perform(
         },
         Step::Apply { position, put_back, probe } => {
             let desired = &order.manifests[position];
+            // Whoever leaves what is there alone asks for each object just before.
+            let may_list = order.strategy.when_to_take_over == WhenToTakeOver::Always;
+            let probe = probe && !(may_list && presence.lacks(target, &desired.id).await);
             let answer = apply(target, health, order, desired, probe).await;
             if put_back {
                 tracing::warn!(object = %desired.id,

@@ -1,5 +1,6 @@
 //! Counts the writes on members.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -59,6 +60,10 @@ impl Target for Counted {
 
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
         self.target.get(id).await
+    }
+
+    async fn names(&self, id: &ObjectId) -> Result<Option<BTreeSet<String>>, Error> {
+        self.target.names(id).await
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {

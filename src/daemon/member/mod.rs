@@ -7,6 +7,7 @@ pub mod apply;
 mod counted;
 mod limits;
 mod observe;
+mod presence;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use crate::telemetry::metrics::{ByDrift, Drift, Metrics};
 
 use counted::Counted;
 pub use limits::SharedLimits;
+use presence::Presence;
 
 /// Shortest pause between two reports of one member.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
@@ -84,7 +86,7 @@ pub struct Member {
 #[derive(Default)]
 struct Work {
     /// Steps to start, in order: a step under way holds its object in memory, a waiting one only names it.
-    waiting: VecDeque<Task>,
+    waiting: VecDeque<(Task, Arc<Presence>)>,
     /// Placements of which a step has begun. Their next steps go first: a member delivers one placement after the other, and reports
     /// each once, instead of all of them bit by bit.
     begun: BTreeSet<PlacementKey>,
@@ -93,11 +95,11 @@ struct Work {
 
 impl Work {
     /// Adds a step, before those of placements that have not begun.
-    fn add(&mut self, task: Task) {
+    fn add(&mut self, task: Task, presence: Arc<Presence>) {
         let is_fresh = |waiting: &Task| !self.begun.contains(&waiting.order.placement);
-        let first_fresh = self.waiting.partition_point(|waiting| !is_fresh(waiting));
+        let first_fresh = self.waiting.partition_point(|(waiting, _)| !is_fresh(waiting));
         let position = if is_fresh(&task) { self.waiting.len() } else { first_fresh };
-        self.waiting.insert(position, task);
+        self.waiting.insert(position, (task, presence));
     }
 }
 
@@ -271,24 +273,26 @@ impl Member {
     /// Plans stale deliveries and starts the steps, as many at a time as a member takes.
     fn start_steps(&mut self, work: &mut Work) {
         self.watch_expected();
-        for task in self.reconciler.tasks(clock::now()) {
-            work.add(task);
+        let tasks = self.reconciler.tasks(clock::now());
+        let presence = Presence::of(&tasks);
+        for task in tasks {
+            work.add(task, Arc::clone(&presence));
         }
         while work.under_way.len() < IN_FLIGHT_MAX
             && !work.waiting.is_empty()
             && let Some(permit) = self.common.limits.step(work.under_way.len())
-            && let Some(Task { order, step, before }) = work.waiting.pop_front()
+            && let Some((task, presence)) = work.waiting.pop_front()
         {
-            if matches!(step, Step::Apply { put_back: true, .. }) {
+            if matches!(task.step, Step::Apply { put_back: true, .. }) {
                 self.count(Drift::PutBack);
             }
-            let (target, placement) = (Arc::clone(&self.target), order.placement.clone());
+            let (target, placement) = (Arc::clone(&self.target), task.order.placement.clone());
             work.begun.insert(placement.clone());
-            let span = tracing::error_span!("step", %placement, commit = %order.commit.short());
+            let span = tracing::error_span!("step", %placement, commit = %task.order.commit.short());
             let common = Arc::clone(&self.common);
             let step = async move {
                 let _permit = permit;
-                (placement, apply::perform(target.as_ref(), &common.health, &order, step, before).await)
+                (placement, apply::perform(target.as_ref(), &common.health, &presence, task).await)
             };
             work.under_way.push(Box::pin(step.instrument(span)));
         }

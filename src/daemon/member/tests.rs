@@ -18,6 +18,7 @@ use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::{Desired, Release, WorkOrder};
 
 mod lists;
+mod presence;
 mod rechecks;
 mod restarts;
 
@@ -29,6 +30,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Memory {
     objects: Mutex<BTreeMap<ObjectKey, Value>>,
     requests: Mutex<Vec<String>>,
+    /// Reads of objects, and lists of names.
+    reads: Mutex<Vec<String>>,
     watches: Mutex<BTreeMap<WatchedKind, mpsc::Sender<Observation>>>,
     refuse_comparing: Mutex<usize>,
     /// Kinds whose lists fail, and with what.
@@ -119,7 +122,15 @@ impl Target for Memory {
         Ok(object)
     }
 
+    async fn names(&self, id: &ObjectId) -> Result<Option<BTreeSet<String>>, Error> {
+        self.reads.lock().unwrap().push(format!("names of {} in {}", id.kind, id.namespace));
+        let objects = self.objects.lock().unwrap();
+        let there = objects.keys().filter(|key| key.kind == id.kind && key.namespace == id.namespace);
+        Ok(Some(there.map(|key| key.name.to_string()).collect()))
+    }
+
     async fn get(&self, id: &ObjectId) -> Result<Option<Value>, Error> {
+        self.reads.lock().unwrap().push(format!("get {}", id.name));
         Ok(self.objects.lock().unwrap().get(&id.key()).cloned())
     }
 
@@ -326,18 +337,18 @@ fn a_placement_that_has_begun_continues_before_others_begin() {
     };
     let mut work = Work::default();
     for placement in ["a", "b", "c"] {
-        work.add(task(placement, 0));
+        work.add(task(placement, 0), Arc::default());
     }
     let next = |work: &mut Work| {
-        let task = work.waiting.pop_front().expect("a step waits");
+        let (task, _) = work.waiting.pop_front().expect("a step waits");
         work.begun.insert(task.order.placement.clone());
         format!("{}{:?}", task.order.placement.name, task.step)
     };
     let mut seen = vec![next(&mut work)];
     // The result of its first step brings two more.
-    work.add(task("a", 1));
-    work.add(task("a", 2));
-    work.add(task("d", 0));
+    work.add(task("a", 1), Arc::default());
+    work.add(task("a", 2), Arc::default());
+    work.add(task("d", 0), Arc::default());
     seen.extend((0..5).map(|_| next(&mut work)));
     let order = ["a 0", "a 1", "a 2", "b 0", "c 0", "d 0"];
     assert_eq!(seen, order.map(|name| name.replace(' ', "Compare { position: ") + " }"));

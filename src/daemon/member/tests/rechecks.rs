@@ -134,7 +134,7 @@ async fn settle(reconciler: &mut Reconciler, member: &Memory, now: Timestamp) ->
         }
         for task in tasks {
             let placement = task.order.placement.clone();
-            let result = perform(member, &HealthRules::default(), &task.order, task.step, task.before).await;
+            let result = perform(member, &HealthRules::default(), &Presence::default(), task).await;
             reconciler.settle(&placement, result, now);
         }
     }
