@@ -115,8 +115,9 @@ fn check_delivery(counters: &Value, counts: &Counts) {
     // The second inventories change the first. A namespace that is applied twice with no field changes once: its label gets an owner.
     let versions = number(counters, "versions") - created - PAIRS;
     assert!(versions <= MEMBERS, "{versions} changes that nobody asked for");
-    // Every object is read before it is taken over.
-    assert_eq!((count("get configmaps"), count("get namespaces")), (maps, PAIRS));
+    // Every object is looked for before it is applied: ConfigMaps together, unless the machine is so slow that the answer is too old.
+    assert_eq!((count("list configmaps"), count("get namespaces")), (2 * MEMBERS + PAIRS, PAIRS));
+    assert!(count("get configmaps") <= maps / 10, "{counts:?}");
     let objects = maps + PAIRS;
     for (name, most) in [("bytesIn", BYTES_IN_PER_OBJECT_MAX), ("bytesOut", BYTES_OUT_PER_OBJECT_MAX)] {
         let each = number(counters, name) / objects;
