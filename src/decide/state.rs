@@ -12,6 +12,7 @@ use super::strategies::Staged;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
+use crate::deliver::waves::wave;
 use crate::model::cluster::Cluster;
 use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
@@ -351,7 +352,8 @@ pub fn desired(manifest: &Manifest) -> Desired {
 }
 
 fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
-    Desired { id: manifest.id.clone(), key: manifest.id.key().shared(), object: Arc::clone(&manifest.object), digest }
+    let (id, object) = (manifest.id.clone(), Arc::clone(&manifest.object));
+    Desired { key: id.key().shared(), wave: wave(&id.group, &id.kind), id, object, digest }
 }
 
 /// Returns the clusters of the fleet: those that git names, without those that left.

@@ -215,10 +215,10 @@ pub fn foreign_owner(object: &Value) -> Option<String> {
 /// Source: Kubernetes server-side apply, `FieldsV1`: `f:` field, `k:` list item by key, `v:` set member, `i:` index, `.` the
 /// node itself. A change by another manager takes the field from us, so it also changes the set of paths.
 fn owned_digest(object: &Value) -> Digest {
-    let mut hasher = Sha256::new();
+    let mut text = Vec::new();
     let managed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     match managed {
-        None => hasher.update(object.to_string()),
+        None => write_json(object, &mut text),
         Some(entries) => {
             for entry in entries {
                 // Server-side apply treats a manager's updates as a different owner than its applies.
@@ -226,34 +226,40 @@ fn owned_digest(object: &Value) -> Digest {
                     && entry["operation"] == "Apply"
                     && let Some(fields) = entry["fieldsV1"].as_object()
                 {
-                    hash_fields(fields, Some(object), &mut hasher);
+                    write_fields(fields, Some(object), &mut text);
                 }
             }
         }
     }
-    Digest::new(format!("{:x}", hasher.finalize()))
+    Digest::new(format!("{:x}", Sha256::digest(&text)))
 }
 
-fn hash_fields(fields: &Map<String, Value>, value: Option<&Value>, hasher: &mut Sha256) {
+/// Writes the paths of fields and their values, each so that no other text can stand for it.
+fn write_fields(fields: &Map<String, Value>, value: Option<&Value>, text: &mut Vec<u8>) {
     for (path, below) in fields {
-        hasher.update(path);
+        text.extend_from_slice(path.as_bytes());
         if path == "." {
-            hasher.update([u8::from(value.is_some())]);
+            text.push(u8::from(value.is_some()));
             continue;
         }
         let child = value.and_then(|v| child(v, path));
         match below.as_object() {
             Some(below) if !below.is_empty() => {
-                hasher.update("{");
-                hash_fields(below, child, hasher);
-                hasher.update("}");
+                text.push(b'{');
+                write_fields(below, child, text);
+                text.push(b'}');
             }
             _ => match child {
-                Some(leaf) => hasher.update(leaf.to_string()),
-                None => hasher.update("\0"),
+                Some(leaf) => write_json(leaf, text),
+                None => text.push(0),
             },
         }
     }
+}
+
+fn write_json(value: &Value, text: &mut Vec<u8>) {
+    // A buffer in memory refuses no byte, and the keys of a JSON value are texts.
+    serde_json::to_writer(text, value).unwrap_or_default();
 }
 
 /// Returns what a path element of `FieldsV1` leads to.

@@ -11,7 +11,7 @@ use super::left_overs::{LeftOvers, left_overs};
 use super::live::LiveObject;
 use super::progress::{Attempt, Progress};
 use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
-use super::waves::{definition_pending, wave};
+use super::waves::definition_pending;
 use crate::api::placement::{ApplyStrategyType, WhenToApply};
 use crate::model::id::Digest;
 use crate::model::records::ApplyOutcome;
@@ -99,8 +99,7 @@ impl Due {
 fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Due {
     let mut due = Due::default();
     let (mut current, mut retried) = (None, None);
-    let mut waves: Vec<(u16, usize)> =
-        order.manifests.iter().enumerate().map(|(n, d)| (wave(&d.id.group, &d.id.kind), n)).collect();
+    let mut waves: Vec<(u16, usize)> = order.manifests.iter().map(|desired| desired.wave).zip(0..).collect();
     waves.sort_unstable();
     for (wave, position) in waves {
         // Only applies hold back later waves. An object that waits or is refused may do so forever.

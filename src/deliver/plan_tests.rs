@@ -4,6 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::waves::wave;
 use super::*;
 use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
 use crate::deliver::health::HealthRules;
@@ -48,7 +49,7 @@ fn desired(kind: &str, name: &str, content: &str) -> Desired {
         "data": {"content": content}});
     let id = ObjectId::of(&object).expect("an object");
     let digest = Digest::new(format!("{kind}/{name}={content}"));
-    Desired { key: Arc::new(id.key()), id, object: Arc::new(object), digest }
+    Desired { key: Arc::new(id.key()), wave: wave(&id.group, &id.kind), id, object: Arc::new(object), digest }
 }
 
 fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {

@@ -20,6 +20,8 @@ pub struct Desired {
     pub object: Arc<Value>,
     /// SHA-256 of `object`.
     pub digest: Digest,
+    /// The wave of its kind: lower waves are applied first. Kept because every plan of every member orders by it.
+    pub wave: u16,
 }
 
 /// The name of a source in inventories.

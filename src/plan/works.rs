@@ -9,7 +9,6 @@ use crate::api::placement::ApplyStrategyType;
 use crate::decide::overrides::Objects;
 use crate::decide::render::{candidates, render};
 use crate::decide::state::{FleetState, Payload, PlacementState};
-use crate::deliver::waves::wave;
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
 use crate::model::plan::WorkPlan;
@@ -31,7 +30,7 @@ pub(super) struct Target {
 impl Target {
     fn new(objects: &[Desired]) -> Self {
         let mut ordered: Vec<&Desired> = objects.iter().collect();
-        ordered.sort_by_key(|object| wave(&object.id.group, &object.id.kind));
+        ordered.sort_by_key(|object| object.wave);
         Self {
             keys: Arc::new(objects.iter().map(|object| ObjectKey::clone(&object.key)).collect()),
             manifests: ordered.into_iter().map(|object| Arc::clone(&object.object)).collect(),

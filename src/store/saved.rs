@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -28,6 +29,9 @@ const OF_PLACEMENTS: [&str; 6] =
 /// Where the others are.
 const OTHERS: [&str; 7] =
     [STORE_KEY, SOURCE_PREFIX, CLUSTER_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, DECISIONS_PREFIX, HUB_PREFIX];
+
+/// Records that all cores read together: enough to share out, few beside all of them in memory.
+const TYPED_TOGETHER: usize = 4_096;
 
 /// A record that is not typed yet.
 pub trait Encoded {
@@ -104,12 +108,30 @@ impl Records {
     /// As [`Records::read`].
     pub fn under(store: &dyn Store, prefixes: &[&str]) -> Result<Self> {
         let mut records = Self::default();
+        let mut waiting = Vec::with_capacity(TYPED_TOGETHER);
         let mut read = Ok(());
         store.scan_each(prefixes, &mut |key, value, _| {
-            read = records.take(key, value).map_err(|source| Error::Unreadable { key: key.to_owned(), source });
+            waiting.push((key.to_owned(), value.to_vec()));
+            if waiting.len() == TYPED_TOGETHER {
+                read = records.take_all(&mut waiting);
+            }
             read.is_ok()
         })?;
-        read.map(|()| records)
+        read?;
+        records.take_all(&mut waiting)?;
+        Ok(records)
+    }
+
+    /// Adds records in their order, after all cores have read them.
+    fn take_all(&mut self, waiting: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
+        let typed = |(key, value): (String, Vec<u8>)| {
+            TypedRecord::read(&key, value.as_slice()).map_err(|source| Error::Unreadable { key, source })
+        };
+        let typed: Vec<Result<TypedRecord>> = waiting.par_drain(..).map(typed).collect();
+        for record in typed {
+            self.add(record?);
+        }
+        Ok(())
     }
 
     /// Adds one record; one with a key of another kind is ignored.
@@ -117,45 +139,82 @@ impl Records {
     /// # Errors
     /// It is not what its key promises.
     pub fn take<E: Encoded + ?Sized>(&mut self, key: &str, record: &E) -> serde_json::Result<()> {
-        let kind = key.split_inclusive('/').next().unwrap_or_default();
-        match kind {
-            STORE_KEY => self.store = Some(record.typed()?),
-            SOURCE_PREFIX => self.source = Some(record.typed()?),
-            PLACEMENT_PREFIX => self.placements.push(record.typed()?),
-            SNAPSHOT_PREFIX => {
-                let snapshot: Arc<ResourceSnapshot> = Arc::new(record.typed()?);
+        self.add(TypedRecord::read(key, record)?);
+        Ok(())
+    }
+
+    fn add(&mut self, record: TypedRecord) {
+        match record {
+            TypedRecord::Store(store) => self.store = Some(store),
+            TypedRecord::Source(source) => self.source = Some(*source),
+            TypedRecord::Placement(placement) => self.placements.push(*placement),
+            TypedRecord::Snapshot(snapshot) => {
                 self.snapshots.entry(snapshot.placement.clone()).or_default().insert(snapshot.index, snapshot);
             }
-            POLICY_PREFIX => {
-                let policy: Arc<PolicySnapshot> = Arc::new(record.typed()?);
+            TypedRecord::Policy(policy) => {
                 self.policies.entry(policy.placement.clone()).or_default().insert(policy.index, policy);
             }
-            BINDING_PREFIX => {
-                let binding: Arc<Binding> = Arc::new(record.typed()?);
+            TypedRecord::Binding(binding) => {
                 self.bindings.entry(binding.placement.clone()).or_default().push(binding);
             }
-            RUN_PREFIX => {
-                let run: RunRecord = record.typed()?;
-                self.runs.entry(run.placement.clone()).or_default().insert(run);
+            TypedRecord::Run(run) => self.runs.entry(run.placement.clone()).or_default().insert(*run),
+            TypedRecord::Work(placement, cluster, work) => {
+                self.works.entry(placement).or_default().insert(cluster, work);
             }
+            TypedRecord::Cluster(cluster) => drop(self.clusters.insert(cluster.name.clone(), *cluster)),
+            TypedRecord::Ocm(placement) => self.ocm.push(*placement),
+            TypedRecord::Override(snapshot) => self.overrides.push(*snapshot),
+            TypedRecord::Decisions(decisions) => self.decisions.push(decisions),
+            TypedRecord::Hub(hub) => self.hubs.push(hub),
+            TypedRecord::Other => {}
+        }
+    }
+}
+
+/// A record as the type that its key promises.
+enum TypedRecord {
+    Store(StoreRecord),
+    Source(Box<SourceRecord>),
+    Placement(Box<PlacementRecord>),
+    Snapshot(Arc<ResourceSnapshot>),
+    Policy(Arc<PolicySnapshot>),
+    Binding(Arc<Binding>),
+    Run(Box<RunRecord>),
+    Work(PlacementKey, ClusterName, Arc<WorkStatus>),
+    Cluster(Box<ClusterRecord>),
+    Ocm(Box<OcmPlacementRecord>),
+    Override(Box<OverrideSnapshot>),
+    Decisions(DecisionsRecord),
+    Hub(HubRecord),
+    /// It has a key of another kind.
+    Other,
+}
+
+impl TypedRecord {
+    fn read<E: Encoded + ?Sized>(key: &str, record: &E) -> serde_json::Result<Self> {
+        Ok(match key.split_inclusive('/').next().unwrap_or_default() {
+            STORE_KEY => Self::Store(record.typed()?),
+            SOURCE_PREFIX => Self::Source(record.typed()?),
+            PLACEMENT_PREFIX => Self::Placement(record.typed()?),
+            SNAPSHOT_PREFIX => Self::Snapshot(Arc::new(record.typed()?)),
+            POLICY_PREFIX => Self::Policy(Arc::new(record.typed()?)),
+            BINDING_PREFIX => Self::Binding(Arc::new(record.typed()?)),
+            RUN_PREFIX => Self::Run(record.typed()?),
             WORK_PREFIX => {
-                let work: WorkStatus = record.typed()?;
+                let work = Arc::new(record.typed()?);
                 // Only its key names its placement.
-                if let Some((placement, cluster)) = placement_of(key, WORK_PREFIX).zip(cluster_of(key, WORK_PREFIX)) {
-                    self.works.entry(placement).or_default().insert(cluster, Arc::new(work));
+                match placement_of(key, WORK_PREFIX).zip(cluster_of(key, WORK_PREFIX)) {
+                    Some((placement, cluster)) => Self::Work(placement, cluster, work),
+                    None => Self::Other,
                 }
             }
-            CLUSTER_PREFIX => {
-                let cluster: ClusterRecord = record.typed()?;
-                self.clusters.insert(cluster.name.clone(), cluster);
-            }
-            OCM_PREFIX => self.ocm.push(record.typed()?),
-            OVERRIDE_PREFIX => self.overrides.push(record.typed()?),
-            DECISIONS_PREFIX => self.decisions.push(record.typed()?),
-            HUB_PREFIX => self.hubs.push(record.typed()?),
-            _ => {}
-        }
-        Ok(())
+            CLUSTER_PREFIX => Self::Cluster(record.typed()?),
+            OCM_PREFIX => Self::Ocm(record.typed()?),
+            OVERRIDE_PREFIX => Self::Override(record.typed()?),
+            DECISIONS_PREFIX => Self::Decisions(record.typed()?),
+            HUB_PREFIX => Self::Hub(record.typed()?),
+            _ => Self::Other,
+        })
     }
 }
 

@@ -22,6 +22,7 @@ use gitfleet::deliver::live::{LiveContent, LiveObject};
 use gitfleet::deliver::progress::Attempt;
 use gitfleet::deliver::step::Found;
 use gitfleet::deliver::step::Step;
+use gitfleet::deliver::waves::wave;
 use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
 use gitfleet::model::records::{ApplyOutcome, Availability, Inventory, Kept};
 use gitfleet::model::work::{Desired, WorkOrder};
@@ -123,7 +124,8 @@ fn id(of: u8, number: usize) -> ObjectId {
 fn desired(of: u8, number: usize, content: u8) -> Desired {
     let id = id(of, number);
     let digest = Digest::new(CONTENTS[usize::from(content) % CONTENTS.len()]);
-    Desired { key: Arc::new(id.key()), id, object: Arc::new(serde_json::Value::Null), digest }
+    let key = Arc::new(id.key());
+    Desired { key, wave: wave(&id.group, &id.kind), id, object: Arc::new(serde_json::Value::Null), digest }
 }
 
 impl Case {

@@ -237,8 +237,13 @@ fn d07_what_a_restored_member_may_keep() {
 
     let key = objects.keys().next().unwrap();
     let id = objects[key].id.clone();
-    let desired =
-        Desired { id, key: Arc::new(key.clone()), object: Arc::new(serde_json::Value::Null), digest: "d".into() };
+    let desired = Desired {
+        id,
+        key: Arc::new(key.clone()),
+        object: Arc::new(serde_json::Value::Null),
+        digest: "d".into(),
+        wave: 0,
+    };
     let order = WorkOrder { manifests: [desired].into(), ..WorkOrder::clone(&super::forged::order("b", 1)) };
     assert_eq!(has_all(&order, &objects), Ok(()));
     let why = has_all(&order, &old).unwrap_err();

@@ -29,11 +29,11 @@ type Names = OnceCell<(Instant, Option<BTreeSet<String>>)>;
 
 /// What the steps of one plan find out together.
 #[derive(Debug, Default)]
-pub(super) struct Presence(BTreeMap<Place, Names>);
+pub struct Presence(BTreeMap<Place, Names>);
 
 impl Presence {
     /// Prepares the questions of steps that were planned together.
-    pub(super) fn of(tasks: &[Task]) -> Arc<Self> {
+    pub fn of(tasks: &[Task]) -> Arc<Self> {
         let mut counts: BTreeMap<Place, usize> = BTreeMap::new();
         for task in tasks {
             if let Step::Apply { position, probe: true, .. } = task.step {
@@ -45,7 +45,7 @@ impl Presence {
     }
 
     /// Tells whether the member certainly lacked an object a moment ago.
-    pub(super) async fn lacks(&self, target: &dyn Target, id: &ObjectId) -> bool {
+    pub async fn lacks(&self, target: &dyn Target, id: &ObjectId) -> bool {
         let Some(names) = self.0.get(&place(id)) else { return false };
         let ask = async || {
             // Whatever goes wrong: each object is read by itself then, and says so.

@@ -13,6 +13,7 @@ use crate::cluster::{ApplyOptions, Deletion, Error};
 use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
 use crate::deliver::step::Step;
+use crate::deliver::waves::wave;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::work::{Desired, Release, WorkOrder};
@@ -220,6 +221,7 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         let id = ObjectId::of(object).expect("an object");
         Desired {
             key: Arc::new(id.key()),
+            wave: wave(&id.group, &id.kind),
             id,
             digest: Digest::new(object.to_string()),
             object: Arc::new(object.clone()),
