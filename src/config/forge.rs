@@ -54,6 +54,9 @@ pub struct Forge {
     /// What the bot writes on pull requests.
     #[serde(default)]
     pub plans: Plans,
+    /// Which commit statuses a rollout has.
+    #[serde(default)]
+    pub statuses: Statuses,
     /// When a new comment is written, beside the one that is edited.
     #[serde(default = "notify_default")]
     pub notify: Vec<Notify>,
@@ -91,6 +94,19 @@ pub enum PlanContent {
     Diff,
     /// The names of what changes.
     Summary,
+}
+
+/// The commit statuses of a rollout, fewest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Statuses {
+    /// `gitfleet` only, which counts all placements of the commit.
+    Summary,
+    /// Also `gitfleet/PLACEMENT`, for at most 12 placements that are not done at once.
+    #[default]
+    Placements,
+    /// Also `gitfleet/PLACEMENT/STAGE`, for each stage that has begun.
+    Stages,
 }
 
 /// A reason to write a new comment.

@@ -61,6 +61,8 @@ pub enum MemberCommand {
 /// An update for the bot.
 #[derive(Clone, Debug)]
 pub enum ForgeUpdate {
+    /// The placements that there are when this process sees the source for the first time: nothing is left of any other.
+    Known(BTreeSet<PlacementKey>),
     /// The state of a placement.
     Placement(Box<PlacementUpdate>),
     /// The state of the source.

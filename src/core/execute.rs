@@ -24,9 +24,11 @@ use crate::rollout::staged::{self, named_request};
 
 mod gates;
 mod in_store;
+mod may_some;
 
 pub use gates::preview;
 pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
+pub use may_some::{NarrowedGate, may_some};
 
 /// The target of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

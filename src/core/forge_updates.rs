@@ -13,6 +13,8 @@ use crate::status::progress::progress;
 /// What the bot knows already.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
+    /// It was told which placements there are.
+    has_begun: bool,
     sent: BTreeMap<PlacementKey, Vec<Progress>>,
     source: SourceRecord,
     /// The commit that may move a placement, until a decision shows that it does not.
@@ -48,6 +50,10 @@ impl Core {
         let Some(listener) = &mut self.listener else { return };
         // Before the first read of the source its record is from an earlier process.
         if self.source_look == SourceLook::Seen && listener.source != self.source {
+            if !std::mem::replace(&mut listener.has_begun, true) {
+                let known = self.placements.keys().cloned().collect();
+                self.effects.push(Effect::UpdateForge(ForgeUpdate::Known(known)));
+            }
             listener.source = self.source.clone();
             self.effects.push(Effect::UpdateForge(ForgeUpdate::Source(Box::new(self.source.clone()))));
         }

@@ -44,7 +44,8 @@ const VERBS: [(&str, ChatVerb); 8] = [
 /// Returns the commands of a comment. `bot` is our account; with `short` lines may begin with a slash only.
 ///
 /// All commands of a comment are returned or none: if one is invalid, or there are too many, the answer explains why. A line
-/// that may be meant for another bot is ignored: an unknown word after the slash, or after our name. `approve` and `reject`
+/// that may be meant for another bot is ignored: an unknown word after the slash, or after our name. If nothing else is said, a word
+/// that is one letter away from a command is told apart. `approve` and `reject`
 /// without a stage are commands here; the caller, who knows the waiting stages, asks for one.
 pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     if body.len() > COMMENT_BYTES_MAX {
@@ -53,10 +54,11 @@ pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     // People write the name of an App without the suffix that GitHub adds to its account.
     let prefixes = Prefixes { bot: bot.strip_suffix("[bot]").unwrap_or(bot), short };
     let mut commands = Vec::new();
-    let mut mistake = None;
+    let (mut mistake, mut is_misspelt) = (None, false);
     for line in spoken_lines(body) {
         match prefixes.read(&line) {
             Chat::Silence => {}
+            Chat::Misspelt => is_misspelt = true,
             Chat::Commands(read) => commands.extend(read),
             Chat::Mistake(why) => mistake = mistake.or(Some(why)),
         }
@@ -67,6 +69,7 @@ pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
             "a comment may hold at most {COMMANDS_MAX} commands; this one has {}",
             commands.len()
         )),
+        None if commands.is_empty() && is_misspelt => Chat::Misspelt,
         None if commands.is_empty() => Chat::Silence,
         None => Chat::Commands(commands),
     }
@@ -106,9 +109,19 @@ impl Prefixes<'_> {
                 let known: Vec<String> = VERBS.iter().map(|(name, _)| format!("`{name}`")).collect();
                 Chat::Mistake(format!("this command is not known; known are {}", known.join(", ")))
             }
+            None if is_near(word) => Chat::Misspelt,
             None => Chat::Silence,
         }
     }
+}
+
+/// Tells whether a word is a command with one letter too many, missing, other or exchanged with the next. Inflected words are meant.
+fn is_near(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    VERBS.iter().any(|(name, _)| {
+        let is_inflected = word.strip_prefix(name).is_some_and(|rest| matches!(rest, "d" | "s"));
+        !is_inflected && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && strsim::osa_distance(&word, name) == 1
+    })
 }
 
 /// Splits the first word off.

@@ -189,6 +189,9 @@ pub trait Forge: Send + Sync {
     async fn is_team_member(&self, team: &str, login: &str) -> Result<bool>;
 }
 
+/// Where GitHub is, unless it is somebody's own.
+const GITHUB: &str = "https://github.com";
+
 /// The kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -228,12 +231,18 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the address of the repository as people open it, without a slash at its end.
+    pub fn web(&self) -> String {
+        let url = self.url.as_deref().unwrap_or(GITHUB).trim_end_matches('/');
+        format!("{url}/{}/{}", self.owner, self.name)
+    }
+
     /// Returns the base of the API, without a slash at its end.
     fn base(&self) -> String {
         let url = self.url.as_deref().map(|url| url.trim_end_matches('/'));
         match (self.kind, url) {
             (Kind::Gitea, url) => format!("{}/api/v1", url.unwrap_or_default()),
-            (Kind::GitHub, None | Some("https://github.com" | "https://www.github.com")) => github::API.to_owned(),
+            (Kind::GitHub, None | Some(GITHUB | "https://www.github.com")) => github::API.to_owned(),
             (Kind::GitHub, Some(url)) => format!("{url}/api/v3"),
         }
     }

@@ -1,5 +1,7 @@
 //! Commands in comments, before they are resolved to a rollout.
 
+use super::commands::Verb;
+
 /// The least number of characters of a commit id in a command.
 pub const SHA_CHARS_MIN: usize = 7;
 
@@ -52,11 +54,28 @@ pub enum ChatVerb {
     Help,
 }
 
+impl ChatVerb {
+    /// Returns what it does to a rollout; `None` for those that only show something.
+    pub fn verb(self) -> Option<Verb> {
+        match self {
+            Self::Approve => Some(Verb::Approve),
+            Self::Reject => Some(Verb::Reject),
+            Self::Pause => Some(Verb::Pause),
+            Self::Resume => Some(Verb::Resume),
+            Self::Rollback => Some(Verb::Rollback),
+            Self::Retry => Some(Verb::Retry),
+            Self::Status | Self::Help => None,
+        }
+    }
+}
+
 /// The commands in a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chat {
     /// None: no line is a command of gitfleet.
     Silence,
+    /// None, but the first word of a line is a known command with one mistyped letter.
+    Misspelt,
     /// These commands, in order; all or none.
     Commands(Vec<ChatCommand>),
     /// An invalid command; why, and what to write instead, safe to print.

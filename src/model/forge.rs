@@ -43,7 +43,7 @@ pub enum StatusState {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitStatus {
-    /// Its context: `gitfleet/<placement>/<stage>`.
+    /// Its context: `gitfleet`, `gitfleet/PLACEMENT` or `gitfleet/PLACEMENT/STAGE`.
     pub context: String,
     /// Its state.
     pub state: StatusState,

@@ -15,6 +15,7 @@ pub mod id;
 pub mod journal;
 pub mod kinds;
 pub mod manifest;
+pub mod moment;
 pub mod names;
 pub mod ocm;
 pub mod overrides;

@@ -10,6 +10,7 @@ use super::rollout::{ClusterState, Failure, PersonWait, RolloutState, bound_stat
 use super::staged_run::{closed_gates, command_name, end_message};
 use super::work::{counted, listing};
 use crate::model::id::CommitId;
+use crate::model::moment::moment;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState};
 use crate::model::records::ResourceSnapshot;
 use crate::model::runs::{Approval, ApprovalRules, DELETION_GATE, RunCause, RunPhase, RunRecord};
@@ -94,7 +95,7 @@ fn whole(view: &PlacementView) -> (ProgressState, String) {
         RolloutState::Progressing => (ProgressState::Moving, String::new()),
         RolloutState::WaitingForPerson(wait) => waiting(view, &wait),
         RolloutState::WaitingForTime(until) => {
-            (ProgressState::Waiting, until.map(|at| format!("until {at:.0}")).unwrap_or_default())
+            (ProgressState::Waiting, until.map(|at| format!("until {}", moment(at))).unwrap_or_default())
         }
         RolloutState::Unreachable(text) => unreachable(&text),
         RolloutState::Failed(Failure::Invalid(text)) => (ProgressState::Error, text),

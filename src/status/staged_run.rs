@@ -6,6 +6,7 @@ use super::work::counted;
 use crate::api::stage_checks::MetricCheck;
 use crate::api::staged::StageTaskType;
 use crate::model::id::PlacementKey;
+use crate::model::moment::moment;
 use crate::model::runs::{
     ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase,
     StageRecord, TaskRecord, number_text,
@@ -71,7 +72,7 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
     let health = checks.given.healthy_for.iter().map(|time| CheckSummary {
         wanted: format!("its clusters to be available for {time}"),
         state: match checks.healthy_at() {
-            Some(at) => format!("until {at:.0}"),
+            Some(at) => format!("until {}", moment(at)),
             None => "a cluster is not available".to_owned(),
         },
     });

@@ -80,7 +80,8 @@ impl Hosted {
         let members: String =
             STAGES.map(|stage| format!("  - name: {stage}\n    directory: ./members/{stage}\n")).concat();
         let forge = format!(
-            "forge:\n  type: gitea\n  url: {}\n  tokenFile: token\n  allowInsecureHttp: true\n  webhookSecretFile: secret\n",
+            "forge:\n  type: gitea\n  url: {}\n  tokenFile: token\n  allowInsecureHttp: true\n  webhookSecretFile: secret\n  \
+             statuses: stages\n",
             gitea.url
         );
         let world = World::configured(&source, &members, &forge)?;

@@ -229,6 +229,15 @@ fn nothing_leaks(stage: &Stage, threads: &[u64], commits: &[&str]) {
     }
 }
 
+/// Fails where a status links to nothing.
+fn nothing_lacks_a_link(stage: &Stage, commits: &[&str]) {
+    for commit in commits {
+        let statuses = gitea().statuses(&stage.repo, commit).expect("statuses");
+        let links = |status: &Value| status["target_url"].as_str().is_some_and(|url| url.starts_with(&gitea().url));
+        assert!(!statuses.is_empty() && statuses.iter().all(links), "{commit}: {statuses:?}");
+    }
+}
+
 /// A change from its pull request to every cluster, and what may go wrong on the way.
 fn scenario(stage: &Stage) {
     let name = stage.name.as_str();
@@ -259,7 +268,8 @@ fn scenario(stage: &Stage) {
 
     // Merged, it rolls to the first gate and says so where people are.
     let merged = gitea().merge(&stage.author.token, &stage.repo, pull, MergeWay::Merge).expect("a merge");
-    stage.await_status(&daemon, &merged, &format!("gitfleet/{name}/canary"), "pending", "waiting");
+    stage.await_status(&daemon, &merged, &format!("gitfleet/{name}"), "pending", "waiting");
+    stage.await_status(&daemon, &merged, "gitfleet", "pending", "1 waits at canary");
     let told = stage.await_comment(&daemon, pull, &["early", "rest", "/approve canary"]);
     assert!(told.starts_with("<!-- gitfleet:v1 id="), "{told}");
     stage.await_held(&daemon, &["2", "1", "1"]);
@@ -277,9 +287,9 @@ fn scenario(stage: &Stage) {
     let word = stage.say(&stage.approver, pull, "Looks good to me.\n\n/approve canary");
     stage.await_reaction(&daemon, word, "rocket");
     stage.await_held(&daemon, &["2", "2", "2"]);
-    for context in ["", "/canary", "/early", "/rest"] {
-        stage.await_status(&daemon, &merged, &format!("gitfleet/{name}{context}"), "success", "");
-    }
+    stage.await_status(&daemon, &merged, &format!("gitfleet/{name}"), "success", "");
+    stage.await_status(&daemon, &merged, "gitfleet", "success", "1 done, 3/3 clusters");
+    nothing_lacks_a_link(stage, &[&head, &merged]);
     stage.await_comment(&daemon, pull, &["<!-- gitfleet:v1", &stage.approver.account.name, "✅"]);
 
     // A broken manifest is refused with file and line, before the merge.

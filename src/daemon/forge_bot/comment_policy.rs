@@ -21,6 +21,9 @@ pub const COMMENT_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// How long after a change of the shown text an approval without a commit may refer to the earlier text.
 const SHOWN_CHANGE: SignedDuration = SignedDuration::from_secs(30);
 
+/// Commands that one answer offers to copy.
+const LINES_MAX: usize = 10;
+
 /// Why a command is not executed, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -44,6 +47,8 @@ impl Answer {
 pub enum CommentVerdict {
     /// Ignore it, for this reason.
     Ignore(&'static str),
+    /// It contains none, but a word that is nearly one: whoever may command is given a sign.
+    Misspelt,
     /// Answer why it is not executed.
     Answer(Answer),
     /// It contains these commands.
@@ -69,6 +74,7 @@ pub fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Timestamp) -
     match parse(&comment.body, &me.login, short) {
         // Before the edit check: a comment without a command gets no answer, whoever edited it.
         Chat::Silence => CommentVerdict::Ignore("it holds no command"),
+        Chat::Misspelt => CommentVerdict::Misspelt,
         // Somebody else than the author may have edited it.
         _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => CommentVerdict::Answer(
             Answer::of("a comment that was edited is not carried out; write the command in a new one"),
@@ -89,7 +95,7 @@ pub enum Meaning {
     Help,
 }
 
-/// Returns the meaning of a command in a rollout's conversation.
+/// Returns the meaning of a command in a rollout's conversation. `prefix` begins the commands in answers.
 ///
 /// # Errors
 /// Why it has no meaning there, and what to write instead.
@@ -98,6 +104,7 @@ pub fn meaning(
     thread: ThreadNumber,
     chat: &ChatCommand,
     said_at: Timestamp,
+    prefix: &str,
 ) -> Result<Vec<Meaning>, Answer> {
     match chat.verb {
         ChatVerb::Status => return Ok(vec![Meaning::Status]),
@@ -121,7 +128,7 @@ pub fn meaning(
     }
     let meant = placements(rollout, chat)?;
     let all: Vec<_> = match chat.verb {
-        ChatVerb::Approve | ChatVerb::Reject => return gates(rollout, &meant, chat, said_at),
+        ChatVerb::Approve | ChatVerb::Reject => return gates(rollout, &meant, chat, said_at, prefix),
         ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
         ChatVerb::Retry => {
             let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
@@ -130,12 +137,7 @@ pub fn meaning(
         ChatVerb::Rollback => meant.iter().filter(|(_, way)| superseded(way).is_none()).collect(),
         ChatVerb::Status | ChatVerb::Help => Vec::new(),
     };
-    let verb = match chat.verb {
-        ChatVerb::Pause => Verb::Pause,
-        ChatVerb::Resume => Verb::Resume,
-        ChatVerb::Retry => Verb::Retry,
-        _ => Verb::Rollback,
-    };
+    let Some(verb) = chat.verb.verb() else { return Ok(Vec::new()) };
     if let (ChatVerb::Retry, Some(cluster)) = (chat.verb, &chat.cluster) {
         let why =
             format!("one cluster alone cannot be tried again: leave cluster={cluster} out, and all that failed are");
@@ -149,7 +151,7 @@ pub fn meaning(
         return Err(Answer::of(over(rollout).unwrap_or_else(|| format!("nothing here is left to {verb}"))));
     }
     if verb == Verb::Rollback && all.len() > 1 {
-        let lines = all.iter().map(|(key, _)| format!("/gitfleet rollback placement={key}")).collect();
+        let lines = all.iter().take(LINES_MAX).map(|(key, _)| format!("{prefix}rollback placement={key}")).collect();
         return Err(Answer { lines, ..Answer::of("more than one placement is rolled out here; name one") });
     }
     let to_commit = chat.to.clone();
@@ -183,39 +185,60 @@ fn placements<'a>(
     Ok(found)
 }
 
-/// Returns the commands that open or close gates. A command without a stage refers to no gate.
+/// Returns the commands that open or close gates. A command without a stage refers to no gate; a stage and the commit refer to
+/// every placement of the commit that waits there.
 fn gates(
     rollout: &CommitRollout,
     meant: &[(&PlacementKey, &Progress)],
     chat: &ChatCommand,
     said_at: Timestamp,
+    prefix: &str,
 ) -> Result<Vec<Meaning>, Answer> {
     let verb = if chat.verb == ChatVerb::Approve { Verb::Approve } else { Verb::Reject };
-    let waiting: Vec<(&PlacementKey, &Progress, &GateProgress)> =
+    let waiting: Vec<WaitingAt<'_>> =
         rollout.gates().filter(|(key, ..)| meant.iter().any(|(known, _)| known == key)).collect();
     if waiting.is_empty() {
         return Err(Answer::of(over(rollout).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
     }
-    let line = |(key, _, gate): &(&PlacementKey, &Progress, &GateProgress)| line(rollout, key, gate, verb);
-    let instead = |why: String| Err(Answer { lines: waiting.iter().map(line).collect(), ..Answer::of(why) });
-    let of_stage: Vec<_> = match &chat.stage {
+    let line = |(key, _, gate): &WaitingAt<'_>| line(rollout, key, gate, verb, prefix);
+    let instead = |why: String, first: Option<String>, gates: &[WaitingAt<'_>]| {
+        let lines = first.into_iter().chain(gates.iter().map(line)).take(LINES_MAX).collect();
+        Err(Answer { lines, ..Answer::of(why) })
+    };
+    let of_stage: Vec<WaitingAt<'_>> = match &chat.stage {
         // Deletions must be named.
         None if chat.all => waiting.iter().filter(|(_, _, gate)| gate.stage != DELETION_GATE).copied().collect(),
-        None => return instead(format!("{verb} needs a stage; what waits:")),
+        None => return instead(format!("{verb} needs a stage; what waits:"), None, &waiting),
         Some(stage) => waiting.iter().filter(|(_, _, gate)| gate.stage == *stage).copied().collect(),
     };
-    match (of_stage.len(), &chat.stage) {
-        (0, None) => return instead(format!("only deletions wait, and they have to be named to {verb}; what waits:")),
-        (0, Some(stage)) => return instead(format!("stage {stage} needs no approval; pending:")),
-        (2.., Some(stage)) if !chat.all => {
-            return instead(format!("stage {stage} waits in more than one placement; write one of these:"));
+    let names_all = chat.sha.is_some() && chat.placement.is_none();
+    match (of_stage.len(), chat.stage.as_deref()) {
+        (0, None) => {
+            let why = format!("only deletions wait, and they have to be named to {verb}; what waits:");
+            return instead(why, None, &waiting);
+        }
+        (0, Some(stage)) => return instead(format!("stage {stage} needs no approval; pending:"), None, &waiting),
+        (2.., Some(DELETION_GATE)) => {
+            let why = "deletions wait in more than one placement, and each is named by itself; write one of these:";
+            return instead(why.to_owned(), None, &of_stage);
+        }
+        (count @ 2.., Some(stage)) if !names_all => {
+            let why = format!(
+                "{count} placements wait at stage {stage}; write the first line to {verb} it for all of them, or one of the others:"
+            );
+            let all = format!("{prefix}{verb} {stage} sha={}", rollout.commit.short());
+            return instead(why, Some(all), &of_stage);
         }
         _ => {}
     }
+    let shown = |gate: &WaitingAt<'_>| was_shown(rollout, gate.0, gate.2, chat, said_at);
+    // Of all that wait at a stage the author means those that were there to be seen.
+    let is_any_shown = names_all && of_stage.iter().any(|gate| shown(gate).is_ok());
     of_stage
         .into_iter()
+        .filter(|gate| !is_any_shown || shown(gate).is_ok())
         .map(|(key, progress, gate)| {
-            was_shown(rollout, key, gate, chat, said_at)
+            shown(&(key, progress, gate))
                 .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
             Ok(Meaning::Do(Command {
                 stage: Some(gate.stage.clone()),
@@ -225,6 +248,9 @@ fn gates(
         })
         .collect()
 }
+
+/// A gate that waits, with its placement.
+type WaitingAt<'a> = (&'a PlacementKey, &'a Progress, &'a GateProgress);
 
 /// Tells whether a comment's author could see the gate's content at that time. An author who names the commit has seen it, even
 /// right after a change.
@@ -247,8 +273,8 @@ fn was_shown(
 }
 
 /// Returns the command line that approves or rejects exactly this gate.
-pub fn line(rollout: &CommitRollout, key: &PlacementKey, gate: &GateProgress, verb: Verb) -> String {
-    format!("/gitfleet {verb} {} placement={key} sha={}", gate.stage, rollout.commit.short())
+fn line(rollout: &CommitRollout, key: &PlacementKey, gate: &GateProgress, verb: Verb, prefix: &str) -> String {
+    format!("{prefix}{verb} {} placement={key} sha={}", gate.stage, rollout.commit.short())
 }
 
 /// Returns why a rollout is over, if it is.

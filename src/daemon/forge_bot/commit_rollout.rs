@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::asked::{Asked, Notice};
 use crate::core::PlacementUpdate;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, Digest, PlacementKey};
@@ -70,37 +71,6 @@ impl Shown {
     }
 }
 
-/// A comment of gitfleet that asks for the approval of one gate: a reaction to it, or a review after it, counts only for this
-/// gate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Asked {
-    /// The placement.
-    pub placement: PlacementKey,
-    /// The stage, or `deletion`.
-    pub stage: String,
-    /// The digest that was approved.
-    pub digest: Digest,
-    /// Since when the gate waits, by our clock.
-    pub since: Timestamp,
-    /// The comment.
-    pub comment: u64,
-    /// SHA-256 of its text as we wrote it.
-    pub text: Digest,
-    /// When it was written, by the forge's clock.
-    pub at: Timestamp,
-    /// Accounts whose reaction was handled, with its time: a repeated reaction counts again.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub heard: BTreeMap<u64, Timestamp>,
-}
-
-impl Asked {
-    /// Tells whether a gate of a placement asks for this digest now.
-    pub fn is_of(&self, placement: &PlacementKey, gate: &GateProgress) -> bool {
-        (&self.placement, &self.stage, &self.digest, self.since) == (placement, &gate.stage, &gate.digest, gate.since)
-    }
-}
-
 /// A commit and its rollout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,9 +103,12 @@ pub struct CommitRollout {
     /// The digests that were shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<Shown>,
-    /// Comments that ask for the approval of waiting gates.
+    /// Waiting gates, with the comments that ask for their approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Asked>,
+    /// Comments that ask people to act, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
     /// Reviews that were handled.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reviewed: BTreeSet<u64>,
@@ -154,7 +127,7 @@ pub struct CommitRollout {
 }
 
 impl CommitRollout {
-    fn begin(commit: CommitId, from: Option<CommitId>, now: Timestamp) -> Self {
+    pub(super) fn begin(commit: CommitId, from: Option<CommitId>, now: Timestamp) -> Self {
         Self {
             commit,
             from,
@@ -167,6 +140,7 @@ impl CommitRollout {
             began_at: now,
             shown: Vec::new(),
             asked: Vec::new(),
+            notices: Vec::new(),
             reviewed: BTreeSet::new(),
             url: None,
             help: false,
@@ -199,13 +173,6 @@ impl CommitRollout {
     /// Returns the gates that wait for a person, as they are now.
     pub fn waiting_gates(&self) -> Vec<(PlacementKey, GateProgress)> {
         self.gates().map(|(key, _, gate)| (key.clone(), gate.clone())).collect()
-    }
-
-    /// Records the comment that asks for a gate's approval, and drops those of gates that no longer wait.
-    pub fn note_asked(&mut self, asked: Asked) {
-        let waiting = self.waiting_gates();
-        self.asked.retain(|known| waiting.iter().any(|(key, gate)| known.is_of(key, gate) && !asked.is_of(key, gate)));
-        self.asked.push(asked);
     }
 
     /// Records that the digests of these gates were visible from `from` on, by the forge's clock. They are those that waited when
@@ -244,8 +211,12 @@ pub struct CommitRollouts {
 impl CommitRollouts {
     /// Restores the rollouts that an earlier process stored.
     pub fn restore(rollouts: impl IntoIterator<Item = CommitRollout>) -> Self {
-        let by_commit = rollouts.into_iter().map(|rollout| (rollout.commit.clone(), rollout)).collect();
-        Self { by_commit, ..Self::default() }
+        let by_commit: BTreeMap<CommitId, CommitRollout> =
+            rollouts.into_iter().map(|rollout| (rollout.commit.clone(), rollout)).collect();
+        // Their texts are compared with what stands, which may be of another version, or of long ago.
+        let open = by_commit.values().filter(|rollout| rollout.ended_at.is_none());
+        let changed = open.map(|rollout| rollout.commit.clone()).collect();
+        Self { by_commit, changed, ..Self::default() }
     }
 
     /// Returns a rollout.
@@ -359,9 +330,21 @@ impl CommitRollouts {
                 None => ProgressState::Done,
             };
             // Nobody can open its gates any more: waiting gates are shown with the newer commit.
-            way.message = String::new();
-            way.deletions = None;
-            way.stages.iter_mut().for_each(|stage| stage.gate = None);
+            close(way);
+            self.settle(&commit, now);
+        }
+    }
+
+    /// Ends the progress of placements of which nothing is left: a process that ended before it could say so left them open.
+    pub fn end_others(&mut self, known: &BTreeSet<PlacementKey>, now: Timestamp) {
+        let is_gone = |(key, way): (&PlacementKey, &Progress)| !known.contains(key) && !way.state.is_final();
+        let open = self.iter().filter(|rollout| rollout.placements.iter().any(is_gone));
+        for commit in open.map(|rollout| rollout.commit.clone()).collect::<Vec<_>>() {
+            let Some(rollout) = self.get_mut(&commit) else { continue };
+            for (_, way) in rollout.placements.iter_mut().filter(|(key, way)| is_gone((*key, &**way))) {
+                way.state = ProgressState::Done;
+                close(way);
+            }
             self.settle(&commit, now);
         }
     }
@@ -447,11 +430,23 @@ impl CommitRollouts {
         gone
     }
 
+    /// Returns the commits of rollouts that changed and were not taken yet.
+    pub fn changed(&self) -> impl Iterator<Item = &CommitId> {
+        self.changed.iter()
+    }
+
     /// Returns the rollouts that changed since the last call; `None` for dropped ones.
     pub fn take_changed(&mut self) -> BTreeMap<CommitId, Option<CommitRollout>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|commit| (commit.clone(), self.by_commit.get(&commit).cloned())).collect()
     }
+}
+
+/// Removes what a person could do for a progress that has ended.
+fn close(way: &mut Progress) {
+    way.message = String::new();
+    way.deletions = None;
+    way.stages.iter_mut().for_each(|stage| stage.gate = None);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Settings;
+use super::{Links, Settings};
 use crate::config::{self, Configuration, ForgeType, read_pem, read_secret};
 use crate::forge::{self, Auth, Called, Forge, Kind, Meter};
 use crate::store::records::{load, put};
@@ -73,6 +73,7 @@ pub fn connect(
         return Ok(None);
     };
     let connected = forge::connect(&settings, Some(meter(metrics)))?;
+    let links = Links { repository: settings.web(), page: None };
     let approvals = &forge.approvals;
     let approvers = approvals.who();
     let settings = Settings {
@@ -80,6 +81,8 @@ pub fn connect(
         poll_interval: configuration.source.poll_interval,
         notify: forge.notify.iter().copied().collect(),
         plans: forge.plans,
+        statuses: forge.statuses,
+        links,
         voice: CommandStyle {
             short: forge.short_commands,
             approvers,
@@ -88,6 +91,7 @@ pub fn connect(
             // Gitea accepts no approving review of a merged pull request.
             reviews_count: forge.type_ == ForgeType::Github,
         },
+        rules: configuration.approval_rules(),
         approvers: approvals.approvers.clone(),
         parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
         mask: mask_key(store)?,

@@ -6,20 +6,22 @@ use tokio::sync::oneshot;
 use super::Console;
 use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, verdict};
 use super::commit_rollout::CommitRollout;
-use super::messages::EDIT_PAUSE;
 use super::origin::{Origin, origin};
 use super::outbox::{Slot, SlotContent};
 use super::person::PersonFacts;
 use super::records::{self, Heard};
+use crate::core::execute::{NarrowedGate, may_some};
 use crate::forge::webhook::text_digest;
 use crate::http::Instruction;
 use crate::model::chat::{ChatCommand, ChatVerb};
-use crate::model::commands::{Command, Person, Refusal, Verb};
+use crate::model::commands::{Command, Person, Refusal, RefusalReason, Verb};
 use crate::model::forge::{Comment, History, Reaction, ThreadNumber};
 
 /// Written answers per hour in one conversation: two bots that answer each other must stop.
 pub(super) const ANSWERS_MAX: usize = 10;
-/// The window for this limit. Within it a person gets one answer, which is edited.
+/// Written answers per hour to one person in one conversation. What was answered already is not answered again.
+const ANSWERS_EACH_MAX: usize = 3;
+/// The window for these limits.
 const ANSWERS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 /// The longest wait for the delivery of a comment's creation: hosts queue deliveries, so polling may be faster.
 const DELIVERY_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
@@ -168,9 +170,14 @@ impl Console {
             {
                 return;
             }
+            CommentVerdict::Misspelt if was_ignored.is_some() => return,
             CommentVerdict::Ignore(why) => {
                 ignored = true;
                 Dealt { outcome: why.to_owned(), answer: None }
+            }
+            CommentVerdict::Misspelt => {
+                ignored = true;
+                self.misspelt(thread, comment, now).await
             }
             _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
             CommentVerdict::Answer(answer) => self.answer(thread, comment, &answer, now),
@@ -227,7 +234,11 @@ impl Console {
         }
         let meant = match meant {
             Ok(meant) => meant,
-            Err(Unmeant::Answer(answer)) => return Some(self.answer(thread, comment, &answer, now)),
+            Err(Unmeant::Answer(answer)) => {
+                // What waits is no help to somebody who may not open it.
+                let refused = self.refused(thread, comment, chats).await;
+                return Some(self.answer(thread, comment, &refused.unwrap_or(answer), now));
+            }
             Err(Unmeant::Elsewhere) => return Some(self.not_here(thread, comment, chats, now)),
         };
         let facts = match (known, &asks) {
@@ -237,12 +248,41 @@ impl Console {
         Some(self.execute(thread, comment, meant, facts, now).await)
     }
 
+    /// Returns why the author of commands may not give them, as far as the configuration and the strategies of what waits say.
+    /// Contributors to the change are told so too.
+    async fn refused(&mut self, thread: ThreadNumber, comment: &Comment, chats: &[ChatCommand]) -> Option<Answer> {
+        let verbs: Vec<Verb> = chats.iter().filter_map(|chat| chat.verb.verb()).collect();
+        let rollout = self.rollouts.rollout_in(thread).filter(|_| !verbs.is_empty()).cloned()?;
+        let questions = self.questions(&rollout, &comment.author, verbs.contains(&Verb::Approve));
+        let facts = self.ask(questions.answers()).await;
+        let person = match self.person(&rollout, &comment.author, &comment.url, facts) {
+            Ok(person) => person,
+            Err(answer) => return Some(answer),
+        };
+        let gates: Vec<NarrowedGate<'_>> =
+            rollout.gates().map(|(key, _, gate)| (key, gate.approvers.as_deref())).collect();
+        may_some(&person, &verbs, self.settings.rules, &self.settings.approvers, &gates).err().map(Answer::of)
+    }
+
+    /// Gives whoever may approve a sign that a word was nearly a command.
+    async fn misspelt(&mut self, thread: ThreadNumber, comment: &Comment, now: Timestamp) -> Dealt {
+        let outcome = "it holds no command, but a word that is nearly one".to_owned();
+        let is_open = self.rollouts.rollout_in(thread).is_some_and(|rollout| rollout.ended_at.is_none());
+        // What every approver may, whoever made the change.
+        let reject = ChatCommand::bare(ChatVerb::Reject);
+        if is_open && self.is_calm(thread, now) && self.refused(thread, comment, &[reject]).await.is_none() {
+            self.react(comment, Reaction::Confused, now);
+        }
+        Dealt { outcome, answer: None }
+    }
+
     /// Returns what commands mean in their conversation.
     fn meant(&self, thread: ThreadNumber, comment: &Comment, chats: &[ChatCommand]) -> Result<Meant, Unmeant> {
         let rollout = self.rollouts.rollout_in(thread).cloned().ok_or(Unmeant::Elsewhere)?;
         let mut all = Vec::new();
         for chat in chats {
-            all.extend(meaning(&rollout, thread, chat, comment.created_at).map_err(Unmeant::Answer)?);
+            let prefix = self.settings.voice.prefix();
+            all.extend(meaning(&rollout, thread, chat, comment.created_at, prefix).map_err(Unmeant::Answer)?);
         }
         Ok(Meant { rollout, all })
     }
@@ -313,9 +353,14 @@ impl Console {
                 Ok(person) => person,
                 Err(answer) => return self.answer(thread, comment, &answer, now),
             };
-            for command in all.iter().filter_map(Meaning::command) {
+            let commands: Vec<&Command> = all.iter().filter_map(Meaning::command).collect();
+            let mut left = commands.len();
+            for command in commands {
+                left -= 1;
                 match self.instruct(command.clone(), person.clone()).await {
                     Ok(said) => done.push(said),
+                    // Of several gates somebody else opened this one meanwhile.
+                    Err(refusal) if refusal.reason == RefusalReason::NotWaiting && left + done.len() > 0 => {}
                     Err(refusal) => {
                         let before = if done.is_empty() {
                             String::new()
@@ -351,7 +396,7 @@ impl Console {
     pub(super) async fn instruct(&mut self, command: Command, person: Person) -> Result<String, Refusal> {
         let (reply, answer) = oneshot::channel();
         let gone = || Refusal {
-            reason: crate::model::commands::RefusalReason::NotPossible,
+            reason: RefusalReason::NotPossible,
             message: "gitfleet is shutting down; please repeat the command in a minute".to_owned(),
         };
         self.handles.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
@@ -367,23 +412,22 @@ impl Console {
         self.heard.values().filter(|heard| is_recent(heard, thread, now)).count() < SIGNS_MAX
     }
 
-    /// Refuses a command with a reaction and an answer, within the limits.
+    /// Refuses a command with a reaction and an answer of its own, within the limits: no answer replaces an earlier one.
     fn answer(&mut self, thread: ThreadNumber, comment: &Comment, answer: &Answer, now: Timestamp) -> Dealt {
         if self.is_calm(thread, now) {
             self.react(comment, Reaction::Confused, now);
         }
-        // One answer per person and hour: the next edits it.
+        let outcome = format!("refused: {}", answer.why);
         let begun = |heard: &&Heard| heard.answer == Some(heard.id) && is_recent(heard, thread, now);
-        let own = self.heard.values().filter(begun).find(|heard| heard.author == comment.author.id);
-        let may = self.heard.values().filter(begun).count() < ANSWERS_MAX;
-        let first = own.map(|heard| heard.id).or(may.then_some(comment.id));
-        if let Some(first) = first {
-            let slot = Slot::Comment { id: self.mark(&["reply", &first.to_string()]) };
+        let own: Vec<&Heard> =
+            self.heard.values().filter(begun).filter(|heard| heard.author == comment.author.id).collect();
+        let same = own.iter().find(|heard| heard.outcome == outcome).map(|heard| heard.id);
+        let may = own.len() < ANSWERS_EACH_MAX && self.heard.values().filter(begun).count() < ANSWERS_MAX;
+        if same.is_none() && may {
+            let slot = Slot::Comment { id: self.mark(&["reply", &comment.id.to_string()]) };
             let body = super::messages::reply(&comment.author.login, answer);
-            let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
-            let due = written.map_or(now, |at| at + EDIT_PAUSE);
-            self.outbox.set(slot, SlotContent::Comment { thread, body }, due);
+            self.outbox.set(slot, SlotContent::comment(thread, body), now);
         }
-        Dealt { outcome: format!("refused: {}", answer.why), answer: first }
+        Dealt { outcome, answer: same.or(may.then_some(comment.id)) }
     }
 }

@@ -7,25 +7,24 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use super::Console;
+use super::asked::NeedMark;
 use super::comment_policy::Answer;
 use super::commit_rollout::{CommitRollout, Trouble};
 use super::outbox::{Slot, SlotContent};
 use crate::config::Notify;
-use crate::model::forge::{CommitStatus, StatusState, ThreadNumber};
+use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, PlacementKey};
-use crate::model::progress::GateProgress;
+use crate::model::progress::{GateProgress, Progress, ProgressState};
 use crate::views::comments::escape::{code, prose};
 use crate::views::comments::notice::{Need, needs, notice, to_copy};
 use crate::views::comments::reply;
 use crate::views::comments::rollout::{RolloutReport, marker, rollout_comment};
-use crate::views::comments::statuses::{refused_status, statuses};
 
-/// How long a stage must move before it gets a status: a shorter move gets only its final status. Meanwhile the placement's own
-/// status and the comment show it. A wait for a person is shown immediately.
-const STAGE_PAUSE: SignedDuration = SignedDuration::from_mins(1);
-/// The least time between two texts of a status that differ in counts only.
-const COUNTS_PAUSE: SignedDuration = SignedDuration::from_mins(2);
-/// The least time between two edits of a comment, unless somebody has to act or the rollout ended.
+/// How long a rollout has no comment unless somebody has to act or it ended: so the first request to act is in it, and sends no
+/// second mail.
+const BEGIN_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+/// The least time between two edits of a comment, unless somebody has to act or the rollout ended. Needs that arise within it
+/// are asked for together.
 pub(super) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How long a written slot is remembered if nothing else needs it.
 const SAID_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
@@ -58,23 +57,26 @@ impl Console {
         self.set_statuses(rollout, now);
         let Some(thread) = rollout.thread else { return self.seek_thread(rollout, now) };
         let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
-        let body = self.body(rollout);
         if rollout.has_unshown() {
             // Another gate may have the same text, and its approval counts from when it is shown.
             self.outbox.doubt(&slot);
         }
+        let is_over = rollout.ended_at.is_some() || rollout.trouble.is_some();
+        let is_needed = rollout.placements.values().any(|progress| progress.state.needs_person());
         let written = self.outbox.entry(&slot).and_then(|entry| entry.written_at);
-        let is_urgent = rollout.ended_at.is_some()
-            || rollout.trouble.is_some()
-            || rollout.placements.values().any(|progress| progress.state.needs_person());
-        let due = written.filter(|_| !is_urgent).map_or(now, |at| at + EDIT_PAUSE);
-        self.outbox.set(slot, SlotContent::Comment { thread: thread.number, body }, due);
+        let due = match written {
+            _ if is_over || (is_needed && !is_moving(rollout)) => now,
+            Some(at) => at + EDIT_PAUSE,
+            None if is_needed || rollout.help => now + EDIT_PAUSE,
+            None => (rollout.began_at + BEGIN_PAUSE).max(now),
+        };
+        let (body, of) = (self.body(rollout), rollout.trouble.is_none().then_some(now));
+        self.outbox.set(slot, SlotContent::Comment { thread: thread.number, body, of }, due);
         for number in &rollout.also {
             let slot = Slot::Comment { id: self.mark(&["pointer", rollout.commit.as_str(), &number.to_string()]) };
             let body = reply::pointer(thread.number);
-            self.outbox.set(slot, SlotContent::Comment { thread: *number, body }, now);
+            self.outbox.set(slot, SlotContent::comment(*number, body), now);
         }
-        self.show_needs(rollout, thread.number, now);
     }
 
     fn body(&self, rollout: &CommitRollout) -> String {
@@ -91,87 +93,88 @@ impl Console {
             commit: Some(rollout.commit.clone()),
             subject: Some(rollout.subject.clone()).filter(|subject| !subject.is_empty()),
             placements: rollout.placements.values().cloned().collect(),
+            asks: self.asked_by_rollout(rollout),
             help: rollout.help,
             voice: self.settings.voice.clone(),
         })
     }
 
-    fn set_statuses(&mut self, rollout: &CommitRollout, now: Timestamp) {
-        let chars = self.handles.forge.limits().description_chars;
-        let url = rollout.url.as_deref();
-        if let Some(Trouble::Refused { errors, .. }) = &rollout.trouble {
-            self.set_status(&rollout.commit, refused_status(errors, chars, url), now);
+    /// Returns how many needs the rollout's own comment was written for; none if it also shows gates that another comment asks for.
+    fn asked_by_rollout(&self, rollout: &CommitRollout) -> usize {
+        let id = self.rollout_slot(&rollout.commit);
+        let Some(own) = rollout.notices.iter().find(|notice| notice.id == id) else { return 0 };
+        let is_own = |(key, _, gate): (&PlacementKey, &Progress, &GateProgress)| {
+            own.needs.contains(&self.gate_mark(&rollout.commit, key, gate))
+        };
+        if rollout.gates().all(is_own) { own.needs.len() } else { 0 }
+    }
+
+    /// Puts what people must do into comments that ask for it. Call it before the rollout is stored: it remembers what is asked
+    /// where.
+    pub(super) fn ask_people(&mut self, commit: &CommitId, now: Timestamp) {
+        let Some(rollout) = self.rollouts.get(commit).filter(|rollout| rollout.thread.is_some()) else { return };
+        let waiting: Vec<NeedMark> = self.needs(rollout).into_iter().map(|(mark, ..)| mark).collect();
+        let is_asked = |need: &NeedMark| rollout.notices.iter().any(|notice| notice.needs.contains(&need.mark));
+        if waiting.iter().all(is_asked) {
+            return;
         }
+        let own = self.rollout_slot(commit);
+        let is_told = |entry: &super::outbox::Entry| entry.written_at.is_some() || entry.unsure;
+        let is_told = self.outbox.entry(&Slot::Comment { id: own.clone() }).is_some_and(is_told);
+        let Some(rollout) = self.rollouts.get_mut(commit) else { return };
+        let changed = rollout.assign(&waiting, Some(own.as_str()).filter(|_| !is_told), now);
+        let rollout = rollout.clone();
+        for id in changed.into_iter().filter(|id| *id != own) {
+            self.show_notice(&rollout, id, now);
+        }
+    }
+
+    /// Returns what people must do for a rollout and are to be told, with its marks.
+    fn needs<'a>(&self, rollout: &'a CommitRollout) -> Vec<(NeedMark, &'a Progress, Need<'a>)> {
+        let mut all = Vec::new();
         for progress in rollout.placements.values() {
-            let mut all = statuses(progress, chars, url).into_iter();
-            // The first is the placement's own: it covers a stage whose own status still waits.
-            if let Some(status) = all.next() {
-                let due = self.when(&rollout.commit, &status, SignedDuration::ZERO, now);
-                self.set_status(&rollout.commit, status, due);
-            }
-            for status in all {
-                let waits = progress
-                    .stages
-                    .iter()
-                    .any(|stage| stage.state.needs_person() && status.context.ends_with(&format!("/{}", stage.name)));
-                let pause = if waits { SignedDuration::ZERO } else { STAGE_PAUSE };
-                let due = self.when(&rollout.commit, &status, pause, now);
-                self.set_status(&rollout.commit, status, due);
-            }
-        }
-    }
-
-    fn set_status(&mut self, commit: &CommitId, status: CommitStatus, due: Timestamp) {
-        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
-        self.outbox.set(slot, SlotContent::Status(status), due);
-    }
-
-    /// Returns when a status is due: a final one immediately, a first one after a pause, counts now and then.
-    fn when(&self, commit: &CommitId, status: &CommitStatus, pause: SignedDuration, now: Timestamp) -> Timestamp {
-        if status.state != StatusState::Pending {
-            return now;
-        }
-        let slot = Slot::Status { commit: commit.clone(), context: status.context.clone() };
-        let entry = self.outbox.entry(&slot);
-        match entry.and_then(|entry| entry.written_at) {
-            None => now + pause,
-            // Still pending, with another text.
-            Some(_) if pause.is_zero() && status.description.contains("waiting") => now,
-            Some(at) => (at + COUNTS_PAUSE).max(now),
-        }
-    }
-
-    /// Notifies people that they have to act, in a separate comment for each need: an edit sends no mail.
-    fn show_needs(&mut self, rollout: &CommitRollout, thread: ThreadNumber, now: Timestamp) {
-        let many = rollout.placements.len() > 1;
-        for progress in rollout.placements.values() {
-            let waits = needs(progress).iter().any(|need| matches!(need, Need::Gate { .. }));
-            for need in needs(progress) {
-                let id = match need {
-                    // A command to copy would be refused until the rollout's comment shows its digest.
-                    Need::Gate { .. } if rollout.has_unshown() => continue,
+            let needs = needs(progress);
+            let waits = needs.iter().any(|need| matches!(need, Need::Gate { .. }));
+            for need in needs {
+                let (mark, stage) = match need {
                     Need::Gate { gate, .. } if self.settings.notify.contains(&Notify::Approval) => {
-                        self.gate_slot(&rollout.commit, &progress.placement, gate)
+                        (self.gate_mark(&rollout.commit, &progress.placement, gate), gate.stage.clone())
                     }
                     // A person who is asked for an approval sees the failure, too.
                     Need::Failure { .. } if self.settings.notify.contains(&Notify::Failure) && !waits => {
                         let what = format!("failed {}", progress.run.as_deref().unwrap_or_default());
-                        self.mark(&["notice", rollout.commit.as_str(), &progress.placement.to_string(), &what])
+                        let key = progress.placement.to_string();
+                        (self.mark(&["notice", rollout.commit.as_str(), &key, &what]), String::new())
                     }
                     _ => continue,
                 };
-                // One comment per need: later changes appear in the rollout's comment.
-                let slot = Slot::Comment { id };
-                if self.outbox.entry(&slot).is_none() {
-                    let body = notice(&rollout.commit, progress, need, many, &self.settings.voice);
-                    self.outbox.set(slot, SlotContent::Comment { thread, body }, now);
-                }
+                all.push((NeedMark { mark, stage }, progress, need));
             }
         }
+        all
     }
 
-    /// Returns the marker of the comment that asks for a gate's approval: a new one each time the gate waits again.
-    pub(super) fn gate_slot(&self, commit: &CommitId, placement: &PlacementKey, gate: &GateProgress) -> String {
+    /// Puts a comment that asks people to act into the outbox, with those of its needs that there are now.
+    fn show_notice(&mut self, rollout: &CommitRollout, id: String, now: Timestamp) {
+        let (Some(thread), Some(own)) = (rollout.thread, rollout.notices.iter().find(|notice| notice.id == id)) else {
+            return;
+        };
+        let needs = self.needs(rollout).into_iter().filter(|(need, ..)| own.needs.contains(&need.mark));
+        let needs: Vec<(&Progress, Need<'_>)> = needs.map(|(_, progress, need)| (progress, need)).collect();
+        let many = rollout.placements.len() > 1;
+        let body = notice(&rollout.commit, &needs, own.needs.len(), many, &self.settings.voice);
+        let slot = Slot::Comment { id };
+        let due = match self.outbox.entry(&slot).and_then(|entry| entry.written_at) {
+            Some(at) => at + EDIT_PAUSE,
+            // Others may be about to wait as well.
+            None if is_moving(rollout) => now + EDIT_PAUSE,
+            None => now,
+        };
+        self.outbox.set(slot, SlotContent::comment(thread.number, body), due);
+    }
+
+    /// Returns the mark of a gate: a new one each time the gate waits again.
+    pub(super) fn gate_mark(&self, commit: &CommitId, placement: &PlacementKey, gate: &GateProgress) -> String {
         let (key, since) = (placement.to_string(), gate.since.as_nanosecond().to_string());
         self.mark(&["gate", commit.as_str(), &key, &gate.stage, gate.digest.as_str(), &since])
     }
@@ -203,6 +206,12 @@ impl Console {
         let slot = Slot::Comment { id: self.rollout_slot(commit) };
         self.outbox.release(&slot);
     }
+}
+
+/// Tells whether clusters of a rollout move, or are about to.
+pub(super) fn is_moving(rollout: &CommitRollout) -> bool {
+    let moves = |progress: &Progress| matches!(progress.state, ProgressState::Moving | ProgressState::Queued);
+    rollout.placements.values().any(moves)
 }
 
 /// Returns title and text of the issue for a commit that no pull request brought.

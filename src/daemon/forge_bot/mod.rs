@@ -15,17 +15,19 @@ use tokio::task::JoinSet;
 
 use super::source_poller::SourceRequest;
 use crate::clock;
-use crate::config::{Notify, Plans};
+use crate::config::{Notify, Plans, Statuses};
 use crate::core::ForgeUpdate;
 use crate::forge::Forge;
 use crate::http::Instruction;
 use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
+use crate::model::runs::ApprovalRules;
 use crate::plan::Baseline;
 use crate::store::{Store, write_batch};
 use crate::views::comments::style::CommandStyle;
 use crate::views::redact::MaskKey;
 
+mod asked;
 mod comment_policy;
 pub mod commit_rollout;
 mod connect;
@@ -40,6 +42,7 @@ mod polling;
 mod pulls;
 mod records;
 mod send;
+mod set_statuses;
 mod task;
 mod threads;
 mod votes;
@@ -54,6 +57,7 @@ use outbox::Outbox;
 use pulls::Pulls;
 use records::{Heard, SavedRecords};
 use send::Sent;
+pub use set_statuses::Links;
 pub use task::ConsoleTask;
 
 /// The longest sleep of the task if nothing is due.
@@ -86,8 +90,14 @@ pub struct Settings {
     pub notify: BTreeSet<Notify>,
     /// Which pull requests get plans.
     pub plans: Plans,
+    /// Which commit statuses a rollout has.
+    pub statuses: Statuses,
+    /// Where they link to.
+    pub links: Links,
     /// How commands are written.
     pub voice: CommandStyle,
+    /// The configured rules for approvals.
+    pub rules: ApprovalRules,
     /// Configured approvers: the bot asks for the members of their teams.
     pub approvers: Vec<String>,
     /// What counts as contributing to a change: contributors do not approve it.
@@ -224,6 +234,7 @@ impl Console {
         let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
+            Message::Update(ForgeUpdate::Known(placements)) => self.rollouts.end_others(&placements, now),
             Message::Update(ForgeUpdate::Placement(update)) => self.rollouts.take(&update, now),
             Message::Update(ForgeUpdate::Source(source)) => {
                 if source.accepted != self.accepted {
@@ -285,6 +296,9 @@ impl Console {
             self.tidy_at = now + TIDY_EVERY;
             self.tidy(now);
             self.deliveries.forget(now);
+        }
+        for commit in self.rollouts.changed().cloned().collect::<Vec<_>>() {
+            self.ask_people(&commit, now);
         }
         let mut ops = Vec::new();
         // First: a rollout's texts go to the outbox, whose records are stored in the same batch.

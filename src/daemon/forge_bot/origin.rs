@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 
-use super::commit_rollout::Asked;
+use super::asked::Asked;
 use crate::forge::webhook::text_digest;
 use crate::model::forge::{Comment, ForgeUser, History, Said, ThreadNumber};
 use crate::model::id::Digest;
@@ -49,10 +49,10 @@ pub fn shown_digest(text: &str) -> Digest {
 /// Tells whether nobody edited the comment after us: then a person who reacted saw our text. An edit within the second of our
 /// writing does not show in a timestamp, so nothing from that second counts ([`was_seen`]).
 pub fn is_unchanged(asked: &Asked, comment: &Comment) -> bool {
-    comment.updated_at == asked.at
+    comment.updated_at == asked.written_at()
 }
 
-/// Tells whether a reaction or review was given after the comment was visible.
+/// Tells whether a reaction or review was given after the comment showed the gate.
 pub fn was_seen(asked: &Asked, given_at: Timestamp) -> bool {
     given_at.as_second() > asked.at.as_second()
 }
@@ -112,6 +112,7 @@ mod tests {
             comment: 3,
             text: shown_digest("more\nwords\n"),
             at: at(0),
+            edited_at: None,
             heard: [].into(),
         };
         for text in ["more\nwords\n", "more\nwords", "more\r\nwords\r\n"] {
@@ -123,7 +124,9 @@ mod tests {
         let ours = comment("more\nwords");
         assert!(!is_as_written(&asked, &Comment { id: 4, ..ours.clone() }, &me));
         assert!(!is_as_written(&asked, &ours, &ForgeUser { id: 9, ..me }));
-        assert!(!is_unchanged(&asked, &Comment { updated_at: at(1), ..ours }), "and changed back");
+        let touched = Comment { updated_at: at(1), ..ours };
+        assert!(!is_unchanged(&asked, &touched), "and changed back");
+        assert!(is_unchanged(&Asked { edited_at: Some(at(1)), ..asked.clone() }, &touched), "it was us");
         assert!(!was_seen(&asked, at(0)), "the second of its writing proves nothing");
         assert!(was_seen(&asked, at(1)));
     }

@@ -79,11 +79,19 @@ pub enum SlotContent {
         thread: ThreadNumber,
         /// Its text, without the marker.
         body: String,
+        /// The moment that the text is of, which is written into it; absent if it needs none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Timestamp>,
     },
 }
 
 impl SlotContent {
-    /// Returns the digest for comparison: it ignores the link of a status.
+    /// Creates a text that names no moment.
+    pub fn comment(thread: ThreadNumber, body: String) -> Self {
+        Self::Comment { thread, body, of: None }
+    }
+
+    /// Returns the digest for comparison: it ignores the link of a status, and the moment of a text.
     fn digest(&self) -> Digest {
         let hash = match self {
             Self::Reaction => Sha256::new(),
@@ -211,6 +219,14 @@ impl Outbox {
     /// Tells whether a comment is known to be one of gitfleet.
     pub fn is_own(&self, comment: u64) -> bool {
         self.entries.values().any(|entry| entry.comment == Some(comment))
+    }
+
+    /// Tells whether a comment has the text that was last written for certain: no edit is under way, and none failed without an
+    /// answer.
+    pub fn is_settled(&self, comment: u64) -> bool {
+        let entry = self.entries.values().find(|entry| entry.comment == Some(comment));
+        entry
+            .is_none_or(|entry| !self.under_way.contains(&entry.slot) && (entry.wanted.is_none() || self.failures == 0))
     }
 
     /// Returns the number of waiting texts.

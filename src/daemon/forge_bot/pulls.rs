@@ -251,7 +251,7 @@ impl Console {
                     let body = super::messages::not_planned(&pull.base);
                     let slot = Slot::Comment { id: self.plan_slot(number) };
                     if self.outbox.entry(&slot).is_some() {
-                        self.outbox.set(slot, SlotContent::Comment { thread: number, body }, now);
+                        self.outbox.set(slot, SlotContent::comment(number, body), now);
                     }
                 }
             }
@@ -308,13 +308,13 @@ impl Console {
         };
         known.base = made.base;
         self.pulls.changed.insert(made.number);
-        let target_url = None;
+        let target_url = Some(self.settings.links.thread(made.number));
         let description = crate::views::comments::escape::shorten(&line, self.handles.forge.limits().description_chars);
         let status = CommitStatus { context: PLAN_CONTEXT.to_owned(), state, description, target_url };
         let slot = Slot::Status { commit: made.head, context: PLAN_CONTEXT.to_owned() };
         self.outbox.set(slot, SlotContent::Status(status), now);
         let slot = Slot::Comment { id: self.plan_slot(made.number) };
-        self.outbox.set(slot, SlotContent::Comment { thread: made.number, body }, now);
+        self.outbox.set(slot, SlotContent::comment(made.number, body), now);
     }
 }
 

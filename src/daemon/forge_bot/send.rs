@@ -1,7 +1,6 @@
 //! Sends what is due: each write is one call, or a read and a call if the result of the last call is unknown. Writes of different
 //! slots are under way together.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,14 +8,15 @@ use tokio::task::JoinError;
 use tracing::Instrument as _;
 
 use super::Console;
-use super::commit_rollout::Asked;
+use super::commit_rollout::CommitRollout;
 use super::origin::shown_digest;
 use super::outbox::{Next, SendOutcome, Slot, SlotContent, Write, is_set_already};
 use crate::forge::{Error, Forge, Result};
 use crate::model::forge::{Comment, ThreadNumber};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::progress::GateProgress;
-use crate::views::comments::rollout::{marker, marker_id};
+use crate::views::comments::rollout::{marker, marker_id, stamped};
+use crate::views::comments::statuses::ROLLOUT_CONTEXT;
 
 /// A write with everything that it needs: the bot continues meanwhile.
 pub(super) struct Sending {
@@ -24,8 +24,17 @@ pub(super) struct Sending {
     /// The id of our own account.
     me: Option<u64>,
     write: Write,
-    /// The gates that the text shows, and whose rollout it is.
-    shows: Option<(CommitId, Vec<(PlacementKey, GateProgress)>)>,
+    shows: Option<Shows>,
+}
+
+/// The gates in a text.
+struct Shows {
+    /// The rollout's commit.
+    commit: CommitId,
+    /// Those that the text shows.
+    gates: Vec<(PlacementKey, GateProgress)>,
+    /// Those of them that a reaction to the comment approves.
+    asks: Vec<(PlacementKey, GateProgress)>,
 }
 
 /// A write that has ended.
@@ -40,7 +49,8 @@ impl Sending {
     async fn carry_out(self) -> Sent {
         let mut comment = None;
         let done = match (&self.write.slot, &self.write.content) {
-            (Slot::Comment { id }, SlotContent::Comment { thread, body }) => {
+            (Slot::Comment { id }, SlotContent::Comment { thread, body, of }) => {
+                let body = of.map_or_else(|| body.clone(), |of| stamped(body, of));
                 let text = format!("{}{body}", marker(id, self.write.sequence));
                 self.put_comment(id, *thread, &text).await.map(|written| match written {
                     Some(written) => {
@@ -103,11 +113,10 @@ impl Console {
             && self.is_known(&write)
         {
             self.outbox.begins(&write, now);
-            let rollout = match &write.slot {
-                Slot::Comment { id } => self.rollouts.iter().find(|rollout| self.rollout_slot(&rollout.commit) == *id),
+            let shows = match &write.slot {
+                Slot::Comment { id } => self.rollout_of(id).map(|rollout| self.shows(rollout, id)),
                 _ => None,
             };
-            let shows = rollout.map(|rollout| (rollout.commit.clone(), rollout.waiting_gates()));
             let (forge, me) = (self.forge(), self.me.as_ref().map(|me| me.id));
             begun.push(Sending { forge, me, write: *write, shows });
         }
@@ -141,14 +150,17 @@ impl Console {
                 tracing::warn!(slot = write.slot.key(), "a comment of ours was deleted; it is written again");
             }
         }
-        if let (Slot::Comment { id }, Some((comment, text))) = (&write.slot, &comment) {
-            self.note_asked(id, comment, text);
-            if let Some((commit, gates)) = &sending.shows
-                && let Some(rollout) = self.rollouts.get_mut(commit)
-            {
+        if let (Slot::Comment { id }, Some((comment, text)), Some(shows)) = (&write.slot, &comment, &sending.shows) {
+            let is_main = *id == self.rollout_slot(&shows.commit);
+            if let Some(rollout) = self.rollouts.get_mut(&shows.commit) {
                 // Since when it is visible, by the forge's clock.
-                rollout.note_shown(gates, comment.updated_at);
-                rollout.url = Some(comment.url.clone());
+                rollout.note_shown(&shows.gates, comment.updated_at);
+                rollout.note_asked(comment, &shown_digest(text), &shows.asks);
+                if is_main && rollout.url.replace(comment.url.clone()).is_none() {
+                    // A status that was written before links to less.
+                    self.outbox
+                        .doubt(&Slot::Status { commit: shows.commit.clone(), context: ROLLOUT_CONTEXT.to_owned() });
+                }
             }
         }
         self.outbox.ended(&write, outcome, now);
@@ -158,36 +170,34 @@ impl Console {
     pub(super) fn commit_of<'a>(&'a self, slot: &'a Slot) -> Option<&'a CommitId> {
         match slot {
             Slot::Status { commit, .. } => Some(commit),
-            Slot::Comment { id } => {
-                let mut commits = self.rollouts.iter().map(|rollout| &rollout.commit);
-                commits.find(|commit| self.rollout_slot(commit) == *id)
-            }
+            Slot::Comment { id } => self.rollout_of(id).map(|rollout| &rollout.commit),
             Slot::Reaction { .. } => None,
         }
     }
 
-    /// Records that a comment of gitfleet asks for a gate's approval, with its text.
-    fn note_asked(&mut self, id: &str, comment: &Comment, text: &str) {
-        let asks = self.rollouts.iter().find_map(|rollout| {
-            let mut gates = rollout.gates();
-            let (key, _, gate) = gates.find(|(key, _, gate)| self.gate_slot(&rollout.commit, key, gate) == id)?;
-            let asked = Asked {
-                placement: key.clone(),
-                stage: gate.stage.clone(),
-                digest: gate.digest.clone(),
-                since: gate.since,
-                comment: comment.id,
-                text: shown_digest(text),
-                at: comment.updated_at,
-                heard: BTreeMap::new(),
-            };
-            Some((rollout.commit.clone(), asked))
-        });
-        if let Some((commit, asked)) = asks
-            && let Some(rollout) = self.rollouts.get_mut(&commit)
-        {
-            rollout.note_asked(asked);
+    /// Returns the rollout that a comment belongs to, by the comment's marker.
+    fn rollout_of(&self, id: &str) -> Option<&CommitRollout> {
+        self.rollouts.iter().find(|rollout| {
+            rollout.notices.iter().any(|notice| notice.id == id) || self.rollout_slot(&rollout.commit) == id
+        })
+    }
+
+    /// Returns the gates that a comment about a rollout shows.
+    fn shows(&self, rollout: &CommitRollout, id: &str) -> Shows {
+        let notice = rollout.notices.iter().find(|notice| notice.id == id);
+        let (mut gates, mut asks) = (Vec::new(), Vec::new());
+        for (key, _, gate) in rollout.gates() {
+            let is_asked =
+                notice.is_some_and(|notice| notice.needs.contains(&self.gate_mark(&rollout.commit, key, gate)));
+            if is_asked && notice.is_some_and(|notice| notice.takes_reaction_for(gate)) {
+                asks.push((key.clone(), gate.clone()));
+            }
+            // The rollout's own comment shows all of them.
+            if is_asked || self.rollout_slot(&rollout.commit) == id {
+                gates.push((key.clone(), gate.clone()));
+            }
         }
+        Shows { commit: rollout.commit.clone(), gates, asks }
     }
 
     /// Returns the error for an unknown conversation.

@@ -2,6 +2,7 @@
 
 mod forged;
 mod gates;
+mod many;
 mod outages;
 mod sayings;
 mod together;

@@ -99,6 +99,26 @@ fn what_is_no_command() {
 }
 
 #[test]
+fn one_mistyped_letter_of_a_command() {
+    let rows = [
+        ("a letter is missing", "/aprove staging", Chat::Misspelt),
+        ("one too many", "/approove", Chat::Misspelt),
+        ("another", "/approvr staging", Chat::Misspelt),
+        ("exchanged", "/paues", Chat::Misspelt),
+        ("after our name", "@fleetbot rolback", Chat::Misspelt),
+        ("two letters", "/aprov staging", Chat::Silence),
+        ("a form of the word", "/approved", Chat::Silence),
+        ("another's command", "/retest", Chat::Silence),
+        ("in a quote", "> /aprove staging", Chat::Silence),
+        ("beside a command", "/aprove staging\n/approve canary", Chat::Commands(vec![approve("canary")])),
+    ];
+    for (name, body, wanted) in rows {
+        assert_eq!(parsed(body), wanted, "{name}");
+    }
+    assert_eq!(parse("/aprove staging", "fleetbot", false), Chat::Silence, "the long form is asked for");
+}
+
+#[test]
 fn what_is_one() {
     let bare = ChatCommand::bare;
     let rows: Vec<(&str, &str, Vec<ChatCommand>)> = vec![
@@ -222,7 +242,7 @@ proptest! {
         match parse(&body, &bot, short) {
             Chat::Commands(commands) => prop_assert!((1..=COMMANDS_MAX).contains(&commands.len())),
             Chat::Mistake(why) => prop_assert_eq!(parse(&why, &bot, true), Chat::Silence),
-            Chat::Silence => {}
+            Chat::Silence | Chat::Misspelt => {}
         }
     }
 

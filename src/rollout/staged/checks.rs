@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::machine::{Seen, Situation};
 use super::messages::NAMED_CLUSTERS_MAX;
 use crate::api::stage_checks::MetricCheck;
+use crate::model::moment::moment;
 use crate::model::names::first_of;
 use crate::model::runs::{
     ClusterPhase, MetricAnswer, MetricQuery, MetricReply, MetricServers, MetricState, RunRecord, StagePhase,
@@ -118,7 +119,7 @@ pub(super) fn awaited(stage: &StageRecord, situation: &Situation<'_>, now: Times
     let Some(checks) = &stage.checks else { return Vec::new() };
     let health = checks.given.healthy_for.as_ref().and_then(|wanted| match checks.healthy_at() {
         Some(at) if at <= now => None,
-        Some(at) => Some(format!("its clusters to stay available until {at}")),
+        Some(at) => Some(format!("its clusters to stay available until {}", moment(at))),
         None => {
             let named = first_of(unhealthy(stage, situation).into_iter(), NAMED_CLUSTERS_MAX);
             Some(format!("its clusters to be available for {wanted} (not available: {named})"))

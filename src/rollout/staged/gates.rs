@@ -169,7 +169,7 @@ pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timest
 
 /// Returns the named stage, if it waits for an approval on that side.
 fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRecord, Refusal> {
-    let (phase, is_final) = (run.phase, run.phase.is_final());
+    let is_final = run.phase.is_final();
     if !run.stages.iter().any(|stage| stage.name == at.stage) {
         let known: Vec<&str> = run.stages.iter().map(|stage| stage.name.as_str()).collect();
         let message = format!("run {} has no stage {}; its stages are: {}", run.name, at.stage, known.join(", "));
@@ -177,13 +177,13 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
     }
     let stage = run.stages.iter_mut().find(|stage| stage.name == at.stage).filter(|_| !is_final);
     let Some(stage) = stage else {
-        return Err(refusal(RefusalReason::NotWaiting, format!("run {} has ended ({phase:?}): nothing waits", at.run)));
+        return Err(refusal(RefusalReason::NotWaiting, format!("run {} has ended: nothing waits", at.run)));
     };
     let side = match stage.phase {
         StagePhase::WaitingBefore => Gate::Before,
         StagePhase::WaitingAfter => Gate::After,
-        other => {
-            let message = format!("stage {} does not wait for an approval: it is {other:?}", stage.name);
+        _ => {
+            let message = format!("stage {} does not wait for an approval now", stage.name);
             return Err(refusal(RefusalReason::NotWaiting, message));
         }
     };

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::api::staged::StageTaskType;
+use crate::model::moment::moment;
 use crate::model::names::first_of;
 use crate::model::runs::{ClusterPhase, Gate, RunCluster, RunRecord, StageRecord, request_name};
 
@@ -98,7 +99,7 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
             tally(task, &stage.digest, situation.rules, now)
         ),
         StageTaskType::TimedWait => match after(stage.since, task.wait.unwrap_or_default()) {
-            Some(end) => format!("{end}"),
+            Some(end) => moment(end),
             None => "a time that never comes".to_owned(),
         },
     });

@@ -2,6 +2,7 @@
 
 use super::{counts, worst};
 use crate::model::id::ClusterName;
+use crate::model::moment::moment;
 use crate::model::progress::{ClusterProgress, GateProgress, ProgressState, StageProgress};
 use crate::model::runs::{
     ApprovalRules, ClusterPhase, DELETION_GATE, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
@@ -76,7 +77,7 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
     let gates = gates.iter().filter(|gate| gate.stage.name == stage.name).map(|gate| {
         let place = if gate.before { "before it begins" } else { "before the next stage" };
         match gate.opens_at() {
-            Some(at) => format!("waits until {at:.0} {place}"),
+            Some(at) => format!("waits until {} {place}", moment(at)),
             None => format!("waits for approval {place}"),
         }
     });

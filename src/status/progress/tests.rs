@@ -240,7 +240,7 @@ fn checks_of_a_stage_are_said_without_what_changes_with_each_answer() {
         let way = progress(&case.view(), ApprovalRules::default()).remove(0);
         (way.state.clone(), way.stages[1].state.clone(), way.stages[1].message.clone())
     };
-    let waits = "waits for its clusters to be available for 1m (until 2026-03-01T12:01:30Z) and waits for error-rate to be at most 0.01 \
+    let waits = "waits for its clusters to be available for 1m (until 12:01 UTC on 2026-03-01) and waits for error-rate to be at most 0.01 \
                  (within its limits)";
     for value in [0.001, 0.002] {
         let found = said(run_at_checks(answered(value)));

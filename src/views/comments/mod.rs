@@ -5,11 +5,13 @@
 //! blocks.
 
 pub mod escape;
+pub mod matrix;
 pub mod notice;
 pub mod reply;
 pub mod rollout;
 pub mod statuses;
 pub mod style;
+pub mod totals;
 
 #[cfg(test)]
 mod fixtures;

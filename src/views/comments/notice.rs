@@ -1,6 +1,8 @@
 //! Requests to people: the same text in the rollout's comment and in the short comment that sends a mail.
 
-use super::escape::{cell, code, prose};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::escape::{cell, code, code_cell, prose};
 use super::style::{CommandStyle, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
@@ -11,6 +13,10 @@ pub const DIGEST_CHARS: usize = 12;
 const FAILURES_MAX: usize = 5;
 /// Lines of a deletion gate that a notice has.
 const DELETIONS_MAX: usize = 10;
+/// Placements that a request names in a line.
+const NAMED_MAX: usize = 12;
+/// Placements that wait at one stage and have a row with their digest.
+const ROWS_MAX: usize = 50;
 
 /// Something that a person must do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,37 +64,120 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
     needs
 }
 
-/// Returns the comment that requests an action. `is_one_of_many` says that the commit also moves other placements, so that
-/// commands to copy name this one.
+/// What one paragraph asks for: a need, or all gates that wait at stages of one name.
+pub type Request<'a> = Vec<(&'a Progress, Need<'a>)>;
+
+/// Puts needs together that one command answers, failures first. Deletions are approved one placement at a time.
+pub fn requests<'a>(needs: &[(&'a Progress, Need<'a>)]) -> Vec<Request<'a>> {
+    let mut requests: BTreeMap<(u8, String), Request<'a>> = BTreeMap::new();
+    for (progress, need) in needs {
+        let key = match need {
+            Need::Failure { .. } => (0, progress.placement.to_string()),
+            Need::Gate { stage: Some(stage), .. } => (1, stage.name.clone()),
+            Need::Gate { stage: None, .. } => (2, progress.placement.to_string()),
+        };
+        requests.entry(key).or_default().push((progress, *need));
+    }
+    requests.into_values().collect()
+}
+
+/// Returns the comment that requests actions. `asks` counts all needs that it was ever written for; `is_one_of_many` says that the
+/// commit also moves other placements, so that commands about a placement name it.
 pub fn notice(
     commit: &CommitId,
-    progress: &Progress,
-    need: Need<'_>,
+    needs: &[(&Progress, Need<'_>)],
+    asks: usize,
     is_one_of_many: bool,
     voice: &CommandStyle,
 ) -> String {
-    let text = need_text(commit, progress, need, is_one_of_many, voice);
-    match need {
-        Need::Gate { stage, .. } => format!("{text}\n{}\n", ways(stage.is_some(), voice)),
-        Need::Failure { .. } => text,
+    let text = |request: &Request<'_>| request_text(commit, request, is_one_of_many, voice);
+    let texts: Vec<String> = requests(needs).iter().map(text).collect();
+    let how = ways(needs, asks, voice).map(|how| format!("\n{how}\n"));
+    texts.join("\n") + &how.unwrap_or_default()
+}
+
+/// Describes how to approve, in the comment whose reactions count; `None` if it asks for no approval. A reaction approves every
+/// stage that the comment asks for, and deletions only if the comment never asked for anything else.
+pub fn ways(needs: &[(&Progress, Need<'_>)], asks: usize, voice: &CommandStyle) -> Option<String> {
+    let gates = |is_stage: bool| {
+        needs
+            .iter()
+            .filter(move |(_, need)| matches!(need, Need::Gate { stage, .. } if stage.is_some() == is_stage))
+            .count()
+    };
+    let (stages, deletions) = (gates(true), gates(false));
+    if stages + deletions == 0 {
+        return None;
+    }
+    let line = if requests(needs).len() == 1 { "this line" } else { "one of these lines" };
+    if stages == 0 && asks > 1 {
+        return Some(format!("To approve, write {line} in a new comment."));
+    }
+    let what = match (stages, deletions) {
+        (2.., 0) => ", which approves all of it",
+        (1.., 1..) => ", which approves all of it but deletions",
+        _ => "",
+    };
+    let review = if stages == 1 && voice.reviews_count { ", or approve this pull request in a review" } else { "" };
+    Some(if voice.comments_count {
+        format!("To approve, write {line} in a new comment, or react to this comment with 🚀{what}{review}.")
+    } else {
+        format!(
+            "To approve, react to this comment with 🚀{what}{review}. The line in a comment counts only where it can be known \
+             that nobody changed it."
+        )
+    })
+}
+
+/// Returns the text of one request.
+pub fn request_text(commit: &CommitId, request: &Request<'_>, is_one_of_many: bool, voice: &CommandStyle) -> String {
+    match &request[..] {
+        [(progress, need)] => need_text(commit, progress, *need, is_one_of_many, voice),
+        several => stage_text(commit, several, voice),
     }
 }
 
-/// Describes how to approve, in the comment whose reactions count.
-fn ways(is_stage: bool, voice: &CommandStyle) -> String {
-    let review = if is_stage && voice.reviews_count { ", or approve this pull request in a review" } else { "" };
-    if voice.comments_count {
-        format!("To approve, write this line in a new comment, or react to this comment with 🚀{review}.")
-    } else {
-        format!(
-            "To approve, react to this comment with 🚀{review}. The line in a comment counts only where it can be known that \
-             nobody changed it."
-        )
-    }
+/// Returns the text about placements that wait at stages of one name, with one command for all of them.
+fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &CommandStyle) -> String {
+    let gates: Vec<(&Progress, &GateProgress, &StageProgress)> = gates
+        .iter()
+        .filter_map(|(progress, need)| match need {
+            Need::Gate { gate, stage: Some(stage) } => Some((*progress, *gate, *stage)),
+            _ => None,
+        })
+        .collect();
+    let Some((_, first, _)) = gates.first() else { return String::new() };
+    let names = gates.iter().take(NAMED_MAX).map(|(progress, ..)| code(&progress.placement.to_string()));
+    let mut names: Vec<String> = names.collect();
+    names.extend(gates.len().checked_sub(NAMED_MAX).filter(|more| *more > 0).map(|more| format!("and {more} more")));
+    let since = gates.iter().map(|(_, gate, _)| gate.since).min().unwrap_or(first.since);
+    let people: BTreeSet<&str> = gates.iter().map(|(_, gate, _)| approvers(gate, voice)).collect();
+    let people = match people.iter().collect::<Vec<_>>()[..] {
+        [people] if !people.is_empty() => format!("; {} may approve", code(people)),
+        _ => String::new(),
+    };
+    let line = voice.line("approve", Some(&first.stage), None, commit);
+    let row = |(progress, gate, stage): &(&Progress, &GateProgress, &StageProgress)| {
+        let (name, digest) = (code_cell(&progress.placement.to_string()), code_cell(&shown_digest(gate)));
+        let (what, people) = (cell(&gate_text(stage)), code_cell(approvers(gate, voice)));
+        format!("| {name} | {what} | {digest} | {} of {} | {people} |\n", gate.given, gate.required)
+    };
+    let rows: Vec<String> = gates.iter().take(ROWS_MAX).map(row).collect();
+    format!(
+        "✋ **{} placements wait at stage {}**: {}\n\nThe first waits since {}{people}. For all of them:\n{}\n\
+         <details><summary>What exactly is approved</summary>\n\n| placement | waits | digest | approvals | may approve |\n\
+         |---|---|---|---|---|\n{}\n</details>\n",
+        gates.len(),
+        code(&first.stage),
+        names.join(", "),
+        when(since),
+        block(&[line]),
+        rows.concat()
+    )
 }
 
 /// Returns one paragraph about the need, and the commands to copy in a code block.
-pub fn need_text(
+fn need_text(
     commit: &CommitId,
     progress: &Progress,
     need: Need<'_>,
@@ -101,6 +190,8 @@ pub fn need_text(
     let commit = progress.commit.as_ref().unwrap_or(commit);
     match need {
         Need::Gate { gate, stage } => {
+            // A stage's name with the commit means every placement that waits there, which is this one.
+            let key = key.filter(|_| stage.is_none());
             let line = voice.line("approve", Some(&gate.stage), key, commit);
             let head = match stage {
                 Some(stage) => format!("✋ **{placement}, stage {}**: {}", code(&stage.name), cell(&gate_text(stage))),
@@ -126,14 +217,21 @@ pub fn need_text(
     }
 }
 
+fn shown_digest(gate: &GateProgress) -> String {
+    gate.digest.as_str().chars().take(DIGEST_CHARS).collect()
+}
+
+fn approvers<'a>(gate: &'a GateProgress, voice: &'a CommandStyle) -> &'a str {
+    gate.approvers.as_deref().unwrap_or(&voice.approvers)
+}
+
 fn gate_text(stage: &StageProgress) -> String {
     if stage.message.is_empty() { "waits for approval".to_owned() } else { stage.message.clone() }
 }
 
 /// Describes since when a gate waits, its digest, the required approvals, and who may approve. Names are never mentions.
 fn gate_facts(gate: &GateProgress, voice: &CommandStyle) -> String {
-    let digest: String = gate.digest.as_str().chars().take(DIGEST_CHARS).collect();
-    let people = gate.approvers.as_deref().unwrap_or(&voice.approvers);
+    let (digest, people) = (shown_digest(gate), approvers(gate, voice));
     let people = if people.is_empty() { String::new() } else { format!("; {} may approve", code(people)) };
     let (given, required) = (gate.given, gate.required);
     format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(&digest))

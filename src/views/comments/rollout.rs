@@ -1,15 +1,19 @@
 //! The comment about a commit's rollout: one per rollout, edited as it progresses.
 
-use super::escape::{cell, code, code_cell, prose};
-use super::notice::{need_text, needs};
+use jiff::Timestamp;
+
+use super::escape::{cell, code, prose};
+use super::matrix::{details, matrix};
+use super::notice::{Need, needs, request_text, requests, ways};
 use super::reply::help;
-use super::style::{CommandStyle, sign, state_text, when};
+use super::style::{CommandStyle, as_of, state_text};
+use super::totals::{totals, urgency};
 use crate::model::id::CommitId;
-use crate::model::progress::{ClusterProgress, Progress, ProgressState, StageProgress};
+use crate::model::progress::{Progress, ProgressState};
 
 /// Characters that a comment has at most. GitHub takes 65,536.
 pub const COMMENT_CHARS_MAX: usize = 60_000;
-/// Placements with a section in a comment; the others are counted.
+/// Placements with a row in a comment; the others are counted.
 pub const PLACEMENTS_MAX: usize = 50;
 /// Requests to people in one comment; the others are counted.
 pub const NEEDS_MAX: usize = 10;
@@ -26,6 +30,8 @@ pub struct RolloutReport {
     pub subject: Option<String>,
     /// The progress of each placement that it moves, sorted by name.
     pub placements: Vec<Progress>,
+    /// How many needs this comment itself asks people for: their gates may be approved by a reaction to it.
+    pub asks: usize,
     /// Somebody asked for the commands.
     pub help: bool,
     /// The style of commands.
@@ -55,8 +61,15 @@ struct CommentPart {
     rank: Option<(u8, usize)>,
 }
 
+/// Returns a rollout's comment with the moment that it is of, in its first line.
+pub fn stamped(body: &str, at: Timestamp) -> String {
+    let (first, rest) = body.split_once('\n').unwrap_or((body, ""));
+    format!("{first}, {}\n{rest}", as_of(at))
+}
+
 /// Returns the comment, without its marker, of at most [`COMMENT_CHARS_MAX`] characters. If it would be longer, it drops first
-/// the text of finished stages, from the first on; then that of other stages; then tables. Requests to people stay.
+/// the details of finished placements, from the first on; then those of the others; then the list of commands; then the table.
+/// Requests to people stay.
 pub fn rollout_comment(report: &RolloutReport) -> String {
     let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
     // One line: two reports that look active would send readers to the wrong one.
@@ -64,14 +77,21 @@ pub fn rollout_comment(report: &RolloutReport) -> String {
         let by = report.placements.iter().map(|placement| state_text(&placement.state)).max().unwrap_or_default();
         return format!("⏩ {}: {by}\n", commit_text(report));
     }
+    let mut placements: Vec<&Progress> = report.placements.iter().collect();
+    placements.sort_by_key(|placement| urgency(&placement.state));
+    let more = placements.len().saturating_sub(PLACEMENTS_MAX);
+    let shown = &placements[..placements.len() - more];
     let mut parts = vec![fixed(headline(report))];
     parts.extend(needed(report));
-    for (position, placement) in report.placements.iter().take(PLACEMENTS_MAX).enumerate() {
-        parts.extend(placement_parts(placement, position));
+    if !shown.is_empty() {
+        let more = if more > 0 { format!("\nand {more} more placements\n") } else { String::new() };
+        parts.push(CommentPart { text: matrix(shown) + &more, rank: Some((3, 0)) });
     }
-    let more = report.placements.len().saturating_sub(PLACEMENTS_MAX);
-    parts.extend((more > 0).then(|| fixed(format!("\nand {more} more placements\n"))));
-    parts.extend(report.help.then(|| CommentPart { text: format!("\n{}", help(&report.voice)), rank: Some((3, 0)) }));
+    parts.extend(shown.iter().enumerate().filter_map(|(position, placement)| {
+        let rank = Some((u8::from(!placement.state.is_final()), position));
+        details(placement).map(|text| CommentPart { text, rank })
+    }));
+    parts.extend(report.help.then(|| CommentPart { text: format!("\n{}", help(&report.voice)), rank: Some((2, 0)) }));
     fitting(parts)
 }
 
@@ -110,97 +130,32 @@ fn commit_text(report: &RolloutReport) -> String {
 }
 
 fn headline(report: &RolloutReport) -> String {
-    let mut counts: Vec<(String, usize)> = Vec::new();
-    for placement in &report.placements {
-        let description = match &placement.state {
-            // Counted together, whichever commits superseded them.
-            ProgressState::Superseded { .. } => "superseded".to_owned(),
-            ProgressState::RolledBack { .. } => "rolled back".to_owned(),
-            state => state_text(state),
-        };
-        match counts.iter_mut().find(|(known, _)| *known == description) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((description, 1)),
-        }
-    }
-    let counts: Vec<String> = match &counts[..] {
-        [] => vec!["no placement changes".to_owned()],
-        counts => counts.iter().map(|(description, count)| format!("{count} {description}")).collect(),
+    let totals = match &report.placements[..] {
+        [] => "no placement changes".to_owned(),
+        placements => prose(&totals(placements, Some("placement"))),
     };
-    format!("{}: {}\n", commit_text(report), counts.join(", "))
+    format!("{}: {totals}\n", commit_text(report))
 }
 
 fn needed(report: &RolloutReport) -> Vec<CommentPart> {
     let Some(commit) = &report.commit else { return Vec::new() };
     let is_one_of_many = report.placements.len() > 1;
-    let all = || {
-        report.placements.iter().flat_map(|placement| needs(placement).into_iter().map(move |need| (placement, need)))
-    };
-    let texts = all()
-        .take(NEEDS_MAX)
-        .map(|(p, need)| fixed(format!("\n{}", need_text(commit, p, need, is_one_of_many, &report.voice))));
-    let mut parts: Vec<CommentPart> = texts.collect();
+    let all: Vec<(&Progress, Need<'_>)> = report
+        .placements
+        .iter()
+        .flat_map(|placement| needs(placement).into_iter().map(move |need| (placement, need)))
+        .collect();
+    let requests = requests(&all);
+    let text = |request: &Vec<_>| fixed(format!("\n{}", request_text(commit, request, is_one_of_many, &report.voice)));
+    let mut parts: Vec<CommentPart> = requests.iter().take(NEEDS_MAX).map(text).collect();
     if !parts.is_empty() {
         parts.insert(0, fixed("\n#### Needs you\n".to_owned()));
     }
-    let more = all().count().saturating_sub(NEEDS_MAX);
+    let more = requests.len().saturating_sub(NEEDS_MAX);
     parts.extend((more > 0).then(|| fixed(format!("\nand {more} more\n"))));
+    let how = ways(&all, report.asks, &report.voice).filter(|_| report.asks > 0);
+    parts.extend(how.map(|how| fixed(format!("\n{how}\n"))));
     parts
-}
-
-fn placement_parts(placement: &Progress, position: usize) -> Vec<CommentPart> {
-    let name = code(&placement.placement.to_string());
-    let description = format!("{} {name}: {}", sign(&placement.state), state_text(&placement.state));
-    if matches!(placement.state, ProgressState::Superseded { .. }) {
-        return vec![CommentPart { text: format!("\n{description}\n"), rank: Some((2, position)) }];
-    }
-    let message = if placement.message.is_empty() { String::new() } else { format!(" ({})", cell(&placement.message)) };
-    let mut text = format!("\n#### {description}, {}/{} clusters{message}\n", placement.done, placement.total);
-    if !placement.stages.is_empty() {
-        text.push_str("\n| stage | clusters | state | who and when |\n|---|---|---|---|\n");
-        placement.stages.iter().for_each(|stage| text.push_str(&row(stage)));
-    }
-    let mut parts = vec![CommentPart { text, rank: Some((2, position)) }];
-    for (order, stage) in placement.stages.iter().enumerate() {
-        let rank = (u8::from(!stage.state.is_final()), order);
-        let title = format!("{name_of}: clusters", name_of = cell(&stage.name));
-        parts.extend(details(&title, &stage.clusters).map(|text| CommentPart { text, rank: Some(rank) }));
-    }
-    parts.extend(details("clusters", &placement.clusters).map(|text| CommentPart { text, rank: Some((1, 0)) }));
-    parts
-}
-
-fn row(stage: &StageProgress) -> String {
-    let people: Vec<String> = stage.approved_by.iter().map(|person| code_cell(person)).collect();
-    let people = if people.is_empty() { None } else { Some(format!("approved by {}", people.join(", "))) };
-    let time = match (stage.started_at, stage.ended_at) {
-        (_, Some(at)) => Some(format!("ended {}", when(at))),
-        (Some(at), None) => Some(format!("since {}", when(at))),
-        (None, None) => None,
-    };
-    let facts: Vec<String> = people.into_iter().chain(time).collect();
-    let is_said_by_message = matches!(stage.state, ProgressState::WaitingForPerson | ProgressState::Waiting);
-    let description = match &*stage.message {
-        "" => state_text(&stage.state),
-        message if is_said_by_message => cell(message),
-        message => format!("{}: {}", state_text(&stage.state), cell(message)),
-    };
-    let (name, sign) = (code_cell(&stage.name), sign(&stage.state));
-    format!("| {name} | {}/{} | {sign} {description} | {} |\n", stage.done, stage.total, facts.join(", "))
-}
-
-/// Returns a folded table of clusters; the title is safe.
-fn details(title: &str, clusters: &[ClusterProgress]) -> Option<String> {
-    if clusters.is_empty() {
-        return None;
-    }
-    let row = |cluster: &ClusterProgress| {
-        let (name, sign) = (code_cell(cluster.name.as_str()), sign(&cluster.state));
-        format!("| {name} | {sign} {} | {} |\n", state_text(&cluster.state), prose(&cluster.message))
-    };
-    let rows = clusters.iter().map(row).collect::<Vec<_>>().concat();
-    let head = "| cluster | state | message |\n|---|---|---|\n";
-    Some(format!("\n<details><summary>{title}</summary>\n\n{head}{rows}\n</details>\n"))
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
-//! Commit statuses: one per placement, one per started stage, and one for the plan.
+//! Commit statuses: one for the rollout of a commit, one per placement, one per started stage, and one for the plan.
 //!
-//! Contexts are `gitfleet/PLACEMENT` and `gitfleet/PLACEMENT/STAGE`. A placement with a namespace is `NAMESPACE:NAME`: a slash
+//! Contexts are `gitfleet`, `gitfleet/PLACEMENT` and `gitfleet/PLACEMENT/STAGE`. A placement with a namespace is `NAMESPACE:NAME`: a slash
 //! would make it a stage of another placement, and no name contains a colon. `gitfleet/plan` is the plan's, so a placement with
 //! that name is `:plan`. KubeFleet's names have at most 63 characters, so a context has fewer than 255.
 
 use super::escape::plain;
 use super::style::state_text;
+use super::totals::totals;
 use crate::model::forge::{CommitStatus, StatusState};
 use crate::model::id::PlacementKey;
 use crate::model::manifest::InputError;
 use crate::model::progress::{Progress, ProgressState, StageProgress};
 
+/// The context of a commit's rollout as a whole.
+pub const ROLLOUT_CONTEXT: &str = "gitfleet";
 /// The plan's context.
 pub const PLAN_CONTEXT: &str = "gitfleet/plan";
 
@@ -20,6 +23,18 @@ pub fn context(placement: &PlacementKey) -> String {
         Some(namespace) => format!("gitfleet/{namespace}:{}", placement.name),
         None if placement.name == "plan" => "gitfleet/:plan".to_owned(),
         None => format!("gitfleet/{}", placement.name),
+    }
+}
+
+/// Returns the status of a rollout as a whole: its placements, counted by what they do. It fails as soon as one of them fails.
+pub fn rollout_status(placements: &[&Progress], chars: usize, url: Option<&str>) -> CommitStatus {
+    let has = |state: &StatusState| placements.iter().any(|progress| status_state(&progress.state) == *state);
+    let state = [StatusState::Failure, StatusState::Error, StatusState::Pending].into_iter().find(has);
+    CommitStatus {
+        context: ROLLOUT_CONTEXT.to_owned(),
+        state: state.unwrap_or(StatusState::Success),
+        description: plain(&totals(placements.iter().copied(), None), chars),
+        target_url: url.map(str::to_owned),
     }
 }
 

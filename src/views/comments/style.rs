@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::model::id::{CommitId, PlacementKey};
+use crate::model::moment::moment;
 use crate::model::progress::ProgressState;
 
 /// The style of commands in a repository.
@@ -86,6 +87,11 @@ pub fn sign(state: &ProgressState) -> &'static str {
         ProgressState::Superseded { .. } => "⏩",
         ProgressState::RolledBack { .. } => "↩",
     }
+}
+
+/// Returns the moment that a text is of.
+pub fn as_of(at: Timestamp) -> String {
+    format!("as of {}", moment(at))
 }
 
 /// Returns an instant as text for users.

@@ -117,6 +117,7 @@ fn rollout(ways: Vec<Progress>) -> CommitRollout {
         began_at: at(0),
         shown: vec![],
         asked: vec![],
+        notices: vec![],
         reviewed: [].into(),
         url: None,
         help: false,
@@ -142,7 +143,7 @@ fn both() -> CommitRollout {
 /// Says what a line means: commands as `verb target [stage] [@digest] [to=]`, or why not and what to copy.
 fn says(rollout: &CommitRollout, thread: ThreadNumber, line: &str, said_at: Timestamp) -> String {
     let Chat::Commands(chats) = parse(line, "gitfleet", true) else { panic!("{line} is no command") };
-    match meaning(rollout, thread, &chats[0], said_at) {
+    match meaning(rollout, thread, &chats[0], said_at, "/") {
         Ok(all) => all.iter().map(words).collect::<Vec<_>>().join("; "),
         Err(Answer { why, lines, .. }) => lines.iter().fold(format!("no: {why}"), |text, line| text + " | " + line),
     }
@@ -178,8 +179,15 @@ fn what_lines_mean() {
         way.deletions = Some(gate("deletion", "digest-deletion"));
         rollout(vec![way])
     };
+    let deleting_both = || {
+        let all = ["api", "web"].map(|name| Progress {
+            deletions: Some(gate("deletion", "digest-deletion")),
+            ..way(name, WaitingForPerson, None)
+        });
+        rollout(all.into())
+    };
     let rewritten = || CommitRollout { trouble: Some(Trouble::Rewritten), ..rollout(vec![]) };
-    let line = "| /gitfleet approve canary placement=web sha=abc1234";
+    let line = "| /approve canary placement=web sha=abc1234";
     let rows: Vec<(CommitRollout, ThreadNumber, &str, &str)> = vec![
         (waiting(), 7, "/approve canary", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/approve canary sha=abc1234", "approve web-1 canary @digest-web-canary"),
@@ -194,7 +202,32 @@ fn what_lines_mean() {
         (waiting(), 7, "/help", "Help"),
         (waiting(), 7, "/approve canary placement=web", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/approve canary placement=db", "no: no placement db is rolled out here; there is web"),
-        (both(), 7, "/approve canary", "no: stage canary waits in more than one placement; write one of these:"),
+        (
+            both(),
+            7,
+            "/approve canary",
+            "no: 2 placements wait at stage canary; write the first line to approve it for all of them, or one of the others: \
+             | /approve canary sha=abc1234 | /approve canary placement=api sha=abc1234 LINE",
+        ),
+        (
+            both(),
+            7,
+            "/approve canary sha=abc1234",
+            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+        ),
+        (
+            both(),
+            7,
+            "/reject canary sha=abc1234 -- no",
+            "reject api-1 canary @digest-api-canary -- no; reject web-1 canary @digest-web-canary -- no",
+        ),
+        (
+            deleting_both(),
+            7,
+            "/approve deletion sha=abc1234",
+            "no: deletions wait in more than one placement, and each is named by itself; write one of these: \
+             | /approve deletion placement=api sha=abc1234 | /approve deletion placement=web sha=abc1234",
+        ),
         (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
         (
             both(),
@@ -277,7 +310,7 @@ fn an_approval_is_of_what_its_author_saw() {
         let got = says(&rollout, THREAD, "/approve canary", at(said_at));
         assert!(got.starts_with(wanted), "{name}: {got}");
         if wanted.starts_with("no") {
-            assert!(got.ends_with("| /gitfleet approve canary placement=web sha=abc1234"), "{name}: {got}");
+            assert!(got.ends_with("| /approve canary placement=web sha=abc1234"), "{name}: {got}");
         }
         let named = says(&rollout, THREAD, "/approve canary sha=abc1234", at(said_at));
         assert_eq!(named.starts_with("approve "), helps, "{name}: who names the commit has looked: {named}");
@@ -285,19 +318,30 @@ fn an_approval_is_of_what_its_author_saw() {
 }
 
 #[test]
+fn all_that_wait_at_a_stage_are_those_that_could_be_seen() {
+    let mut rollout = both();
+    rollout.shown.retain(|shown| shown.placement.name == "api");
+    let line = "/approve canary sha=abc1234";
+    assert_eq!(says(&rollout, THREAD, line, at(60)), "approve api-1 canary @digest-api-canary");
+    rollout.shown.clear();
+    let got = says(&rollout, THREAD, line, at(60));
+    assert!(got.starts_with("no: what waits was not shown yet"), "{got}");
+}
+
+#[test]
 fn a_word_for_one_gate_is_none_for_the_next_with_the_same_content() {
     let mut rollout = rollout(vec![way("web", ProgressState::WaitingForPerson, Some("one"))]);
     let approve = ChatCommand { stage: Some("one".into()), ..parsed("/approve one") };
-    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_ok());
+    assert!(meaning(&rollout, THREAD, &approve, at(1), "/").is_ok());
     // The same digest waits on the other side of the stage, or in the next run.
     let waiting = rollout.placements.values_mut().next().expect("there is one");
     waiting.stages[0].gate.as_mut().expect("it waits").since = at(60);
     assert!(rollout.has_unshown());
-    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
+    assert!(meaning(&rollout, THREAD, &approve, at(1), "/").is_err());
     rollout.note_shown(&rollout.waiting_gates(), at(61));
     assert!(!rollout.has_unshown());
-    assert!(meaning(&rollout, THREAD, &approve, at(1)).is_err());
-    assert!(meaning(&rollout, THREAD, &approve, at(62)).is_ok());
+    assert!(meaning(&rollout, THREAD, &approve, at(1), "/").is_err());
+    assert!(meaning(&rollout, THREAD, &approve, at(62), "/").is_ok());
 }
 
 fn parsed(line: &str) -> ChatCommand {

@@ -297,3 +297,19 @@ fn old_ends_are_forgotten_and_nothing_that_continues() {
     assert_eq!(rollouts.iter().count(), ENDED_ROLLOUTS_MAX + 1);
     assert!(rollouts.take_changed().values().all(Option::is_none), "their records go");
 }
+
+#[test]
+fn placements_that_went_while_nobody_looked_are_brought_to_an_end() {
+    let mut rollouts = CommitRollouts::default();
+    rollouts.take_source(&source("one"), at(0));
+    rollouts.take(&told(vec![way("one", 0, ProgressState::Moving)]), at(1));
+    let mut rollouts = CommitRollouts::restore(rollouts.take_changed().into_values().flatten());
+    assert_eq!(rollouts.changed().collect::<Vec<_>>(), [&commit("one")], "its texts are compared with what stands");
+    rollouts.end_others(&[key()].into(), at(2));
+    assert_eq!(rollouts.get(&commit("one")).and_then(|rollout| rollout.ended_at), None);
+    rollouts.end_others(&BTreeSet::new(), at(3));
+    let rollout = rollouts.get(&commit("one")).expect("it is kept");
+    assert_eq!((rollout.ended_at, &rollout.placements[&key()].state), (Some(at(3)), &ProgressState::Done));
+    let mut rollouts = CommitRollouts::restore([rollout.clone()]);
+    assert!(rollouts.take_changed().is_empty(), "what has ended stays as it is");
+}

@@ -34,7 +34,7 @@ fn status(context: &str, description: &str) -> SlotContent {
 }
 
 fn comment(body: &str) -> SlotContent {
-    SlotContent::Comment { thread: 1, body: body.to_owned() }
+    SlotContent::comment(1, body.to_owned())
 }
 
 fn write(outbox: &Outbox, now: Timestamp) -> Write {

@@ -42,7 +42,7 @@ async fn a_forge_that_is_down_for_ten_minutes_hears_everything_after() {
         world.later(180).await;
         assert_eq!(world.rollouts(pull).len(), 1);
         assert!(world.rollouts(pull)[0].body.contains("3/3"), "{}", world.rollouts(pull)[0].body);
-        let last = world.fake.statuses_of(&commit('1')).into_iter().rfind(|status| status.context == "gitfleet/p");
+        let last = world.fake.statuses_of(&commit('1')).into_iter().rfind(|status| status.context == "gitfleet");
         assert_eq!(last.map(|status| status.state), Some(StatusState::Success));
     }
 }
@@ -66,7 +66,7 @@ async fn a_revoked_token_is_tried_now_and_then() {
         world.fake.outage(None);
         world.later(900).await;
         assert_eq!(world.rollouts(pull).len(), 1, "a new token is found");
-        let last = world.fake.statuses_of(&commit('1')).into_iter().rfind(|status| status.context == "gitfleet/p");
+        let last = world.fake.statuses_of(&commit('1')).into_iter().rfind(|status| status.context == "gitfleet");
         assert_eq!(last.map(|status| status.state), Some(StatusState::Success));
     }
 }

@@ -104,7 +104,7 @@ impl Daemon {
     pub fn waits_for_deletions(&self) -> bool {
         let told = |news: &ForgeUpdate| match news {
             ForgeUpdate::Placement(told) => told.ways.iter().any(|way| way.deletions.is_some()),
-            ForgeUpdate::Source(_) => false,
+            ForgeUpdate::Source(_) | ForgeUpdate::Known(_) => false,
         };
         let mut all = self.known.iter().chain(&self.told);
         all.rfind(|news| matches!(news, ForgeUpdate::Placement(_))).is_some_and(told)
@@ -237,8 +237,13 @@ impl World {
         let (console, messages, hints) = life(&self.fake, &self.store, &self.daemon, hooked);
         (self.console, self.messages, self.hints) = (console, messages, hints);
         let mut daemon = self.daemon();
+        let placements = daemon.core.placements().keys().cloned().collect();
+        // What was not delivered to the former life is newer than what was.
         let known = std::mem::take(&mut daemon.known);
-        daemon.told.extend(known);
+        let told = std::mem::take(&mut daemon.told);
+        let is_of_then = |news: &ForgeUpdate| matches!(news, ForgeUpdate::Known(_));
+        daemon.told.push_back(ForgeUpdate::Known(placements));
+        daemon.told.extend(known.into_iter().chain(told).filter(|news| !is_of_then(news)));
     }
 
     /// Opens and merges a pull request of `ann`'s that `carl` approves, and gets it accepted with content of its own.
@@ -367,6 +372,12 @@ impl World {
         }
     }
 
+    /// Lets seconds pass in which nothing is done.
+    pub fn pass(&self, seconds: i64) {
+        NOW.set(now() + SignedDuration::from_secs(seconds));
+        self.fake.set_time(now());
+    }
+
     /// Says how far the runs are, oldest first, and where the clusters are.
     pub fn fleet(&self) -> String {
         let daemon = self.daemon();
@@ -436,12 +447,15 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
         poll_interval: Duration::from_secs(POLL.unsigned_abs()),
         notify: [Notify::Approval, Notify::Failure].into(),
         plans: Plans::default(),
+        statuses: Statuses::default(),
+        links: Links { repository: "https://forge.example/o/r".to_owned(), page: None },
         voice: CommandStyle {
             short: true,
             approvers: "permission:write".into(),
             comments_count: true,
             reviews_count: true,
         },
+        rules: ApprovalRules::default(),
         approvers: vec![],
         parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
         mask: MaskKey::new([7; 32]),

@@ -167,7 +167,7 @@ fn told(stages: &str, steps: &[&str]) -> (World, String) {
 #[test]
 fn messages_say_what_is_awaited() {
     let rows: [(&str, &[&str], &str); 9] = [
-        ("s healthy=10: a", &["a right"], "waits for its clusters to stay available until 1970-01-01T00:10:00Z"),
+        ("s healthy=10: a", &["a right"], "waits for its clusters to stay available until 00:10 UTC on 1970-01-01"),
         (
             "s healthy=10: a",
             &["a right", "a broken"],
@@ -188,7 +188,7 @@ fn messages_say_what_is_awaited() {
             &["server other, a right"],
             "waits for the check m (it names no server, and the configuration has several)",
         ),
-        ("s wait=5 metric=m: a", &["a right"], "waits for 1970-01-01T00:05:00Z and an answer to the check m"),
+        ("s wait=5 metric=m: a", &["a right"], "waits for 00:05 UTC on 1970-01-01 and an answer to the check m"),
     ];
     for (stages, steps, expected) in rows {
         let (_, message) = told(stages, steps);

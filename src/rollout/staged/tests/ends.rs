@@ -265,7 +265,7 @@ fn runs_say_what_they_wait_for() {
         (
             "s after wait=60: a",
             &["quorum 2, a right", "approve s ann"],
-            "the clusters of stage s are done; waits for approval run-after-s (1 of 2 given) and 1970-01-01T01:00:00Z",
+            "the clusters of stage s are done; waits for approval run-after-s (1 of 2 given) and 01:00 UTC on 1970-01-01",
         ),
         ("s: a b; t: c", &["a offline, b offline"], "stage s waits: all its clusters are offline or suspended (a, b)"),
         (

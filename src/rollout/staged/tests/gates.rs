@@ -28,7 +28,7 @@ fn refusals_have_reasons_and_change_nothing() {
     let short = &DIGEST[..6];
     let rows: [Row; 10] = [
         ("no such stage", waits(), "u", None, None, NotFound, "its stages are: s, t"),
-        ("a later stage", waits(), "t", None, None, NotWaiting, "it is Pending"),
+        ("a later stage", waits(), "t", None, None, NotWaiting, "does not wait for an approval now"),
         ("the other side", waits(), "s", Some(Gate::After), None, NotWaiting, "what waits is run-before-s"),
         ("another digest", waits(), "s", None, Some("fedcba9876"), DigestMismatch, "decide again"),
         ("too little of it", waits(), "s", None, Some(short), DigestMismatch, "at least 7"),
@@ -52,7 +52,7 @@ fn refusals_have_reasons_and_change_nothing() {
             NotWaiting,
             "needs no approval",
         ),
-        ("ended", world("s before: a", &["", "superseded"]), "s", None, None, NotWaiting, "Superseded"),
+        ("ended", world("s before: a", &["", "superseded"]), "s", None, None, NotWaiting, "has ended"),
     ];
     for (name, mut world, stage, gate, shown, reason, message) in rows {
         let before = world.run.clone();

@@ -11,13 +11,13 @@ use crate::views::comments::reply;
 
 fn report(placements: Vec<Progress>) -> RolloutReport {
     let subject = Some("Bigger pods".to_owned());
-    RolloutReport { commit: Some(commit()), subject, placements, help: false, voice: voice() }
+    RolloutReport { commit: Some(commit()), subject, placements, asks: 0, help: false, voice: voice() }
 }
 
 #[test]
 fn a_gate_waits() {
     insta::assert_snapshot!(rollout_comment(&report(vec![waiting()])), @r"
-    **Rollout of `abc1234`** (Bigger pods): 1 waiting for approval
+    **Rollout of `abc1234`** (Bigger pods): 1 placement waits at canary, 3/4 clusters
 
     #### Needs you
 
@@ -29,13 +29,19 @@ fn a_gate_waits() {
     /approve canary sha=abc1234
     ```
 
-    #### ✋ `web`: waiting for approval, 3/4 clusters
+    | placement | staging | canary | production | clusters |
+    |---|---|---|---|---|
+    | `web` | ✅ 1/1 | ✋ 2/2 | ⚪ 0/1 | ✋ 3/4, waits at canary |
+
+    <details><summary>web: stages and clusters</summary>
 
     | stage | clusters | state | who and when |
     |---|---|---|---|
     | `staging` | 1/1 | ✅ done | approved by `bob`, ended 2026-03-01 12:01 UTC |
     | `canary` | 2/2 | ✋ waits for approval before the next stage | since 2026-03-01 12:01 UTC |
     | `production` | 0/1 | ⚪ not begun |  |
+
+    </details>
     ");
 }
 
@@ -47,7 +53,7 @@ fn a_stage_failed_and_another_placement_is_superseded() {
         ..waiting()
     };
     insta::assert_snapshot!(rollout_comment(&report(vec![halted(), superseded])), @r"
-    **Rollout of `abc1234`** (Bigger pods): 1 failed, 1 superseded
+    **Rollout of `abc1234`** (Bigger pods): 1 placement failed, 1 superseded, 2/4 clusters
 
     #### Needs you
 
@@ -63,7 +69,12 @@ fn a_stage_failed_and_another_placement_is_superseded() {
     /rollback placement=web sha=abc1234
     ```
 
-    #### ❌ `web`: failed, 2/4 clusters (1 cluster of stage canary failed)
+    | placement | staging | canary | production | clusters |
+    |---|---|---|---|---|
+    | `web` | ✅ 1/1 | ❌ 1/2 | ⚪ 0/1 | ❌ 2/4, failed: 1 cluster of stage canary failed |
+    | `shop/api` | | | | ⏩ superseded by def5678 |
+
+    <details><summary>web: stages and clusters</summary>
 
     | stage | clusters | state | who and when |
     |---|---|---|---|
@@ -71,15 +82,11 @@ fn a_stage_failed_and_another_placement_is_superseded() {
     | `canary` | 1/2 | ❌ failed: 1 cluster of stage canary failed | since 2026-03-01 12:01 UTC |
     | `production` | 0/1 | ⚪ not begun |  |
 
-    <details><summary>canary: clusters</summary>
-
     | cluster | state | message |
     |---|---|---|
     | `north` | ❌ failed | ConfigMap web/a: &lt;field&gt; is immutable |
 
     </details>
-
-    ⏩ `shop/api`: superseded by def5678
     ");
 }
 
@@ -106,7 +113,7 @@ fn deletions_wait() {
 }
 
 fn notices(way: &Progress, voice: &CommandStyle) -> String {
-    needs(way).into_iter().map(|need| notice(&commit(), way, need, false, voice)).collect()
+    needs(way).into_iter().map(|need| notice(&commit(), &[(way, need)], 1, false, voice)).collect()
 }
 
 #[test]
@@ -132,11 +139,66 @@ fn each_gate_is_asked_for_in_a_comment_of_its_own_that_says_how() {
     ] {
         let voice = CommandStyle { comments_count, reviews_count, ..voice() };
         let texts: Vec<String> =
-            needs(&way).into_iter().map(|need| notice(&commit(), &way, need, false, &voice)).collect();
+            needs(&way).into_iter().map(|need| notice(&commit(), &[(&way, need)], 1, false, &voice)).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts[0].contains(stage) && !texts[0].contains("deletion"), "{}", texts[0]);
         assert!(texts[1].contains(deletion) && !texts[1].contains("review"), "{}", texts[1]);
     }
+}
+
+#[test]
+fn placements_that_wait_together_are_asked_for_once() {
+    let named = |name: &str| Progress { placement: PlacementKey::cluster_scoped(name), ..waiting() };
+    let mut ways: Vec<Progress> = ["api", "search"].map(named).into();
+    ways[1].deletions = Some(gate("deletion"));
+    let all: Vec<(&Progress, Need<'_>)> =
+        ways.iter().flat_map(|way| needs(way).into_iter().map(move |need| (way, need))).collect();
+    insta::assert_snapshot!(notice(&commit(), &all, all.len(), true, &voice()), @r"
+    ✋ **2 placements wait at stage `canary`**: `api`, `search`
+
+    The first waits since 2026-03-01 12:01 UTC; `team:org/release` may approve. For all of them:
+
+    ```text
+    /approve canary sha=abc1234
+    ```
+
+    <details><summary>What exactly is approved</summary>
+
+    | placement | waits | digest | approvals | may approve |
+    |---|---|---|---|---|
+    | `api` | waits for approval before the next stage | `0a1b2c3d4e5f` | 1 of 2 | `team:org/release` |
+    | `search` | waits for approval before the next stage | `0a1b2c3d4e5f` | 1 of 2 | `team:org/release` |
+
+    </details>
+
+    ✋ **`search`**: deletions wait for approval
+
+    Waits since 2026-03-01 12:01 UTC; digest `0a1b2c3d4e5f`; 1 of 2 approvals; `team:org/release` may approve.
+
+    ```text
+    /approve deletion placement=search sha=abc1234
+    ```
+
+    To approve, write one of these lines in a new comment, or react to this comment with 🚀, which approves all of it but deletions.
+    ");
+    let deletions: Vec<_> =
+        all.into_iter().filter(|(_, need)| matches!(need, Need::Gate { stage: None, .. })).collect();
+    assert_eq!(
+        ways_of(&deletions, 2),
+        "To approve, write this line in a new comment.",
+        "it asked for something else before"
+    );
+    assert!(ways_of(&deletions, 1).contains("react to this comment with 🚀."));
+}
+
+fn ways_of(needs: &[(&Progress, Need<'_>)], asks: usize) -> String {
+    ways(needs, asks, &voice()).unwrap_or_default()
+}
+
+#[test]
+fn the_moment_is_in_the_first_line() {
+    let text = stamped("**Rollout**: 1 placement done\n\nmore\n", crate::status::fixtures::at(90));
+    assert_eq!(text, "**Rollout**: 1 placement done, as of 12:01 UTC on 2026-03-01\n\nmore\n");
 }
 
 #[test]
@@ -192,7 +254,7 @@ fn is_tame(text: &str, what: &str) {
     for (at, _) in text.match_indices('@') {
         assert!(text[at + 1..].starts_with('\u{200b}'), "{what}: {text}");
     }
-    let is_ours = |line: &str| line.starts_with("/approve canary placement=web sha=");
+    let is_ours = |line: &str| line.starts_with("/approve canary sha=");
     assert!(!text.lines().any(|line| line.trim_start().starts_with('/') && !is_ours(line)), "{what}: {text}");
     assert_eq!(marker_id(text), None, "{what}");
     assert!(!text.contains('\u{202e}'), "{what}");
@@ -207,11 +269,15 @@ fn all_texts(hostile: &str) -> Vec<(&'static str, String)> {
         let way = with_text_everywhere(hostile, &state);
         let (subject, help) = (Some(hostile.to_owned()), true);
         let voice = CommandStyle { approvers: hostile.into(), ..voice() };
-        texts.extend(needs(&way).into_iter().map(|need| ("notice", notice(&commit, &way, need, true, &voice))));
-        let placements = vec![way, waiting()];
+        let other = with_text_everywhere(hostile, &state);
+        let all: Vec<(&Progress, Need<'_>)> =
+            [&way, &other].into_iter().flat_map(|way| needs(way).into_iter().map(move |need| (way, need))).collect();
+        texts.extend(all.iter().map(|need| ("notice", notice(&commit, &[*need], 1, true, &voice))));
+        texts.push(("notice of several", notice(&commit, &all, all.len(), true, &voice)));
+        let placements = vec![way, waiting(), waiting()];
         texts.push((
             "rollout",
-            rollout_comment(&RolloutReport { commit: Some(commit.clone()), subject, placements, help, voice }),
+            rollout_comment(&RolloutReport { commit: Some(commit.clone()), subject, placements, asks: 9, help, voice }),
         ));
     }
     let error = InputError {
@@ -263,6 +329,6 @@ fn long_rollouts_fit_and_keep_what_matters() {
     let mut short = vec![way.clone(), waiting()];
     short[0].stages[1].state = ProgressState::Done;
     let text = rollout_comment(&report(short));
-    assert!(text.contains("/approve canary placement=web sha=abc1234"), "{text}");
+    assert!(text.contains("\n/approve canary sha=abc1234\n"), "{text}");
     assert!(text.starts_with("**Rollout of `abc1234`** (Bigger pods): "));
 }

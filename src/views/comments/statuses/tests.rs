@@ -53,6 +53,25 @@ fn states() {
 }
 
 #[test]
+fn one_for_the_whole_rollout() {
+    use ProgressState as P;
+    use StatusState as S;
+    let with = |state: P| Progress { state, stages: vec![], ..waiting() };
+    let rows = [
+        (vec![waiting(), waiting(), with(P::Done)], S::Pending, "2 wait at canary, 1 done, 9/12 clusters"),
+        (vec![waiting(), halted()], S::Failure, "1 failed, 1 waits at canary, 5/8 clusters"),
+        (vec![waiting(), with(P::Error)], S::Error, "1 cannot be carried out, 1 waits at canary, 6/8 clusters"),
+        (vec![with(P::Done), with(P::Skipped)], S::Success, "1 done, 1 skipped, 6/8 clusters"),
+    ];
+    for (placements, state, words) in rows {
+        let placements: Vec<&Progress> = placements.iter().collect();
+        let status = rollout_status(&placements, 140, Some("https://forge.example/o/r/pulls/7"));
+        assert_eq!((status.context.as_str(), status.state, status.description.as_str()), ("gitfleet", state, words));
+        assert_eq!(status.target_url.as_deref(), Some("https://forge.example/o/r/pulls/7"));
+    }
+}
+
+#[test]
 fn contexts_do_not_collide() {
     let rows = [
         (PlacementKey::cluster_scoped("web"), "gitfleet/web"),
@@ -97,7 +116,9 @@ fn commits_that_are_refused() {
 #[test]
 fn descriptions_fit_and_hide_nothing() {
     for hostile in HOSTILE.iter().map(|text| (*text).to_owned()).chain(["é\u{301}".repeat(300)]) {
-        for status in statuses(&with_text_everywhere(&hostile, &ProgressState::Failed), 140, None) {
+        let way = with_text_everywhere(&hostile, &ProgressState::WaitingForPerson);
+        let whole = rollout_status(&[&way], 140, None);
+        for status in statuses(&way, 140, None).into_iter().chain([whole]) {
             assert!(status.description.chars().count() <= 140);
             assert!(!status.description.contains(['\n', '\u{202e}']), "{:?}", status.description);
         }
