@@ -24,7 +24,7 @@ use crate::views::pull_request::{
     ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
 };
 use crate::views::redact::{MaskKey, masked};
-use crate::views::simulation::gantt::gantt;
+use crate::views::simulation::gantt::{gantt, shows_work};
 use crate::yaml;
 
 /// A pull request with the tree of its merge.
@@ -318,11 +318,12 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
         approve_after: Some(APPROVAL.0),
         until: TIMELINE_MAX,
     });
-    let chart = gantt(&simulated);
-    if chart.chars().count() > CHART_CHARS_MAX {
-        return Timeline::LeftOut("the chart is too large to be drawn; run `gitfleet simulate`".to_owned());
-    }
-    Timeline::Chart { chart, approvals_after: APPROVAL.1.to_owned() }
+    let takes = simulated.placements.iter().filter_map(|placement| Some((placement.key(), placement.ended_at?.text())));
+    let takes = takes.collect();
+    let chart = Some(gantt(&simulated)).filter(|_| shows_work(&simulated));
+    // A chart that no host draws is none.
+    let chart = chart.filter(|chart| chart.chars().count() <= CHART_CHARS_MAX);
+    Timeline::Predicted { takes, approvals_after: APPROVAL.1.to_owned(), chart }
 }
 
 /// Returns a marker key derived from the content of the trees: equal trees give equal text, and a guess of one value can be

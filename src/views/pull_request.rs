@@ -1,11 +1,13 @@
 //! The effects of a pull request on the fleet, as a comment on it and as its commit status.
 
 mod blocks;
+mod objects;
 mod sections;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::comments::escape::{code, shorten};
 use crate::model::forge::StatusState;
@@ -95,12 +97,14 @@ pub enum Timeline {
     /// There is nothing to predict.
     #[default]
     None,
-    /// A chart in mermaid's language.
-    Chart {
-        /// The chart.
-        chart: String,
+    /// How long it takes if nothing goes wrong.
+    Predicted {
+        /// The time until the end, by placement, as text for users.
+        takes: BTreeMap<PlacementKey, String>,
         /// The assumed time between a request and its approval, as text for users.
         approvals_after: String,
+        /// A chart in mermaid's language; absent if it would show only waits.
+        chart: Option<String>,
     },
     /// Why there is none, as text for users.
     LeftOut(String),

@@ -23,7 +23,7 @@ fn fleet(value: &str) -> String {
 
 /// A report without its chart, which has tests of its own.
 fn comment(mut report: PullReport) -> String {
-    assert!(matches!(report.timeline, Timeline::Chart { .. } | Timeline::None), "{:?}", report.timeline);
+    assert!(matches!(report.timeline, Timeline::Predicted { .. } | Timeline::None), "{:?}", report.timeline);
     report.timeline = Timeline::None;
     plan_comment(&report, COMMENT_CHARS_MAX)
 }
@@ -36,7 +36,7 @@ fn nothing_to_say() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: nothing changes on the fleet
 
-    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
+    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
     ");
 }
 
@@ -57,7 +57,7 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
     let baseline = Baseline::of(&baseline.fleet, &placements);
     let of = |value| pull_report(&baseline, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
     let said = "\n\n**Merging stops the running rollout of p (1 of 2 clusters have it) and begins again; 1 cluster never gets \
-                ba5eba5.**\n\n#### ";
+                ba5eba5.**\n\n| placement |";
     let text = comment(of("2"));
     assert!(text.contains(said), "{text}");
     assert!(!comment(of("1")).contains("Merging"), "the same continues");
@@ -67,20 +67,21 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
 fn an_object_changes() {
     let report = report_of(&fleet("1"), &fleet("2"));
     assert_eq!(summary(&report), (StatusState::Success, "1 placement changes, 2 clusters".to_owned()));
-    let Timeline::Chart { chart, .. } = &report.timeline else { panic!("{:?}", report.timeline) };
+    let Timeline::Predicted { chart: Some(chart), takes, .. } = &report.timeline else {
+        panic!("{:?}", report.timeline)
+    };
     assert!(chart.contains("section p"), "{chart}");
+    assert_eq!(takes.len(), 1, "{takes:?}");
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 2 clusters
 
-    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
+    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
 
-    #### `ClusterResourcePlacement p`
+    | placement | clusters | objects | gates |
+    |---|---|---|---|
+    | `p` | 2 | ~1 |  |
 
-    - changes what it places on 2 clusters: `a`, `b`
-
-    Rollout: RollingUpdate.
-
-    Objects: 1 changed.
+    Rollout of `p` by RollingUpdate.
 
     <details><summary>changed ConfigMap web/m</summary>
 
@@ -108,18 +109,22 @@ fn stages_gates_clusters_and_deletions() {
     insta::assert_snapshot!(comment(report_of(&base, &head)), @"
     ### Plan: 1 placement changes, 2 clusters, 1 deletion on 1 cluster needs approval
 
-    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
+    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
 
     **Deletions of `ClusterResourcePlacement p` need approval** after the merge: 1 object on a would be deleted, with Namespace web.
 
     - `Namespace web` from 1 cluster: `a`
 
-    #### `ClusterResourcePlacement p`
+    | placement | clusters | objects | gates |
+    |---|---|---|---|
+    | `p` | 2 (+1 −1) |  | 1 approval of deletions, 1 approval |
+
+    Clusters of `p`:
 
     - gains 1 cluster: `c` (picked: the policy names c)
     - loses 1 cluster: `a` (not picked any more)
 
-    Rollout by `s`, stage after stage:
+    Rollout of `p` by `s`, stage after stage:
 
     | Stage | Clusters | At once | Before it | After it |
     |---|---|---|---|---|
@@ -139,13 +144,17 @@ fn what_overrides_make_of_it() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 1 cluster
 
-    `4ead4ea` merged into `ba5eba5`, which is the accepted commit.
+    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
 
-    #### `ClusterResourcePlacement p`
+    | placement | clusters | objects | gates |
+    |---|---|---|---|
+    | `p` | 1 |  |  |
+
+    Clusters of `p`:
 
     - other overrides for 1 cluster: `b`
 
-    Rollout: RollingUpdate.
+    Rollout of `p` by RollingUpdate.
 
     <details><summary>overrides make it otherwise for b</summary>
 

@@ -4,28 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::blocks::{Block, Priority};
-use super::{ObjectChange, ObjectDiff, PullReport, Timeline, codes, errors, headline, is_changed, name};
+use super::objects::{object_blocks, override_blocks};
+use super::table::table_block;
+use super::{PullReport, Timeline, codes, errors, headline, is_changed, name};
 use crate::api::stage_checks::Checks;
 use crate::api::staged::StageTaskType;
-use crate::model::id::ClusterName;
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
 use crate::status::work::counted;
-use crate::views::comments::escape::{cell, code, code_cell, fenced, prose};
+use crate::views::comments::escape::{cell, code, code_cell, prose};
 
 /// Errors that are named; the rest is counted.
 const ERRORS_MAX: usize = 30;
 /// Names on one line; the rest is counted.
-const LISTED_MAX: usize = 12;
-/// Objects of one placement that are named.
-const OBJECTS_MAX: usize = 100;
+pub(super) const LISTED_MAX: usize = 12;
 /// Clusters of one stage that are named.
 const STAGE_CLUSTERS_MAX: usize = 6;
-/// Groups of clusters whose rendered objects are shown, for one placement.
-const OVERRIDES_MAX: usize = 10;
 /// Kinds of deletions that are named for one placement.
 const DELETIONS_MAX: usize = 10;
 
-/// Returns the whole comment as blocks.
+/// Returns the whole comment as blocks: what the merge stops, breaks and deletes first, then a row for each placement, then
+/// details, each said once for all placements that it is true of.
 pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     let mut blocks = vec![Block::must(format!("### Plan: {}\n\n{}", headline(report), standing(report)))];
     blocks.extend(report.stops.iter().map(|stop| Block::must(format!("**{}.**\n\n", prose(stop)))));
@@ -37,9 +36,11 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     let changed: Vec<&PlacementPlan> = report.plan.placements.iter().filter(|p| is_changed(p)).collect();
     // Before the other sections of placements: a comment that is too long loses its end.
     blocks.extend(changed.iter().filter_map(|placement| deletion_block(placement)));
-    for placement in &changed {
-        placement_blocks(report, placement, &mut blocks);
-    }
+    blocks.extend(table_block(report, &changed));
+    blocks.extend(cluster_blocks(&changed));
+    blocks.extend(rollout_blocks(&changed));
+    blocks.extend(object_blocks(&report.objects));
+    blocks.extend(override_blocks(report));
     blocks.extend(report.plan.ocm_placements.iter().filter_map(ocm_block));
     let quiet = report.plan.placements.len() - changed.len();
     if quiet > 0 && !changed.is_empty() {
@@ -56,8 +57,7 @@ fn standing(report: &PullReport) -> String {
     let short = |commit: &Option<crate::model::id::CommitId>| {
         commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
     };
-    let mut text =
-        format!("{} merged into {}, which is the accepted commit.\n\n", short(&report.head), short(&report.base));
+    let mut text = format!("Plan for {} on top of {} (now rolled out).\n\n", short(&report.head), short(&report.base));
     if !report.conflicts.is_empty() {
         let files = codes(report.conflicts.iter().map(String::as_str), LISTED_MAX);
         writeln!(text, "Changed on both sides, and taken from the head here: {files}.\n").expect("a String takes it");
@@ -133,44 +133,53 @@ fn deletion_block(placement: &PlacementPlan) -> Option<Block> {
 }
 
 /// Returns a count of clusters and the first of their names.
-fn named(clusters: &[&ClusterName]) -> String {
+pub(super) fn named(clusters: &[&ClusterName]) -> String {
     format!("{}: {}", counted(clusters.len(), "cluster"), codes(clusters.iter().map(|c| c.as_str()), LISTED_MAX))
 }
 
-fn placement_blocks(report: &PullReport, placement: &PlacementPlan, blocks: &mut Vec<Block>) {
-    let key = placement.key();
-    let standing = if placement.removed { " is removed" } else { "" };
-    blocks.push(Block::must(format!("#### {}{standing}\n\n", code(&name(placement)))));
-    blocks.extend(cluster_block(placement));
-    if !placement.removed {
-        blocks.extend(rollout_blocks(placement));
+/// Texts that are true of some placements: each with those placements, in their order.
+struct Grouped<T>(Vec<(T, Vec<PlacementKey>)>);
+
+impl<T: PartialEq> Grouped<T> {
+    fn of(all: impl Iterator<Item = (T, PlacementKey)>) -> Self {
+        let mut groups: Vec<(T, Vec<PlacementKey>)> = Vec::new();
+        for (text, key) in all {
+            match groups.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, keys)) => keys.push(key),
+                None => groups.push((text, vec![key])),
+            }
+        }
+        Self(groups)
     }
-    let objects: Vec<&ObjectDiff> = report.objects.iter().filter(|object| object.placement == key).collect();
-    let count = |change| objects.iter().filter(|object| object.change == change).count();
-    let counts = [ObjectChange::Added, ObjectChange::Changed, ObjectChange::Deleted]
-        .map(|change| (count(change), change.name()))
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect::<Vec<_>>();
-    if !counts.is_empty() {
-        blocks.push(Block::must(format!("Objects: {}.\n\n", counts.join(", "))));
-    }
-    blocks.extend(objects.iter().take(OBJECTS_MAX).map(|object| object_block(object)));
-    if let Some(more) = objects.len().checked_sub(OBJECTS_MAX).filter(|more| *more > 0) {
-        blocks.push(Block::of(Priority::Diff, format!("and {more} more objects\n\n"), ""));
-    }
-    blocks.extend(override_blocks(report, &key));
 }
 
-/// Lists clusters that are added, dropped, or get other objects, and why.
-fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
+/// Returns the first of some placements' names, and the count of the others.
+fn placements(keys: &[PlacementKey]) -> String {
+    let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    codes(names.iter().map(String::as_str), LISTED_MAX)
+}
+
+fn cluster_blocks(changed: &[&PlacementPlan]) -> Vec<Block> {
+    let texts = changed.iter().filter_map(|placement| Some((cluster_texts(placement)?, placement.key())));
+    let block = |((text, short), keys): ((String, String), Vec<PlacementKey>)| {
+        let head = format!("Clusters of {}:\n\n", placements(&keys));
+        Block::of(Priority::Clusters, format!("{head}{text}\n"), format!("{head}{short}\n"))
+    };
+    Grouped::of(texts).0.into_iter().map(block).collect()
+}
+
+/// Lists clusters that are added, dropped, or get other overrides, and why; and counts them. `None` if there are none.
+fn cluster_texts(placement: &PlacementPlan) -> Option<(String, String)> {
     let changes = placement.changes.as_ref()?;
     let reason_of = |cluster: &ClusterName| {
         let decision = placement.decisions.iter().find(|decision| decision.cluster_name == *cluster);
         let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
         match decision {
-            Some(decision) => decision.reason.to_string(),
+            Some(decision) => {
+                let reason = decision.reason.to_string();
+                // People need no code before the sentence.
+                reason.strip_prefix("ClusterUnschedulable, ").map_or(reason.clone(), str::to_owned)
+            }
             // A cluster that is no longer picked has no decision that could say why.
             None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
             // It left the fleet and keeps its objects, or the placement is removed, which its heading says.
@@ -196,25 +205,31 @@ fn cluster_block(placement: &PlacementPlan) -> Option<Block> {
         writeln!(text, "- other overrides for {}", named(&clusters)).expect("a String takes it");
         writeln!(short, "- other overrides for {}", counted(clusters.len(), "cluster")).expect("a String takes it");
     }
-    if !changes.resources.is_empty() && !placement.works.is_empty() {
-        let clusters: Vec<&ClusterName> = placement.works.iter().map(|work| &work.cluster_name).collect();
-        writeln!(text, "- changes what it places on {}", named(&clusters)).expect("a String takes it");
-        writeln!(short, "- changes what it places on {}", counted(clusters.len(), "cluster"))
-            .expect("a String takes it");
-    }
-    let lines = |text: String| if text.is_empty() { text } else { text + "\n" };
-    Some(Block::of(Priority::Clusters, lines(text), lines(short)))
+    (!text.is_empty()).then_some((text, short))
 }
 
-/// Describes the rollout.
-fn rollout_blocks(placement: &PlacementPlan) -> Vec<Block> {
+/// Describes the rollouts, each once for all placements that are rolled out that way over the same clusters.
+fn rollout_blocks(changed: &[&PlacementPlan]) -> Vec<Block> {
+    let staged = changed.iter().filter(|placement| !placement.removed);
+    let texts = staged.map(|placement| (rollout_texts(placement), placement.key()));
+    let block = |((head, text, short), keys): ((String, String, String), Vec<PlacementKey>)| {
+        let head = format!("Rollout of {} {head}", placements(&keys));
+        if text.is_empty() {
+            return Block::must(format!("{head}.\n\n"));
+        }
+        Block::of(Priority::Stages, format!("{head}:\n\n{text}"), format!("{head}: {short}.\n\n"))
+    };
+    Grouped::of(texts).0.into_iter().map(block).collect()
+}
+
+/// Returns how a placement is rolled out: in words, as a table of stages, and as their names.
+fn rollout_texts(placement: &PlacementPlan) -> (String, String, String) {
     let rollout = &placement.rollout;
     if rollout.stages.is_empty() {
-        return vec![Block::must(format!("Rollout: {}.\n\n", rollout.type_.as_str()))];
+        return (format!("by {}", rollout.type_.as_str()), String::new(), String::new());
     }
-    let strategy = rollout.strategy.as_deref().unwrap_or_default();
-    let mut text = format!("Rollout by {}, stage after stage:\n\n", code(strategy));
-    text.push_str("| Stage | Clusters | At once | Before it | After it |\n|---|---|---|---|---|\n");
+    let head = format!("by {}, stage after stage", code(rollout.strategy.as_deref().unwrap_or_default()));
+    let mut text = "| Stage | Clusters | At once | Before it | After it |\n|---|---|---|---|---|\n".to_owned();
     for stage in &rollout.stages {
         writeln!(text, "{}", stage_row(stage)).expect("a String takes it");
     }
@@ -224,8 +239,7 @@ fn rollout_blocks(placement: &PlacementPlan) -> Vec<Block> {
         write!(text, "In no stage, left as they are: {names}.\n\n").expect("a String takes it");
     }
     let names = codes(rollout.stages.iter().map(|stage| stage.name.as_str()), rollout.stages.len());
-    let short = format!("Rollout by {}, stage after stage: {names}.\n\n", code(strategy));
-    vec![Block::of(Priority::Stages, text, short)]
+    (head, text, names)
 }
 
 fn stage_row(stage: &StagePlan) -> String {
@@ -259,46 +273,6 @@ fn gates(gates: &[GatePlan]) -> String {
     gates.iter().map(gate).collect::<Vec<_>>().join(", ")
 }
 
-fn object_block(object: &ObjectDiff) -> Block {
-    let (word, id) = (object.change.name(), object.id.to_string());
-    let line = format!("{word} {}\n\n", code(&id));
-    match &object.text {
-        // Prose and no code span: in a `<summary>` hosts read HTML, where backticks have no meaning.
-        Some(text) => Block::of(Priority::Diff, details(&format!("{word} {}", prose(&id)), text), line),
-        None => Block::of(Priority::Diff, line.clone(), line),
-    }
-}
-
-/// Returns a folded diff.
-fn details(summary: &str, diff: &str) -> String {
-    format!("<details><summary>{summary}</summary>\n\n{}\n</details>\n\n", fenced("diff", diff))
-}
-
-/// Shows the objects of some clusters where they differ from those of most.
-fn override_blocks(report: &PullReport, key: &crate::model::id::PlacementKey) -> Vec<Block> {
-    let effects: Vec<_> = report.overrides.iter().filter(|effect| effect.placement == *key).collect();
-    let mut blocks: Vec<Block> = effects
-        .iter()
-        .take(OVERRIDES_MAX)
-        .map(|effect| {
-            let clusters: Vec<&ClusterName> = effect.clusters.iter().collect();
-            let line = format!("overrides make it otherwise for {}\n\n", named(&clusters));
-            let names = effect.clusters.iter().take(LISTED_MAX).map(|c| prose(c.as_str())).collect::<Vec<_>>();
-            let more = if effect.clusters.len() > LISTED_MAX { ", …" } else { "" };
-            let summary = format!("overrides make it otherwise for {}{more}", names.join(", "));
-            match &effect.text {
-                Some(text) => Block::of(Priority::Override, details(&summary, text), line),
-                None => Block::of(Priority::Override, line.clone(), line),
-            }
-        })
-        .collect();
-    if let Some(more) = effects.len().checked_sub(OVERRIDES_MAX).filter(|more| *more > 0) {
-        let groups = counted(more, "more group");
-        blocks.push(Block::of(Priority::Override, format!("and otherwise for {groups} of clusters\n\n"), ""));
-    }
-    blocks
-}
-
 fn ocm_block(placement: &OcmPlan) -> Option<Block> {
     let changes = placement.changes.as_ref().filter(|changes| !changes.is_empty())?;
     let name = format!("Placement {}/{}", placement.namespace, placement.name);
@@ -320,7 +294,8 @@ fn timeline_block(timeline: &Timeline) -> Option<Block> {
     match timeline {
         Timeline::None => None,
         Timeline::LeftOut(why) => Some(Block::of(Priority::Timeline, format!("\nNo timeline: {}.\n", prose(why)), "")),
-        Timeline::Chart { chart, approvals_after } => {
+        Timeline::Predicted { chart: None, .. } => None,
+        Timeline::Predicted { chart: Some(chart), approvals_after, .. } => {
             let caption = format!(
                 "simulated, with each approval {} after it is asked for; how long objects take is assumed",
                 prose(approvals_after)

@@ -114,8 +114,12 @@ fn report(word: &str) -> PullReport {
             change: ObjectChange::Changed,
             text: text.clone(),
         }],
-        overrides: vec![OverrideEffect { placement: key, clusters: vec![word.into()], text }],
-        timeline: Timeline::Chart { chart: "gantt\n    title x\n".to_owned(), approvals_after: "5 minutes".to_owned() },
+        overrides: vec![OverrideEffect { placement: key.clone(), clusters: vec![word.into()], text }],
+        timeline: Timeline::Predicted {
+            takes: [(key, word.to_owned())].into(),
+            approvals_after: "5 minutes".to_owned(),
+            chart: Some("gantt\n    title x\n".to_owned()),
+        },
         conflicts: vec![word.to_owned()],
         notes: vec![word.to_owned()],
     }
@@ -246,4 +250,82 @@ fn a_refused_tree_names_files_and_lines() {
         first[6].starts_with("- f0.yaml") && text.contains("- f29.yaml:29:") && text.contains("- and 10 more"),
         "{text}"
     );
+}
+
+#[test]
+fn ux2_twelve_equal_changes_are_told_once_in_less_than_8_kb() {
+    let clusters: Vec<ClusterName> = (0..40).map(|number| format!("prod-eu-{number:02}").as_str().into()).collect();
+    let stage = |name: &str, clusters: &[ClusterName], asks: bool| StagePlan {
+        name: name.to_owned(),
+        clusters: clusters.to_vec(),
+        max_concurrency: 4,
+        before: Vec::new(),
+        after: asks
+            .then(|| crate::model::plan::GatePlan {
+                type_: crate::api::staged::StageTaskType::Approval,
+                wait_time: None,
+                approvers: Some("team:platform/release".to_owned()),
+            })
+            .into_iter()
+            .collect(),
+        checks: None,
+    };
+    let stages = vec![
+        stage("dev", &clusters[..3], false),
+        stage("staging", &clusters[3..7], true),
+        stage("canary", &clusters[7..9], true),
+        stage("prodap", &clusters[9..16], true),
+        stage("prodrest", &clusters[16..], false),
+    ];
+    let names: Vec<String> = (0..12).map(|number| format!("application-{number:02}")).collect();
+    let mut report = PullReport { base: Some("433feff".into()), head: Some("4c72be4".into()), ..PullReport::default() };
+    let mut takes = std::collections::BTreeMap::new();
+    for name in &names {
+        let id = ObjectId { kind: "Deployment".into(), namespace: name.clone(), name: name.clone(), ..object(name) };
+        let changed = crate::model::plan::ResourceChanges { changed: vec![Resource(id.clone())], ..Default::default() };
+        let works = clusters.iter().map(|cluster| WorkPlan {
+            cluster_name: cluster.clone(),
+            manifests: Arc::from([]),
+            error: None,
+        });
+        let rollout = RolloutPlan {
+            type_: StrategyType::External,
+            strategy: Some("rings".to_owned()),
+            stages: stages.clone(),
+            ..RolloutPlan::default()
+        };
+        let plan = PlacementPlan {
+            name: name.clone(),
+            error: None,
+            deletions: Vec::new(),
+            deletion_guard: None,
+            works: works.collect(),
+            rollout,
+            changes: Some(Changes { resources: changed, ..Changes::default() }),
+            ..placement("x")
+        };
+        let text = format!(
+            "     spec:\n       containers:\n-      - image: old.registry.example/{name}:1.2.3\n+      - image: \
+             new.registry.example/{name}:1.2.3\n         name: {name}\n"
+        );
+        let change = ObjectChange::Changed;
+        report.objects.push(ObjectDiff { placement: plan.key(), id, change, text: Some(text) });
+        takes.insert(plan.key(), "18m40s".to_owned());
+        report.plan.placements.push(plan);
+    }
+    report.timeline = Timeline::Predicted { takes, approvals_after: "5 minutes".to_owned(), chart: None };
+    let text = plan_comment(&report, COMMENT_CHARS_MAX);
+    assert!(text.len() < 8_000, "{} bytes: {text}", text.len());
+    assert!(text.starts_with(
+        "### Plan: 12 placements change, 40 clusters\n\nPlan for `4c72be4` on top of `433feff` (now rolled out).\n\n| placement |"
+    ), "{text}");
+    for (part, count) in [
+        ("| `application-07` | 40 | ~1 | 3 approvals | 18m40s |", 1),
+        ("| Stage | Clusters |", 1),
+        ("```diff", 1),
+        (", and the same in 11 more</summary>", 1),
+        ("approval by team:platform/release", 3),
+    ] {
+        assert_eq!(text.matches(part).count(), count, "{part}: {text}");
+    }
 }

@@ -2,15 +2,19 @@
 //!
 //! Source: mermaid, syntax of `gantt`.
 
-use crate::model::runs::ClusterPhase;
 use std::fmt::Write as _;
 
 use super::{
-    EventKind, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate, SimulatedPlacement,
+    EventKind, GateSide, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate,
+    SimulatedPlacement,
 };
+use crate::model::runs::ClusterPhase;
+use crate::status::work::counted;
 
-/// Clusters of one section; the rest is counted, because a longer chart is unreadable.
-const TASKS_MAX: usize = 60;
+/// Clusters of one section that have a bar of their own; more have one together.
+const CLUSTERS_MAX: usize = 10;
+/// Hundredths of the time until the end in which clusters must move for a chart to show more than waits.
+const WORK_HUNDREDTHS_MIN: i64 = 10;
 /// First words that mermaid does not accept in the name of a task.
 const KEYWORDS: [&str; 18] = [
     "accdescr",
@@ -35,11 +39,11 @@ const KEYWORDS: [&str; 18] = [
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
 
-/// Returns the chart: a section per stage, a task per cluster, gates between them. Placements without a change are left out.
+/// Returns the chart: a section per placement, a bar per stage, waits in grey between them. Placements with equal times share a
+/// section; those without a change are left out.
 pub fn gantt(simulated: &Simulated) -> String {
-    let ends = simulated.placements.iter().filter_map(|placement| placement.ended_at);
+    let last = last(simulated);
     // An unfinished item is drawn until the last event, and a little longer.
-    let last = ends.max().unwrap_or_default();
     let end = Offset(last.0 + (last.0 / 20).max(1000));
     // mermaid reads and shows times without a zone in the viewer's zone: the axis starts at midnight everywhere. Seconds since
     // 1970 would not.
@@ -49,50 +53,79 @@ pub fn gantt(simulated: &Simulated) -> String {
          todayMarker off\n"
     );
     let later = |event: &&SimulatedEvent| event.event == EventKind::Pushed && event.at > Offset::default();
-    let pushes: Vec<&SimulatedEvent> = simulated.events.iter().filter(later).collect();
-    if !pushes.is_empty() {
-        text.push_str("    section Pushes\n");
-    }
-    for push in pushes {
-        Chart { text: &mut text, end, has_many: false }.line(&push.message, "milestone", push.at, None);
+    let mut pushes = Chart { text: String::new(), end };
+    simulated.events.iter().filter(later).for_each(|push| pushes.line(&push.message, "milestone", push.at, None));
+    let mut sections: Vec<(Vec<String>, String)> = Vec::new();
+    if !pushes.text.is_empty() {
+        sections.push((vec!["Pushes".to_owned()], pushes.text));
     }
     for placement in &simulated.placements {
-        let mut chart = Chart { text: &mut text, end, has_many: simulated.placements.len() > 1 };
+        let mut chart = Chart { text: String::new(), end };
         chart.placement(placement);
+        let body = chart.text;
+        match sections.iter_mut().find(|(_, known)| *known == body) {
+            _ if body.is_empty() => {}
+            Some((names, _)) => names.push(placement.key().to_string()),
+            None => sections.push((vec![placement.key().to_string()], body)),
+        }
     }
-    if !text.contains("    section ") {
-        text.push_str("    section Nothing changes\n    pushed :milestone, 2000-01-01 00:00:00.000, 0ms\n");
+    if sections.is_empty() {
+        sections.push((
+            vec!["Nothing changes".to_owned()],
+            "    pushed :milestone, 2000-01-01 00:00:00.000, 0ms\n".to_owned(),
+        ));
+    }
+    for (names, body) in sections {
+        let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+        write!(text, "    section {}{more}\n{body}", escaped(&names[0])).expect("a String takes it");
     }
     text
 }
 
-struct Chart<'a> {
-    text: &'a mut String,
-    end: Offset,
-    has_many: bool,
+/// Tells whether clusters move for long enough that a chart shows more than waits.
+pub fn shows_work(simulated: &Simulated) -> bool {
+    let last = last(simulated);
+    let is_long = |clusters: &[&SimulatedCluster]| span(clusters, last).map_or(0, |(start, end)| end.since(start).0);
+    simulated.placements.iter().any(|placement| {
+        let own: Vec<&SimulatedCluster> = placement.clusters.iter().collect();
+        let stages = placement.runs.iter().flat_map(|run| &run.stages);
+        let moving: i64 = stages.map(|stage| is_long(&stage.clusters.iter().collect::<Vec<_>>())).sum();
+        (moving + is_long(&own)) * 100 >= last.0 * WORK_HUNDREDTHS_MIN
+    })
 }
 
-impl Chart<'_> {
+fn last(simulated: &Simulated) -> Offset {
+    simulated.placements.iter().filter_map(|placement| placement.ended_at).max().unwrap_or_default()
+}
+
+/// Returns when the first of these clusters began to move, and when the last one ended; `open` for one that did not.
+fn span(clusters: &[&SimulatedCluster], open: Offset) -> Option<(Offset, Offset)> {
+    let moved = || clusters.iter().filter_map(|cluster| Some((cluster.started_at?, cluster.ended_at.unwrap_or(open))));
+    Some((moved().map(|(start, _)| start).min()?, moved().map(|(_, end)| end).max()?))
+}
+
+struct Chart {
+    text: String,
+    end: Offset,
+}
+
+impl Chart {
     fn placement(&mut self, placement: &SimulatedPlacement) {
-        let key = placement.key().to_string();
-        if placement.clusters.iter().any(|cluster| cluster.started_at.is_some()) || !placement.gates.is_empty() {
-            self.section(&key, &placement.gates, &placement.clusters);
+        placement.gates.iter().for_each(|gate| self.gate(gate, ""));
+        let shown: Vec<&SimulatedCluster> = placement.clusters.iter().collect();
+        if shown.iter().filter(|cluster| cluster.started_at.is_some()).count() > CLUSTERS_MAX {
+            self.together("all ", &shown);
+        } else {
+            shown.iter().for_each(|cluster| self.cluster(cluster));
         }
         let several = placement.runs.len() > 1;
         for run in &placement.runs {
             for stage in &run.stages {
-                let is_shown =
-                    |cluster: &SimulatedCluster| cluster.started_at.is_some() || cluster.deferred_at.is_some();
-                let is_reached = stage.gates.iter().any(|gate| gate.asked_at.is_some());
-                if !is_reached && !stage.clusters.iter().any(is_shown) {
-                    continue;
-                }
-                let name = match (self.has_many, several) {
-                    (false, false) => stage.name.clone(),
-                    (true, false) => format!("{key} {}", stage.name),
-                    (_, true) => format!("{} {}", run.name, stage.name),
-                };
-                self.section(&name, &stage.gates, &stage.clusters);
+                let name = if several { format!("{} {}", run.name, stage.name) } else { stage.name.clone() };
+                let sides = |side| stage.gates.iter().filter(move |gate| gate.when == Some(side));
+                sides(GateSide::Before).for_each(|gate| self.gate(gate, &format!(" before {name}")));
+                self.together(&format!("{name} - "), &stage.clusters.iter().collect::<Vec<_>>());
+                sides(GateSide::After).for_each(|gate| self.gate(gate, &format!(" after {name}")));
             }
         }
         if let Some(at) = placement.failed_at {
@@ -100,30 +133,20 @@ impl Chart<'_> {
         }
     }
 
-    fn section(&mut self, name: &str, gates: &[SimulatedGate], clusters: &[SimulatedCluster]) {
-        writeln!(self.text, "    section {}", escaped(name)).expect("a String takes it");
-        let (before, after): (Vec<_>, Vec<_>) =
-            gates.iter().partition(|gate| gate.when == Some(super::GateSide::Before));
-        for gate in before {
-            self.gate(gate);
+    /// Draws one bar for clusters that move together, and one for each of those that failed or do not answer.
+    fn together(&mut self, name: &str, clusters: &[&SimulatedCluster]) {
+        if let Some((start, end)) = span(clusters, self.end) {
+            let moved: Vec<_> = clusters.iter().filter(|cluster| cluster.started_at.is_some()).collect();
+            let is_open = moved.iter().any(|cluster| cluster.ended_at.is_none());
+            let tags = if is_open { "active" } else { "" };
+            self.line(&format!("{name}{}", counted(moved.len(), "cluster")), tags, start, Some(end));
         }
-        let shown = clusters.iter().filter(|c| c.started_at.is_some() || c.deferred_at.is_some());
-        let total = shown.clone().count();
-        for cluster in shown.take(TASKS_MAX) {
-            self.cluster(cluster);
-        }
-        if let Some(more) = total.checked_sub(TASKS_MAX).filter(|more| *more > 0) {
-            let rest = || clusters.iter().filter(|c| c.started_at.is_some() || c.deferred_at.is_some()).skip(TASKS_MAX);
-            let start = rest().filter_map(|c| c.started_at.or(c.deferred_at)).min().unwrap_or_default();
-            let end = rest().map(|c| c.ended_at.unwrap_or(self.end)).max();
-            self.line(&format!("and {more} more clusters"), "", start, end);
-        }
-        for gate in after {
-            self.gate(gate);
-        }
+        let is_odd =
+            |cluster: &&&SimulatedCluster| cluster.deferred_at.is_some() || cluster.outcome == ClusterPhase::Failed;
+        clusters.iter().filter(is_odd).take(CLUSTERS_MAX).for_each(|cluster| self.cluster(cluster));
     }
 
-    fn gate(&mut self, gate: &SimulatedGate) {
+    fn gate(&mut self, gate: &SimulatedGate, place: &str) {
         let Some(asked) = gate.asked_at else { return };
         let what = match gate.type_ {
             GateType::Approval => "approval",
@@ -133,21 +156,22 @@ impl Chart<'_> {
         };
         match gate.opened_at {
             // A bar without length is invisible.
-            Some(opened) if opened == asked => self.line(what, "milestone", asked, None),
-            Some(opened) => self.line(what, "crit", asked, Some(opened)),
-            None => self.line(&format!("{what} does not come"), "crit, active", asked, Some(self.end)),
+            Some(opened) if opened == asked => self.line(&format!("{what}{place}"), "milestone", asked, None),
+            // Drawn in grey: a wait is no error.
+            Some(opened) => self.line(&format!("{what}{place}"), "done", asked, Some(opened)),
+            None => self.line(&format!("{what}{place} does not come"), "done", asked, Some(self.end)),
         }
     }
 
     fn cluster(&mut self, cluster: &SimulatedCluster) {
         if let Some(at) = cluster.deferred_at {
             let end = cluster.started_at.unwrap_or(self.end);
-            self.line(&format!("{} does not answer", cluster.name), "", at, Some(end));
+            self.line(&format!("{} does not answer", cluster.name), "done", at, Some(end));
         }
         let Some(start) = cluster.started_at else { return };
         let tags = match cluster.outcome {
-            ClusterPhase::Succeeded | ClusterPhase::Skipped => "done",
-            ClusterPhase::Failed => "crit, done",
+            ClusterPhase::Succeeded | ClusterPhase::Skipped => "",
+            ClusterPhase::Failed => "crit",
             _ => "active",
         };
         self.line(cluster.name.as_str(), tags, start, Some(cluster.ended_at.unwrap_or(self.end)));

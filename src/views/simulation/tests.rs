@@ -1,6 +1,6 @@
 //! Times as people and scripts read them, names in charts, and what counts as the longest wait.
 
-use super::gantt::gantt;
+use super::gantt::{gantt, shows_work};
 use super::timeline::clock;
 use super::*;
 use crate::model::runs::ClusterPhase;
@@ -95,11 +95,11 @@ fn the_longest_wait() {
 #[test]
 fn names_in_charts() {
     let rows = [
-        ("east", "    east :done,"),
-        ("title", "    cluster title :done,"),
-        ("section", "    cluster section :done,"),
-        ("2000-01-01", "    cluster 2000-01-01 :done,"),
-        ("a:b;c#d", "    a_b_c_d :done,"),
+        ("east", "    east :2000-01-01 00:00:00.000,"),
+        ("title", "    cluster title :2000-01-01 00:00:00.000,"),
+        ("section", "    cluster section :2000-01-01 00:00:00.000,"),
+        ("2000-01-01", "    cluster 2000-01-01 :2000-01-01 00:00:00.000,"),
+        ("a:b;c#d", "    a_b_c_d :2000-01-01 00:00:00.000,"),
     ];
     for (name, expected) in rows {
         let simulated = Simulated {
@@ -109,4 +109,62 @@ fn names_in_charts() {
         let chart = gantt(&simulated);
         assert!(chart.lines().any(|line| line.starts_with(expected)), "{name}: {chart}");
     }
+}
+
+#[test]
+fn stages_are_bars_waits_are_grey_and_equal_times_are_drawn_once() {
+    let mut first = SimulatedPlacement { ended_at: Some(Offset(9000)), ..placement(vec![], vec![]) };
+    let failed = SimulatedCluster { outcome: ClusterPhase::Failed, ..cluster("west", 6000, Some(9000)) };
+    let stage = |name: &str, clusters: Vec<SimulatedCluster>, gates: Vec<SimulatedGate>| SimulatedStage {
+        name: name.to_owned(),
+        phase: "Succeeded".to_owned(),
+        max_concurrency: 1,
+        started_at: None,
+        ended_at: None,
+        clusters,
+        gates,
+    };
+    let waits = vec![gate(GateType::Approval, 4000, Some(5000)), gate(GateType::Checks, 5000, Some(5000))];
+    let east = vec![cluster("east", 0, Some(2000)), cluster("north", 2000, Some(4000))];
+    first.runs = vec![SimulatedRun {
+        name: "web-0".to_owned(),
+        strategy: "s".to_owned(),
+        snapshot: Some(0),
+        phase: "Succeeded".to_owned(),
+        message: String::new(),
+        rollback_of: None,
+        started_at: None,
+        ended_at: None,
+        stages: vec![
+            stage("dev", east, waits),
+            stage("prod", vec![failed], vec![gate(GateType::Approval, 9000, None)]),
+        ],
+    }];
+    let second = SimulatedPlacement { name: "api".to_owned(), ..first.clone() };
+    let many = (0..40).map(|number| cluster(&format!("c{number:02}"), 1000 * number, Some(1000 * number + 500)));
+    let rolling = SimulatedPlacement { name: "log".to_owned(), ..placement(many.collect(), vec![]) };
+    let simulated = Simulated { placements: vec![first, second, rolling], ..Simulated::default() };
+    let chart = gantt(&simulated);
+    insta::assert_snapshot!(chart.split_once("todayMarker off\n").map(|(_, rest)| rest).unwrap_or_default(), @r"
+    section web and 1 more
+    dev - 2 clusters :2000-01-01 00:00:00.000, 2000-01-01 00:00:04.000
+    approval after dev :done, 2000-01-01 00:00:04.000, 2000-01-01 00:00:05.000
+    checks after dev :milestone, 2000-01-01 00:00:05.000, 0ms
+    prod - 1 cluster :2000-01-01 00:00:06.000, 2000-01-01 00:00:09.000
+    west :crit, 2000-01-01 00:00:06.000, 2000-01-01 00:00:09.000
+    approval after prod does not come :done, 2000-01-01 00:00:09.000, 2000-01-01 00:00:10.000
+    section log
+    all 40 clusters :2000-01-01 00:00:00.000, 2000-01-01 00:00:39.500
+    ");
+}
+
+#[test]
+fn a_chart_of_waits_shows_nothing() {
+    let simulated = |clusters, ended_at| {
+        let placement = SimulatedPlacement { ended_at: Some(Offset(ended_at)), ..placement(clusters, vec![]) };
+        Simulated { placements: vec![placement], ..Simulated::default() }
+    };
+    assert!(shows_work(&simulated(vec![cluster("east", 0, Some(10_000))], 100_000)));
+    assert!(!shows_work(&simulated(vec![cluster("east", 0, Some(9_000))], 100_000)));
+    assert!(shows_work(&simulated(vec![cluster("east", 0, None)], 100_000)), "it does not end");
 }
