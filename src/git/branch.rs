@@ -45,18 +45,27 @@ impl Reader {
     /// # Errors
     /// As [`Self::base_of`]; `Repository` where it cannot be written, or the branch has moved.
     pub fn commit_on(&self, base: &CommitId, new: &NewCommit<'_>) -> Result<CommitId, Error> {
+        let parent = self.commit_id(&self.local(), base)?;
+        self.commit_after(Some(parent), new)
+    }
+
+    /// Makes a commit that follows another, or the first one of a repository.
+    pub(super) fn commit_after(&self, parent: Option<gix::ObjectId>, new: &NewCommit<'_>) -> Result<CommitId, Error> {
         let name = full_name(new.branch)?;
         let repo = self.local();
-        let parent = self.commit_id(&repo, base)?;
         let writing = Error::at(self.location(), "commit to");
         let make = || -> gix::Result<gix::ObjectId> {
-            let mut tree = repo.find_object(parent)?.try_into_commit()?.tree_id()?.detach();
+            let mut tree = match parent {
+                Some(parent) => Some(repo.find_object(parent)?.try_into_commit()?.tree_id()?.detach()),
+                None => None,
+            };
             for (path, content) in new.files {
                 let blob = repo.write_blob(content)?.detach();
                 let names: Vec<&str> =
                     self.subtree().split('/').chain(path.split('/')).filter(|name| !name.is_empty()).collect();
-                tree = put(&repo, Some(tree), &names, blob)?;
+                tree = Some(put(&repo, tree, &names, blob)?);
             }
+            let tree = tree.unwrap_or_else(|| gix::ObjectId::empty_tree(repo.object_hash()));
             let configuration = repo.config_snapshot();
             let own = |key: &str| configuration.string(key);
             let (person, address) = match (own("user.name"), own("user.email")) {
@@ -65,10 +74,10 @@ impl Reader {
             };
             let time = format!("{} +0000", new.seconds);
             let author = gix::actor::SignatureRef { name: person.as_bstr(), email: address.as_bstr(), time: &time };
-            let id = repo.new_commit_as(author, author, new.message, tree, [parent])?.id;
-            let before = match repo.try_find_reference(name.as_ref())? {
-                Some(_) => PreviousValue::MustExistAndMatch(parent.into()),
-                None => PreviousValue::MustNotExist,
+            let id = repo.new_commit_as(author, author, new.message, tree, parent)?.id;
+            let before = match (repo.try_find_reference(name.as_ref())?, parent) {
+                (Some(_), Some(parent)) => PreviousValue::MustExistAndMatch(parent.into()),
+                _ => PreviousValue::MustNotExist,
             };
             repo.edit_reference(RefEdit::update(name.clone(), id, before, "gitfleet"))?;
             Ok(id)

@@ -9,7 +9,7 @@
 //! system or user configuration, no environment, only the configured protocol.
 //!
 //! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place; and the one branch that a
-//! person names in a command, see [`NewCommit`].
+//! person names in a command, see [`NewCommit`]. A repository that is made here, a [`WorkTree`], is written as a whole.
 
 mod branch;
 mod compact;
@@ -23,6 +23,7 @@ mod repository;
 mod source;
 mod walk;
 mod watch;
+mod work_tree;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use repository::{Blob, Reader, TreeId, discover};
 pub use source::{Source, SourceSpec, Tip};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
+pub use work_tree::WorkTree;
 
 /// Everything we write into a repository's refs stands below this.
 pub const REF_PREFIX: &str = "refs/gitfleet/";

@@ -41,3 +41,23 @@ fn a_branch_that_is_checked_out_is_left_alone() {
     assert!(matches!(reader.base_of("main"), Err(Error::BranchCheckedOut { .. })));
     assert!(matches!(reader.base_of("no..name"), Err(Error::BranchName { .. })));
 }
+
+#[test]
+fn a_new_work_tree_is_one_that_git_continues() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let mut made = WorkTree::create(&place.repo()).unwrap();
+    let files = [("a.yaml".to_owned(), "a: 1\n".to_owned()), ("sub/b.yaml".to_owned(), "b: 1\n".to_owned())];
+    let first = made.commit(&new("main", &files)).unwrap();
+    assert_eq!((place.head(), place.git(&["status", "--porcelain"])), (first, String::new()));
+    let second = made.commit(&new("main", &[("a.yaml".to_owned(), "a: 2\n".to_owned())])).unwrap();
+    assert_eq!((place.head(), place.git(&["status", "--porcelain"])), (second.clone(), String::new()));
+    assert_eq!(place.git(&["log", "--format=%an", "--name-only", "-1"]), "ann\n\na.yaml");
+
+    write(&place.repo(), &[("sub/b.yaml", "b: 2\n")]);
+    place.git(&["commit", "-q", "-am", "by hand"]);
+    assert_eq!(place.git(&["diff", "--name-status", second.as_str(), "HEAD"]), "M\tsub/b.yaml");
+    let found = fsck(&place.repo().join(".git"));
+    assert!(!["error", "missing", "broken"].iter().any(|word| found.contains(word)), "{found}");
+    assert!(made.commit(&new("main", &files)).is_err(), "the branch is elsewhere");
+    assert!(WorkTree::create(&place.repo()).is_err(), "it is one already");
+}
