@@ -1,6 +1,7 @@
 //! The records for `get`, `describe`, `status` and `export`, and the path of commands: through the daemon's API or, if no
 //! daemon runs, the store itself.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,8 +88,12 @@ impl Daemon {
 /// # Errors
 /// Every complaint about it.
 pub fn load_configuration(path: &Path) -> anyhow::Result<Configuration> {
-    let env = std::env::vars().filter(|(name, _)| name.starts_with("GITFLEET_")).collect();
-    Ok(Configuration::load(path, &env)?)
+    Ok(Configuration::load(path, &overrides())?)
+}
+
+/// Returns what the environment says instead of the configuration file.
+pub fn overrides() -> BTreeMap<String, String> {
+    std::env::vars().filter(|(name, _)| name.starts_with("GITFLEET_")).collect()
 }
 
 impl RecordsSource {

@@ -12,10 +12,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use super::exit::Exit;
-use super::records::load_configuration;
+use super::records::overrides;
 use super::{person, proxy};
 use crate::clock;
 use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
+use crate::daemon::configuration::{self, ConfigurationFile};
 use crate::daemon::forge_bot;
 use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::supervise::Supervisor;
@@ -71,21 +72,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let configuration = load_configuration(&args.config)?;
-    // Before anything is opened: this may begin the program again.
-    proxy::heed(configuration.proxy)?;
-    raise_open_files();
-    let store = Arc::new(open_store(&configuration.store)?);
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build()?;
+    let file = ConfigurationFile { path: args.config.clone(), overrides: overrides() };
+    let configuration = file.load()?;
     let once = args.once.then_some(args.timeout);
-    // The engine's loop is not restarted in the same process: its state is rebuilt from the store by a new one.
-    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(configuration, store, once))));
-    runtime.shutdown_timeout(SHUTDOWN_MAX);
-    let standing = ended.unwrap_or_else(|panic| {
-        let message = panic_message(panic.as_ref());
-        anyhow::bail!("the daemon ended because of an error in gitfleet ({message}); what it decided is in its store: start it again, and please report it")
-    })?;
+    // Who reconciles once does what the file said at the start.
+    let file = (!args.once).then_some(file);
+    let standing = daemon(configuration, file, once, wait_for_signal())?;
     if !args.once {
         return Ok(Exit::Done);
     }
@@ -93,6 +85,33 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         tracing::warn!(state = %standing, "not all at the accepted commit");
     }
     Ok(Exit::from(&standing))
+}
+
+/// Runs a daemon until `end`, which is asked for the first time when the daemon listens, or with `once` until nothing is left to
+/// happen or so long. A changed `file` is followed. Returns how things stand then.
+///
+/// # Errors
+/// The daemon cannot start, or ended because of an error in gitfleet.
+pub(super) fn daemon(
+    configuration: Configuration,
+    file: Option<ConfigurationFile>,
+    once: Option<Duration>,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<RolloutState> {
+    // Before anything is opened: this may begin the program again.
+    proxy::heed(configuration.proxy)?;
+    raise_open_files();
+    let store = Arc::new(open_store(&configuration.store)?);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build()?;
+    // The engine's loop is not restarted in the same process: its state is rebuilt from the store by a new one.
+    let life = live(configuration, file, store, once, end);
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(life)));
+    runtime.shutdown_timeout(SHUTDOWN_MAX);
+    ended.unwrap_or_else(|panic| {
+        let message = panic_message(panic.as_ref());
+        anyhow::bail!("the daemon ended because of an error in gitfleet ({message}); what it decided is in its store: start it again, and please report it")
+    })
 }
 
 /// Open files that a daemon needs at least: its connections, one for each member, and those of git and the store.
@@ -136,11 +155,13 @@ async fn listen(http: &config::Http, shared: &Shared, supervisor: &Supervisor) -
     Ok(())
 }
 
-/// Lives until a signal comes or, with `once`, until nothing is left to happen or so long. Returns how things stand then.
+/// Lives until `end` or, with `once`, until nothing is left to happen or so long. Returns how things stand then.
 async fn live(
     configuration: Configuration,
+    file: Option<ConfigurationFile>,
     store: Arc<EmbeddedStore>,
     once: Option<Duration>,
+    end: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<RolloutState> {
     let metrics = Arc::new(Metrics::new());
     let supervisor = Supervisor::new(Arc::default(), Arc::clone(&metrics));
@@ -155,6 +176,7 @@ async fn live(
     // Versions of two processes are never taken for each other.
     let process = u64::try_from(clock::wall().as_millisecond()).unwrap_or_default();
     let (publisher, views) = http::Publisher::new(process);
+    let config = configuration::follow(file, &configuration, &supervisor);
     let instruct = instructions.clone();
     let asked = Asked {
         questions: asked,
@@ -165,6 +187,7 @@ async fn live(
         hints,
         repository,
         publisher,
+        config,
     };
     if once.is_none() {
         let shared = Shared {
@@ -193,7 +216,7 @@ async fn live(
         drop(views);
     }
     tokio::spawn(async move {
-        wait_for_signal().await;
+        end.await;
         tracing::info!("stopping");
         // The daemon may have ended by itself.
         let _ = stopper.send(true);
@@ -288,7 +311,8 @@ pub(super) fn open_store(settings: &config::Store) -> crate::store::Result<Embed
     }
 }
 
-async fn wait_for_signal() {
+/// Waits until the process is asked to end: Ctrl-C, or SIGTERM.
+pub(super) async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     // The signal then ends the process by itself, which the store survives at any moment.
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };

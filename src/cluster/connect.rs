@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Client, Config};
 use rustls::client::Resumption;
+use sha2::{Digest as _, Sha256};
 use tower::ServiceBuilder;
 
 use super::Error;
@@ -74,6 +75,22 @@ fn account<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k 
 fn cluster_of<'k>(kubeconfig: &'k Kubeconfig, context: Option<&str>) -> Option<&'k kube::config::Cluster> {
     let wanted = &context_of(kubeconfig, context)?.cluster;
     kubeconfig.clusters.iter().find(|known| known.name == *wanted)?.cluster.as_ref()
+}
+
+/// Returns a digest of a kubeconfig and of the files that its context names, which changes when any of them does; `None` where it
+/// cannot be read. Token files are left out: they are read again by themselves.
+pub fn kubeconfig_digest(path: &Path, context: Option<&str>) -> Option<[u8; 32]> {
+    let mut digest = Sha256::new();
+    digest.update(std::fs::read(path).ok()?);
+    let kubeconfig = Kubeconfig::read_from(path).ok()?;
+    let authority = cluster_of(&kubeconfig, context).and_then(|of| of.certificate_authority.as_ref());
+    let user = account(&kubeconfig, context);
+    let own = user.into_iter().flat_map(|user| [user.client_certificate.as_ref(), user.client_key.as_ref()]);
+    for file in own.chain([authority]).flatten() {
+        // One that is not there yet may come.
+        digest.update(std::fs::read(file).unwrap_or_default());
+    }
+    Some(digest.finalize().into())
 }
 
 /// A connected client with the server's version.

@@ -30,6 +30,7 @@ use crate::model::work::Release;
 
 pub use crate::model::kinds::WatchedKind;
 
+pub use connect::kubeconfig_digest;
 pub use error::Error;
 
 /// Requests in flight to one member; below every API server's stream limit, with room for our watches.

@@ -193,6 +193,24 @@ impl Configuration {
         })
     }
 
+    /// Returns the names of the sections that another configuration has otherwise, `members` left out.
+    pub fn differing_sections(&self, other: &Self) -> Vec<&'static str> {
+        // Destructured in full, so that the compiler finds a new section.
+        let Self { source, members: _, forge, decisions, store, http, policy, health, prometheus, proxy } = self;
+        let sections = [
+            ("source", *source != other.source),
+            ("forge", *forge != other.forge),
+            ("decisions", *decisions != other.decisions),
+            ("store", *store != other.store),
+            ("http", *http != other.http),
+            ("policy", *policy != other.policy),
+            ("health", *health != other.health),
+            ("prometheus", *prometheus != other.prometheus),
+            ("proxy", *proxy != other.proxy),
+        ];
+        sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
     /// Returns how many people open a gate, and for how long a word counts.
     pub fn approval_rules(&self) -> ApprovalRules {
         let rules = self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {

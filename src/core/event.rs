@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::config::Member;
 use crate::decide::state::Payload;
 use crate::deliver::inventory::Held;
 use crate::model::facts::Facts;
@@ -24,6 +25,22 @@ pub enum Event {
     Hub(HubReport),
     /// What a server said to a query.
     Answered(MetricQuery, Result<f64, String>),
+    /// The file of the configuration changed.
+    Configuration(ConfigurationEvent),
+}
+
+/// What the file of the configuration says since it changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigurationEvent {
+    /// It can be used.
+    Read {
+        /// How members are reached.
+        members: Vec<Member>,
+        /// The sections that differ from those at the start; they count from the next start on.
+        at_restart: Vec<&'static str>,
+    },
+    /// It cannot be used. The text says why, for users.
+    Unusable(String),
 }
 
 /// An event of the source.

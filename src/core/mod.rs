@@ -36,6 +36,7 @@ mod adoption;
 mod changed;
 mod checks;
 mod commands;
+mod configuration;
 mod convergence;
 pub mod effect;
 pub mod event;
@@ -57,7 +58,7 @@ mod written;
 pub use changed::Changed;
 use convergence::log_entry;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
-pub use event::{Event, HubReport, MemberEvent, SourceEvent};
+pub use event::{ConfigurationEvent, Event, HubReport, MemberEvent, SourceEvent};
 use queue::Queue;
 pub use source::{identity, source_name};
 
@@ -306,6 +307,7 @@ impl Core {
             Event::Member(event) => self.handle_member(event, now),
             Event::Hub(report) => self.handle_hub(report, now),
             Event::Answered(query, value) => self.take_answer(query, value, now),
+            Event::Configuration(event) => self.reconfigure(event, now),
         }
         std::mem::take(&mut self.effects)
     }

@@ -360,7 +360,7 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
     let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
     let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
     let url = configuration.source.url.clone();
-    SourceRecord { url, identity: name.name, unwatched: None, branch, approvers, ..base }
+    SourceRecord { url, identity: name.name, unwatched: None, configuration: None, branch, approvers, ..base }
 }
 
 fn derived(configuration: &Configuration) -> String {

@@ -19,8 +19,11 @@ use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::Part;
 
+mod kubeconfig;
 #[cfg(test)]
 mod tests;
+
+use kubeconfig::Replaced;
 
 /// Label and namespace of the inventory, for the adapters.
 const INVENTORY: Inventory = Inventory {
@@ -68,6 +71,10 @@ impl MemberTask {
     ) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (cluster, access) = (name.clone(), access.clone());
+        let file = match &access {
+            MemberAccess::Live { kubeconfig, context, .. } => Some((kubeconfig.clone(), context.clone())),
+            MemberAccess::Directory { .. } => None,
+        };
         let target = move || -> Arc<dyn Target> {
             match &access {
                 MemberAccess::Live { kubeconfig, context, allow_exec } => Arc::new(
@@ -77,6 +84,11 @@ impl MemberTask {
                 MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
             }
         };
+        // Shared with what tries a changed kubeconfig.
+        let target = Arc::new(target);
+        let span = tracing::error_span!("member", cluster = %name);
+        let follow = |(path, context)| Replaced::follow(path, context, Arc::clone(&target), span.clone());
+        let replaced = file.map(follow);
         let (of, member_events) = (name.clone(), events.clone());
         let begin = move |orders| {
             // The target is recreated too: a panic may have left its connection in any state.
@@ -86,10 +98,7 @@ impl MemberTask {
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
         Self {
             commands,
-            task: tokio::spawn(
-                supervise(name.clone(), begin, inbox, events, watcher)
-                    .instrument(tracing::error_span!("member", cluster = %name)),
-            ),
+            task: tokio::spawn(supervise(name.clone(), begin, inbox, events, watcher, replaced).instrument(span)),
         }
     }
 
@@ -100,15 +109,24 @@ impl MemberTask {
     }
 }
 
+/// Waits for another kubeconfig; for ever where the member has none.
+async fn next(replaced: &mut Option<Replaced>) {
+    match replaced {
+        Some(replaced) => replaced.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Runs a member's task, and restarts it after a pause if it ends because of an error in gitfleet: otherwise the cluster would
 /// stay as it is without any message. The daemon learns why the cluster does not answer, and after the pause that the new task
-/// has no orders.
+/// has no orders. Where another kubeconfig took the place of the one it began with, it is restarted at once.
 async fn supervise(
     name: ClusterName,
     begin: impl Fn(mpsc::UnboundedReceiver<MemberCommand>) -> Member,
     mut inbox: mpsc::UnboundedReceiver<MemberCommand>,
     events: mpsc::UnboundedSender<MemberEvent>,
     mut watcher: Watcher,
+    mut replaced: Option<Replaced>,
 ) {
     loop {
         let (commands, orders) = mpsc::unbounded_channel();
@@ -119,20 +137,25 @@ async fn supervise(
                 end = &mut life => match end {
                     // It ends by itself only if the daemon closed its channels.
                     None => return,
-                    Some(end) => break end,
+                    Some(end) => break Some(end),
                 },
                 command = inbox.recv() => match command {
                     // Orders that the old task cannot take are sent again after the restart.
                     Some(command) => drop(commands.send(command)),
                     None => return,
                 },
+                () = next(&mut replaced) => break None,
             }
         };
         drop(life);
-        // The receiver goes only when the process ends.
-        drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
-        tokio::time::sleep(end.pause).await;
-        watcher.begin_again();
+        if let Some(end) = end {
+            // The receiver goes only when the process ends.
+            drop(events.send(MemberEvent::Offline { cluster: name.clone(), reason: end.reason }));
+            tokio::time::sleep(end.pause).await;
+            watcher.begin_again();
+        } else {
+            tracing::info!("the kubeconfig changed; connecting with the new one");
+        }
         // All orders are sent again, and then with their earlier reports.
         while inbox.try_recv().is_ok() {}
         drop(events.send(MemberEvent::Restarted { cluster: name.clone() }));

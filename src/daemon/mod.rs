@@ -1,10 +1,11 @@
 //! The running daemon: all waiting, communication and writing around the core.
 //!
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
-//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge. They send events to the core (`core::event`) and execute its effects
+//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send events to the core (`core::event`) and execute its effects
 //! (`core::effect`).
 
 pub mod commit_reader;
+pub mod configuration;
 pub mod forge_bot;
 pub mod hub_writer;
 mod measure;
@@ -16,3 +17,4 @@ pub mod published;
 pub mod run;
 pub mod source_poller;
 pub mod supervise;
+mod watched_file;

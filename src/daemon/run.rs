@@ -17,13 +17,15 @@ use super::member::Common;
 use super::metric_asker::{self, MetricAsker};
 use super::pace::Pace;
 use super::published::FleetPublisher;
-use super::source_poller::{Followed, PollerSettings, SourceRequest, follow, source_spec};
+use super::source_poller::{Followed, PollerSettings, SourceRequest, follow};
 use super::supervise::Supervisor;
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
-use crate::core::{Batch, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name};
+use crate::core::{
+    Batch, ConfigurationEvent, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name,
+};
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
@@ -89,6 +91,8 @@ pub struct Asked {
     pub repository: watch::Sender<Option<u64>>,
     /// Where the fleet is published for those who look.
     pub publisher: Publisher,
+    /// What the file of the configuration says later.
+    pub config: mpsc::UnboundedReceiver<ConfigurationEvent>,
 }
 
 /// The daemon's parts.
@@ -114,6 +118,7 @@ pub struct Daemon {
     instructions: mpsc::UnboundedReceiver<Instruction>,
     previews: mpsc::UnboundedReceiver<Preview>,
     pushes: mpsc::UnboundedReceiver<PushRequest>,
+    config: mpsc::UnboundedReceiver<ConfigurationEvent>,
     console: Option<ConsoleTask>,
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
@@ -144,18 +149,16 @@ impl Daemon {
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
-        let (spec, state_dir) = (source_spec(&configuration)?, state_dir(&configuration));
-        let (poll_interval, on_rewrite) = (configuration.source.poll_interval, configuration.source.on_history_rewrite);
+        let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
         let common = Arc::new(common(&configuration.health, &supervisor));
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
-        let settings = PollerSettings { spec, poll_interval, on_rewrite, accepted_rewrite, accepted, branch };
+        let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
-        let (member_events, events) = mpsc::unbounded_channel();
-        let (ask, baselines) = mpsc::unbounded_channel();
-        let Asked { questions, instructions, previews, pushes, instruct, hints, repository, publisher } = asked;
+        let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let Asked { questions, instructions, previews, pushes, instruct, hints, repository, publisher, config } = asked;
         let console = match forge {
             Some((forge, settings)) => {
                 let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
@@ -186,6 +189,7 @@ impl Daemon {
             instructions,
             previews,
             pushes,
+            config,
             console,
             baselines,
             source_threads,
@@ -235,6 +239,7 @@ impl Daemon {
                 Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
                 Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
+                Some(event) = self.config.recv() => self.take_in(Event::Configuration(event)),
                 () = tokio::time::sleep_until(wake_at) => {}
                 () = self.views.until_due() => {
                     self.views.publish_if_due(&mut self.core);

@@ -11,12 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::ending::Ending;
 use self::payloads::answer_payloads;
+use self::token::TokenFile;
 use super::commit_reader::{self, Cache, read_commit};
 use super::supervise::Supervisor;
-use crate::config::{self, Configuration, HistoryRewrite, read_secret};
+use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
 use crate::error::{Classify as _, ErrorClass};
-use crate::git::{self, Reader, Source, SourceSpec};
+use crate::git::{self, Reader, Source};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
@@ -26,7 +27,11 @@ use crate::telemetry::metrics::Part;
 mod ending;
 mod missing;
 mod payloads;
+mod settings;
 mod switch;
+mod token;
+
+pub use self::settings::{PollerSettings, source_spec};
 
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
@@ -87,38 +92,6 @@ pub enum CandidateError {
     Refused(Vec<InputError>),
     /// It cannot be read, or has moved meanwhile; the reason as text for users. A retry may help.
     Unreadable(String),
-}
-
-/// The settings of the poller.
-pub struct PollerSettings {
-    /// Where it is.
-    pub spec: SourceSpec,
-    /// How often it is polled.
-    pub poll_interval: Duration,
-    /// What to do about a rewritten history.
-    pub on_rewrite: HistoryRewrite,
-    /// A tip of a rewritten history that a person accepted.
-    pub accepted_rewrite: Option<CommitId>,
-    /// The accepted commit, from the store.
-    pub accepted: Option<CommitId>,
-    /// The branch that was followed because it was checked out, from the store.
-    pub branch: Option<String>,
-}
-
-/// Returns the source that a configuration names, with its token.
-///
-/// # Errors
-/// The token's file cannot be read.
-pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::Error> {
-    let source = &configuration.source;
-    Ok(SourceSpec {
-        location: source.url.clone(),
-        branch: source.branch.clone(),
-        path: source.path.clone(),
-        token: source.token_file.as_deref().map(read_secret).transpose()?,
-        allow_insecure_http: source.allow_insecure_http,
-        excluded: configuration.excluded_paths(),
-    })
 }
 
 /// The handles of the source's threads.
@@ -213,6 +186,7 @@ struct Follower {
     /// The core has received the branch in this process.
     branch_reported: bool,
     failures: u32,
+    token_file: Option<TokenFile>,
     /// A tip that could not be read or pinned: the next poll retries it.
     unread: Option<CommitId>,
     /// The last poll failed, and the daemon was notified.
@@ -361,6 +335,7 @@ impl Follower {
     }
 
     fn poll(&mut self) {
+        self.renew_token();
         self.look();
         // A poll may have opened or cloned the repository again: a reader from before may miss objects.
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());

@@ -70,6 +70,19 @@ impl Mirror {
         Ok(Self { url, location, dir, options, spec, secrets, reader, damage, too_large: None })
     }
 
+    /// Uses another token from the next request on; tells whether it is another one.
+    pub fn use_token(&mut self, token: SecretString) -> Result<bool, Error> {
+        if self.spec.token.as_ref().map(ExposeSecret::expose_secret) == Some(token.expose_secret()) {
+            return Ok(false);
+        }
+        // It is part of the options that the repository is opened with.
+        let spec = SourceSpec { token: Some(token), ..self.spec.clone() };
+        let opened = Self::open(&spec, self.dir.clone())?;
+        let (damage, too_large) = (self.damage.take(), self.too_large.take());
+        *self = Self { damage: damage.or(opened.damage), too_large, ..opened };
+        Ok(true)
+    }
+
     /// Opens a second, empty mirror of the same remote.
     pub fn beside(&self, dir: PathBuf) -> Result<Self, Error> {
         Self::open(&self.spec, dir)

@@ -106,6 +106,17 @@ impl Source {
         Ok(Some(tip))
     }
 
+    /// Uses another token from the next request on; tells whether it is another one. Only remotes have one.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; the token stays as it was.
+    pub fn use_token(&mut self, token: SecretString) -> Result<bool, Error> {
+        match &mut self.kind {
+            SourceKind::Remote(mirror) => mirror.use_token(token),
+            SourceKind::Local(_) | SourceKind::Folder(_) => Ok(false),
+        }
+    }
+
     /// Marks our copy to be cloned again with the next poll, because part of a commit could not be read. Once per commit: an
     /// object that is still missing then is missing on the remote too. Returns whether it will be cloned again.
     pub fn doubt(&mut self, commit: &CommitId, error: &Error) -> bool {

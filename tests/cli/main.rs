@@ -28,6 +28,7 @@ mod ocm;
 mod overrides;
 mod plan;
 mod pushes;
+mod reconfigured;
 mod run;
 mod schedule;
 mod schedule_ocm;

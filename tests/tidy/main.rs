@@ -129,6 +129,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "model",
             "error",
             "clock",
+            "watch",
             "telemetry",
             "source",
             "snapshot",

@@ -57,3 +57,30 @@ async fn a_member_behind_a_proxy_is_asked_through_it() {
         assert!(matches!(answer, Err(Error::Unreachable { .. })), "{scheme}: the proxy hung up");
     }
 }
+
+#[test]
+fn a_kubeconfig_that_changed_or_names_a_file_that_changed_is_another_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kubeconfig");
+    let write = |token: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{{name: c, cluster: {{server: 'https://x', \
+             certificate-authority: ca.pem}}}}]\ncontexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n\
+             users: [{{name: u, user: {{token: {token}}}}}]\n"
+        );
+        std::fs::write(&path, text).expect("it is written");
+    };
+    let digest = || kubeconfig_digest(&path, None);
+    assert_eq!(digest(), None, "it is not there");
+    write("one");
+    let first = digest();
+    assert!(first.is_some());
+    std::fs::write(folder.path().join("ca.pem"), "ca").expect("it is written");
+    let second = digest();
+    assert_ne!(first, second, "the authority's certificates came");
+    assert_eq!(second, digest());
+    write("two");
+    assert_ne!(second, digest(), "the token changed");
+    std::fs::write(&path, "users: [").expect("it is written");
+    assert_eq!(digest(), None, "it is half written");
+}

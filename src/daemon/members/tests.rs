@@ -1,5 +1,6 @@
 //! A task that ends by an error of ours, with a member that makes it do so.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,10 +15,13 @@ use crate::model::work::Release;
 /// Longest wait for anything; only a failure takes that long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A member that panics when it is connected to, the first few times, and in a watch after that.
+/// A member that panics when it is connected to, the first few times, and in a watch after that; and that cannot be reached with a
+/// kubeconfig that says "wrong".
+#[derive(Default)]
 struct Trap {
     left: Arc<AtomicUsize>,
     watch_panics: Arc<AtomicBool>,
+    kubeconfig: PathBuf,
 }
 
 #[async_trait]
@@ -26,6 +30,9 @@ impl Target for Trap {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         assert!(left == 0, "the trap snapped");
+        if std::fs::read_to_string(&self.kubeconfig).is_ok_and(|text| text.contains("wrong")) {
+            return Err(Error::Unreachable { cluster: "m".to_owned(), reason: "wrong token".to_owned() });
+        }
         Ok(None)
     }
 
@@ -71,13 +78,13 @@ async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     let (commands, inbox) = mpsc::unbounded_channel();
     let (sender, mut events) = mpsc::unbounded_channel();
     let watch_panics = Arc::new(AtomicBool::new(true));
-    let trap = move || Trap { left: Arc::clone(&left), watch_panics: Arc::clone(&watch_panics) };
+    let trap = move || Trap { left: Arc::clone(&left), watch_panics: Arc::clone(&watch_panics), ..Trap::default() };
     let target = move || -> Arc<dyn Target> { Arc::new(trap()) };
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
     let member_events = sender.clone();
     let begin =
         move |orders| Member::new("m".into(), "s".into(), target(), Arc::default(), orders, member_events.clone());
-    let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher));
+    let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher, None));
     let mut said = Vec::new();
     while said.iter().filter(|said| *said == "answers").count() < 2 {
         let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it continues").expect("somebody speaks");
@@ -102,4 +109,49 @@ async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     commands.send(MemberCommand::Forget(PlacementKey::cluster_scoped("p"))).expect("the new task is told");
     drop(commands);
     tokio::time::timeout(LIMIT, task).await.expect("it ends with the daemon").expect("without an error");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_works_takes_the_place_of_the_one_before_and_another_one_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kubeconfig");
+    let write = |token: &str| {
+        let text = format!("apiVersion: v1\nkind: Config\nusers: [{{name: u, user: {{token: {token}}}}}]\n");
+        // As a whole, as the kubelet does.
+        std::fs::write(folder.path().join("new"), text).expect("it is written");
+        std::fs::rename(folder.path().join("new"), &path).expect("it is moved");
+    };
+    write("first");
+    let (_commands, inbox) = mpsc::unbounded_channel();
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let file = path.clone();
+    // Each time that it is made, so that a test knows when a changed file was tried.
+    let (made, mut targets) = mpsc::unbounded_channel();
+    let target = Arc::new(move || -> Arc<dyn Target> {
+        made.send(()).expect("the test listens");
+        Arc::new(Trap { kubeconfig: file.clone(), ..Trap::default() })
+    });
+    let (making, member_events) = (Arc::clone(&target), sender.clone());
+    let begin =
+        move |orders| Member::new("m".into(), "s".into(), making(), Arc::default(), orders, member_events.clone());
+    let replaced = Replaced::follow(path.clone(), None, target, tracing::Span::none());
+    let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
+    let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher, Some(replaced)));
+    let mut next = async || loop {
+        let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("it continues").expect("somebody speaks");
+        match event {
+            MemberEvent::Restarted { .. } => return "started again",
+            MemberEvent::Online { .. } => return "answers",
+            MemberEvent::Offline { .. } => return "is gone",
+            _ => {}
+        }
+    };
+    assert_eq!(next().await, "answers");
+    let mut made_one = async || tokio::time::timeout(LIMIT, targets.recv()).await.expect("it is made");
+    made_one().await;
+    write("wrong");
+    made_one().await;
+    write("second");
+    assert_eq!((next().await, next().await), ("started again", "answers"), "once: the wrong one changed nothing");
+    task.abort();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing};
+use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing, TokenFile};
 use crate::core::SourceEvent;
 use crate::git::{self, Source};
 
@@ -125,6 +125,7 @@ impl Opening {
             branch: settings.branch.clone(),
             branch_reported: false,
             failures: 0,
+            token_file: settings.token_file.clone().map(TokenFile::new),
             unread: None,
             failing: false,
             later: std::collections::VecDeque::new(),

@@ -54,6 +54,9 @@ pub struct SourceRecord {
     /// Why changes of a local source are not noticed, as text for users: it is polled every second then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
+    /// Why the changed file of the configuration is not used, or not all of it, as text for users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
     /// Why the accepted commit could not be read since the start, as text for users: nothing is decided until it is read, or
     /// another one is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

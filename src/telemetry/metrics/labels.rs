@@ -183,6 +183,8 @@ label_values!(
         Metrics = "metrics",
         /// Serves the HTTP interface.
         Http = "http",
+        /// Follows the file of the configuration.
+        Configuration = "configuration",
     }
 );
 

@@ -97,6 +97,9 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         let description = "! the source cannot be watched for changes, gitfleet polls it every second: ";
         lines.push(TimedLine::default().with(Style::Progressing, format!("{description}{why}")));
     }
+    if let Some(complaint) = &source.configuration {
+        lines.push(TimedLine::default().with(Style::Progressing, format!("! the configuration changed: {complaint}")));
+    }
     if let Some(held) = &source.held_rewrite {
         let held = held.short();
         let description = match &source.held_why {

@@ -1,0 +1,60 @@
+//! What the poller is to do, as the configuration says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::{self, Configuration, HistoryRewrite, read_secret};
+use crate::git::SourceSpec;
+use crate::model::id::CommitId;
+
+/// The settings of the poller.
+pub struct PollerSettings {
+    /// Where it is.
+    pub spec: SourceSpec,
+    /// How often it is polled.
+    pub poll_interval: Duration,
+    /// What to do about a rewritten history.
+    pub on_rewrite: HistoryRewrite,
+    /// A tip of a rewritten history that a person accepted.
+    pub accepted_rewrite: Option<CommitId>,
+    /// The accepted commit, from the store.
+    pub accepted: Option<CommitId>,
+    /// The branch that was followed because it was checked out, from the store.
+    pub branch: Option<String>,
+    /// The file of the token, which is read again before each poll.
+    pub token_file: Option<PathBuf>,
+}
+
+impl PollerSettings {
+    /// Returns what a configuration says, without anything of an earlier process.
+    ///
+    /// # Errors
+    /// The token's file cannot be read.
+    pub fn of(configuration: &Configuration) -> Result<Self, config::Error> {
+        Ok(Self {
+            spec: source_spec(configuration)?,
+            poll_interval: configuration.source.poll_interval,
+            on_rewrite: configuration.source.on_history_rewrite,
+            accepted_rewrite: None,
+            accepted: None,
+            branch: None,
+            token_file: configuration.source.token_file.clone(),
+        })
+    }
+}
+
+/// Returns the source that a configuration names, with its token.
+///
+/// # Errors
+/// The token's file cannot be read.
+pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::Error> {
+    let source = &configuration.source;
+    Ok(SourceSpec {
+        location: source.url.clone(),
+        branch: source.branch.clone(),
+        path: source.path.clone(),
+        token: source.token_file.as_deref().map(read_secret).transpose()?,
+        allow_insecure_http: source.allow_insecure_http,
+        excluded: configuration.excluded_paths(),
+    })
+}
