@@ -20,6 +20,10 @@ e2e filter="":
 snap:
     cargo insta review
 
-# The example fleet, into examples-repo/rendered.
+# gitfleet at work, in a temporary folder.
 demo:
+    cargo run -- demo
+
+# The example fleet, into examples-repo/rendered.
+example:
     cargo run -- run -c examples-repo/gitfleet.yaml

@@ -5,6 +5,7 @@ pub mod output;
 
 mod commands;
 mod cordon;
+mod demo;
 mod describe;
 mod explain;
 mod export;
@@ -57,6 +58,8 @@ pub struct Cli {
 enum Command {
     /// Follow the source and keep the fleet in step with it.
     Run(run::Args),
+    /// Show gitfleet at work: an example fleet in a temporary folder, and changes made one after the other.
+    Demo(demo::Args),
     /// Check every manifest of a folder; prints each error with file and line.
     Validate(validate::Args),
     /// Show what a tree would do to the fleet; needs no cluster.
@@ -151,13 +154,18 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
-    // What the simulated daemon would log is in what it prints.
-    let silence = matches!(cli.command, Command::Simulate(_) | Command::Plan(_)).then_some("off");
+    let silence = match cli.command {
+        // What the simulated daemon would log is in what it prints.
+        Command::Simulate(_) | Command::Plan(_) => Some("off"),
+        Command::Demo(_) => Some(demo::LOG_FILTER),
+        _ => None,
+    };
     if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence)) {
         return fail(&error.into());
     }
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Simulate(args) => simulate::run(&args),

@@ -13,6 +13,7 @@ mod basics;
 mod checks;
 mod cordon;
 mod daemon;
+mod demo;
 mod edges;
 mod examples;
 mod explain;
