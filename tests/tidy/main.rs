@@ -6,6 +6,7 @@
 mod fields;
 mod licences;
 mod names;
+mod pages;
 mod reference;
 mod text;
 mod words;
