@@ -58,7 +58,7 @@ pub struct Cli {
 enum Command {
     /// Follow the source and keep the fleet in step with it.
     Run(run::Args),
-    /// Show gitfleet at work: an example fleet in a temporary folder, and changes made one after the other.
+    /// Show gitfleet at work: an example fleet, and changes made one after the other.
     Demo(demo::Args),
     /// Check every manifest of a folder; prints each error with file and line.
     Validate(validate::Args),

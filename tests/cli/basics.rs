@@ -14,6 +14,7 @@ fn help() {
 
     Commands:
       run         Follow the source and keep the fleet in step with it
+      demo        Show gitfleet at work: an example fleet, and changes made one after the other
       validate    Check every manifest of a folder; prints each error with file and line
       plan        Show what a tree would do to the fleet; needs no cluster
       simulate    Simulate a rollout on a virtual clock; needs no cluster
