@@ -75,12 +75,20 @@ pub(super) fn set_gauges(metrics: &Metrics, core: &Core) {
     metrics.commit_accepted.set(accepted_at.map_or(0, Timestamp::as_second));
 }
 
-/// Counts the members by state.
+/// Counts the members by state, and says since when the first of those that are offline is.
 pub(super) fn set_members(metrics: &Metrics, records: &BTreeMap<ClusterName, ClusterRecord>) {
     for &state in MemberState::ALL {
-        let of_state = records.values().filter(|record| !record.left && state == member_state(record));
-        metrics.members.get_or_create(&ByMemberState { state }).set(count(of_state.count()));
+        metrics.members.get_or_create(&ByMemberState { state }).set(count(in_state(records, state).count()));
     }
+    let oldest = in_state(records, MemberState::Offline).map(|record| record.since).min();
+    metrics.oldest_offline.set(oldest.map_or(0, Timestamp::as_second));
+}
+
+fn in_state(
+    records: &BTreeMap<ClusterName, ClusterRecord>,
+    state: MemberState,
+) -> impl Iterator<Item = &ClusterRecord> {
+    records.values().filter(move |record| !record.left && state == member_state(record))
 }
 
 /// Counts a finished wait.
@@ -125,3 +133,6 @@ pub(super) fn count_batch(metrics: &Metrics, core: &Core, batch: &Batch, took: D
         set_members(metrics, &core.fleet().records);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,6 +136,8 @@ metrics! {
         "gitfleet_cluster_writes", ByWrite::NAMES, "Writes to members by verb and answer";
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
         "gitfleet_cluster_members", ByMemberState::NAMES, "Members by state";
+    oldest_offline: Gauge = Gauge::default(), Gauge,
+        "gitfleet_cluster_oldest_offline_timestamp_seconds", &[], "Since when the member that is offline longest does not answer, in seconds since 1970; 0 while none is offline";
     drift: Family<ByDrift, Counter> = Family::default(), Counter,
         "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what gitfleet did about it";
     source_polls: Family<ByPoll, Counter> = Family::default(), Counter,

@@ -21,8 +21,9 @@ const ELSEWHERE: [&str; 5] = [
     "gitfleet_task_restarts",
 ];
 
-/// What is zero or absent where nothing waits.
-const ZERO: [&str; 4] = [
+/// What is zero or absent where nothing waits and every member answers.
+const ZERO: [&str; 5] = [
+    "gitfleet_cluster_oldest_offline_timestamp_seconds",
     "gitfleet_rollout_gates_waiting",
     "gitfleet_rollout_oldest_gate_timestamp_seconds",
     "gitfleet_store_waits_for_adoption",
