@@ -119,12 +119,25 @@ impl Core {
 
 /// Logs a journal entry.
 pub(super) fn log_entry(entry: &JournalEntry) {
-    use JournalKind as K;
+    let Some(sentence) = log_sentence(&entry.event) else { return };
     let ocm_placement = || entry.facts["ocmPlacement"].as_str().map(str::to_owned);
     let placement = entry.placement.as_ref().map(ToString::to_string).or_else(ocm_placement).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
-    let sentence = match &entry.event {
-        // The log entry of the cluster's rollout covers these; conditions are for `get` and `describe`.
+    // An absent field is not written.
+    let facts = entry.facts.as_object().map(|facts| {
+        let fields: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        tracing::field::display(fields.join(" "))
+    });
+    let cluster = cluster.map(tracing::field::display);
+    tracing::info!(%placement, cluster, facts, "{sentence}");
+}
+
+/// Returns what the log says of a kind of entry; `None` where other log entries say it.
+fn log_sentence(kind: &JournalKind) -> Option<&str> {
+    use JournalKind as K;
+    Some(match kind {
+        // The log entries of the cluster's rollout, of the placement's state and of the source cover these; conditions are for
+        // `get` and `describe`.
         K::PlacementRolloutStarted
         | K::PlacementOverriddenSucceeded
         | K::PlacementWorkSynchronized
@@ -133,8 +146,13 @@ pub(super) fn log_entry(entry: &JournalEntry) {
         | K::PlacementRemoved
         | K::ClusterStarted
         | K::ClusterSucceeded
+        | K::DeletionsHeld
+        | K::RolloutHalted
+        | K::RolloutSucceeded
+        | K::CommitRefused
+        | K::CommitHeld
         | K::TaskDone
-        | K::Commanded => return,
+        | K::Commanded => return None,
         K::SnapshotCreated => "snapshot created",
         K::SnapshotFound => "snapshot found on members",
         K::PauseFound => "paused, as members keep it",
@@ -176,12 +194,5 @@ pub(super) fn log_entry(entry: &JournalEntry) {
         | K::ClockCorrected
         | K::WentOnWithoutSource
         | K::Other(_)) => other.as_str(),
-    };
-    // An absent field is not written.
-    let facts = entry.facts.as_object().map(|facts| {
-        let fields: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        tracing::field::display(fields.join(" "))
-    });
-    let cluster = cluster.map(tracing::field::display);
-    tracing::info!(%placement, cluster, facts, "{sentence}");
+    })
 }

@@ -376,7 +376,7 @@ impl Core {
             // In the batch of the first decision: a store that holds placements never looks new.
             self.begin_store(&mut batch, now);
         }
-        self.write_source(&mut batch);
+        self.write_source(&mut batch, now);
         self.write_hub(&mut batch);
         self.write_overrides(&mut batch);
         if !self.queue.clusters.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::persist::{self, SOURCE_NAME};
 use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, SourceLook, write_down};
@@ -13,16 +14,19 @@ use crate::decide::render::named;
 use crate::decide::state::{Payload, PlacementState};
 use crate::decide::strategies::Staged;
 use crate::model::id::{CommitId, PlacementKey};
-use crate::model::records::{ResourceSnapshot, SourceRecord};
+use crate::model::journal::JournalKind;
+use crate::model::records::{JournalEntry, ResourceSnapshot, SourceRecord};
 use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
-use crate::store::records;
+use crate::store::{Op, records};
 
 /// The message while the source could not be read since the start.
 const NOTHING_NEW: &str =
     "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
 /// Documents without an object that the log names for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
+/// Characters of a refused commit's first error that the journal keeps; the source's record has all errors.
+const REFUSAL_CHARS_MAX: usize = 1_000;
 
 impl Core {
     /// Handles an event of the source.
@@ -46,13 +50,17 @@ impl Core {
             | SourceEvent::Unwatched(_)
             | SourceEvent::Seen(_)
             | SourceEvent::Follows(_) => {}
-            SourceEvent::Accepted(tree) => self.accept(&tree, now),
+            SourceEvent::Accepted(tree) => {
+                self.source.journaled = None;
+                self.accept(&tree, now);
+            }
             SourceEvent::Unchanged => {
                 // A refused or rewritten tip was taken back.
                 self.source.seen.clone_from(&self.source.accepted);
                 self.source.seen_at = self.source.accepted_at;
                 self.source.refused.clear();
                 (self.source.held_rewrite, self.source.held_why) = (None, None);
+                self.source.journaled = None;
             }
             SourceEvent::Readable => tracing::info!("the source can be read again"),
             SourceEvent::Refused(commit, errors) => {
@@ -158,8 +166,14 @@ impl Core {
     }
 
     /// Records what is known of the source if it changed.
-    pub(super) fn write_source(&self, batch: &mut Batch) {
+    pub(super) fn write_source(&mut self, batch: &mut Batch, now: Timestamp) {
+        // Compared with what is stored: the entry of a batch that the store refused is written again.
+        let entry = unaccepted(&self.source, now).filter(|_| self.source.seen != self.stored_source.journaled);
+        if entry.is_some() {
+            self.source.journaled.clone_from(&self.source.seen);
+        }
         if self.source != self.stored_source && write_down(batch, records::source_key(SOURCE_NAME), &self.source) {
+            batch.ops.extend(entry.map(Op::Journal));
             batch.source = Some(self.source.clone());
         }
     }
@@ -306,6 +320,19 @@ impl Core {
         // Even if it could not be read: the rest of the placement does not wait for it.
         self.queue.placements.insert(key.clone());
     }
+}
+
+/// Returns the journal entry about a newest commit that is refused or held.
+fn unaccepted(source: &SourceRecord, at: Timestamp) -> Option<JournalEntry> {
+    let commit = source.seen.as_ref()?;
+    let (event, facts) = if source.held_rewrite.as_ref() == Some(commit) {
+        let message = source.held_why.as_deref().unwrap_or("history was rewritten");
+        (JournalKind::CommitHeld, json!({"commit": commit, "message": message}))
+    } else {
+        let message: String = source.refused.first()?.to_string().chars().take(REFUSAL_CHARS_MAX).collect();
+        (JournalKind::CommitRefused, json!({"commit": commit, "errors": source.refused.len(), "message": message}))
+    };
+    Some(JournalEntry { at, event, placement: None, cluster: None, facts })
 }
 
 /// Logs the documents of a commit that are not read, so that nobody misses a manifest that became plain text by accident.

@@ -32,6 +32,7 @@ mod checks;
 mod hub;
 mod measures;
 mod pushes;
+mod source;
 mod start;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);

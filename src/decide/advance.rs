@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Pass, evaluate};
 use crate::api::condition::ConditionStatus;
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
+use crate::model::journal::JournalKind;
 use crate::model::overrides::PickedOverrides;
 use crate::model::placement_phase::PhaseAct;
 use crate::model::records::{Binding, BindingState, ClusterRecord};
@@ -134,6 +135,9 @@ impl Pass<'_> {
             if !note.message.is_empty() {
                 facts["message"] = json!(note.message);
             }
+            if note.event == JournalKind::ApprovalRequested {
+                self.describe_request(&run, note.stage.as_deref(), &mut facts);
+            }
             self.note(note.event.clone(), note.cluster.as_ref(), facts);
         }
         if let Some(frozen) = &run.frozen {
@@ -150,6 +154,14 @@ impl Pass<'_> {
             self.remove(&name);
         }
         self.state.runs.insert(run);
+    }
+
+    /// Adds to a request for an approval what the approval is about.
+    fn describe_request(&self, run: &RunRecord, stage: Option<&str>, facts: &mut Value) {
+        let stage = run.stages.iter().find(|of_run| Some(of_run.name.as_str()) == stage);
+        facts["digest"] = json!(stage.map(|stage| &stage.digest));
+        facts["snapshot"] = json!(run.snapshot());
+        facts["commit"] = json!(run.snapshot().and_then(|index| self.commit_of(index)));
     }
 
     /// Returns the binding names of clusters: of the picked bindings that are not being removed.

@@ -22,6 +22,7 @@ mod run_stages;
 mod runs;
 mod schedule;
 mod select;
+mod standing;
 pub mod state;
 pub mod strategies;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use serde_json::json;
 
 pub(super) use self::guard::{is_guarded, only_reports};
 use self::rolling::evaluate;
+use self::standing::Standing;
 use self::state::{Evaluated, FleetState, PlacementState};
 use crate::model::along::Along;
 use crate::model::id::ClusterName;
@@ -67,7 +69,7 @@ pub struct Decision {
 
 /// Decides about one placement.
 pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Decision {
-    let before = state.record.phase();
+    let (before, stood) = (state.record.phase(), Standing::of(&state.record));
     let mut pass = Pass::new(state, fleet, now);
     // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
     let mut forget = pass.drop_removed_bindings();
@@ -80,6 +82,7 @@ pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Deci
     // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
     let orders = pass.orders(&followed.losing);
     pass.conclude();
+    pass.note_standing(&stood);
     forget.extend(followed.left);
     debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
     let finished = pass.state.record.removed && pass.state.bindings.is_empty();

@@ -177,11 +177,19 @@ impl Pass<'_> {
 
     /// Returns a rolling update to an earlier snapshot; the newest one is held.
     pub(crate) fn return_to(&mut self, to: u64, why: &str) {
-        if let Some(newest) = self.state.newest().map(|newest| newest.index) {
+        let newest = self.state.newest().map(|newest| newest.index);
+        if let Some(newest) = newest {
             self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
         }
         self.state.record.goal = Some(to);
-        self.note(JournalKind::RolledBack, None, json!({"to": to, "why": why}));
+        self.note_rollback(newest, to, why);
+    }
+
+    /// Writes that the rollout returns from a snapshot to an earlier one.
+    pub(super) fn note_rollback(&mut self, from: Option<u64>, to: u64, why: &str) {
+        let commit = from.and_then(|index| self.commit_of(index));
+        let facts = json!({"from": from, "commit": commit, "to": to, "why": why});
+        self.note(JournalKind::RolledBack, None, facts);
     }
 
     /// Assigns a snapshot to a cluster's binding.

@@ -364,6 +364,7 @@ impl Pass<'_> {
         if let Some(index) = snapshot {
             self.hold(index, format!("was rolled back to snapshot {to}: {why}"));
         }
+        self.note_rollback(snapshot, to, &why);
         let name = self.free_name(&format!("{of}-rollback"));
         self.begin_run(name.clone(), RunCause::Rollback { of: of.to_owned(), by }, strategy, Some(to), None);
         if let Some(sequence) = self.state.runs.get(&name).map(|run| run.sequence) {

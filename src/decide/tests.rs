@@ -12,6 +12,7 @@ mod no_stage;
 mod rejecting;
 mod runs;
 mod sample;
+mod standing;
 mod superseding;
 
 use std::collections::{BTreeMap, BTreeSet};

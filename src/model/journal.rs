@@ -29,8 +29,8 @@ text_enum! {
             ClusterDropped ["binding"],
             /// The cluster was assigned a snapshot.
             RolloutStarted ["binding", "from", "to"],
-            /// The rollout returned to an earlier snapshot.
-            RolledBack ["to", "why"],
+            /// The rollout returned to an earlier snapshot. `commit` is the one that it came from.
+            RolledBack ["from", "commit", "to", "why"],
             /// What the cluster holds of the placement is being removed.
             RemovalStarted ["binding"],
             /// Everything of the placement is gone from the cluster.
@@ -74,7 +74,7 @@ text_enum! {
             /// The stage is done.
             StageSucceeded ["run", "stage"],
             /// A gate waits for an approval.
-            ApprovalRequested ["run", "stage", "message"],
+            ApprovalRequested ["run", "stage", "snapshot", "commit", "digest", "message"],
             /// Enough people approved, the time to wait has passed, or a check held when its stage was done.
             TaskDone ["run", "stage", "message"],
             /// Somebody said retry: these checks of the stage are asked again.
@@ -93,6 +93,20 @@ text_enum! {
             ClusterSkipped ["run", "stage", "message"],
             /// A failed cluster is tried again.
             ClusterRetried ["run", "stage", "message"],
+        }
+        "How rollouts stand" {
+            /// Deletions wait for an approval. Written once while some wait, also if others join them.
+            DeletionsHeld ["digest", "message"],
+            /// No cluster is started any more: too many failed, checks failed, or the strategy cannot be followed.
+            RolloutHalted ["run", "snapshot", "commit", "message"],
+            /// The snapshot is available on every picked cluster, and its run, if it has one, has succeeded.
+            RolloutSucceeded ["snapshot", "commit"],
+        }
+        "The source" {
+            /// The newest commit has errors: the last good one stays accepted.
+            CommitRefused ["commit", "errors", "message"],
+            /// The newest commit waits until a person accepts it: history was rewritten, or another branch is checked out.
+            CommitHeld ["commit", "message"],
         }
         "Commands" {
             /// A command was executed.
@@ -130,7 +144,14 @@ impl JournalKind {
     pub fn is_warning(&self) -> bool {
         matches!(
             self,
-            Self::ClusterFailed | Self::RunRefused | Self::RolledBack | Self::SnapshotHeld | Self::ScoresExpired
+            Self::ClusterFailed
+                | Self::RunRefused
+                | Self::RolledBack
+                | Self::RolloutHalted
+                | Self::SnapshotHeld
+                | Self::CommitRefused
+                | Self::CommitHeld
+                | Self::ScoresExpired
         )
     }
 

@@ -33,6 +33,10 @@ pub struct SourceRecord {
     /// Why `seen` is not accepted: every error in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<InputError>,
+    /// The newest commit that was refused or held, until another is accepted or the tip is taken back: the journal has it once, also
+    /// where a process that starts refuses it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journaled: Option<CommitId>,
     /// A tip that does not descend from the accepted commit and waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_rewrite: Option<CommitId>,
