@@ -28,6 +28,7 @@ pub mod http;
 pub mod model;
 pub mod plan;
 pub mod prometheus;
+pub mod receiver;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::forge::Forge;
 use super::health::HealthSection;
 use super::http::Http;
+use super::notify::{self, NotificationReceiver};
 use super::policy::Policy;
 use super::prometheus::{self, PrometheusServer};
 use super::source::Source;
@@ -67,7 +68,11 @@ pub(super) struct Document {
     /// The Prometheus servers that checks of stages ask: `gitfleet.io/stage-checks`. No other server is ever asked.
     #[serde(default)]
     pub prometheus: Vec<PrometheusServer>,
-    /// Whether HTTP_PROXY, HTTPS_PROXY and ALL_PROXY of the environment carry requests to the git host.
+    /// Who is told over HTTP what waits for a person, what failed and what is done. At most eight.
+    #[serde(default)]
+    pub notify: Vec<NotificationReceiver>,
+    /// Whether HTTP_PROXY, HTTPS_PROXY and ALL_PROXY of the environment carry requests to the git host and to receivers of
+    /// notifications.
     #[serde(default)]
     pub proxy: Proxy,
 }
@@ -79,7 +84,7 @@ pub enum Proxy {
     /// Nothing: who sets a variable does not get to see tokens. A member's proxy stands in its kubeconfig.
     #[default]
     None,
-    /// Git over http and https, and the API of Gitea and Forgejo. Never members, nor the API of GitHub.
+    /// Git over http and https, the API of Gitea and Forgejo, and notifications. Never members, nor the API of GitHub.
     Environment,
 }
 
@@ -276,6 +281,10 @@ impl Configuration {
             server.token_file.iter_mut().for_each(join);
             server.ca_file.iter_mut().for_each(join);
         }
+        for receiver in &mut self.notify {
+            let NotificationReceiver { url_file, secret_file, ca_file, .. } = receiver;
+            [url_file, secret_file, ca_file].into_iter().flatten().for_each(join);
+        }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.push_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
@@ -295,6 +304,7 @@ impl Configuration {
         self.http.problems(webhooks, &mut errors);
         self.policy.problems(&mut errors);
         prometheus::check(&self.prometheus, &mut errors);
+        notify::check(&self.notify, &mut errors);
         errors
     }
 }

@@ -9,6 +9,7 @@ mod forge;
 mod health;
 mod http;
 mod members;
+mod notify;
 mod policy;
 mod prometheus;
 mod source;
@@ -32,6 +33,7 @@ pub use forge::*;
 pub use health::{HealthSettings, KindHealth, OtherKinds};
 pub use http::*;
 pub use members::MemberAccess;
+pub use notify::{NotificationReceiver, RECEIVERS_MAX};
 pub use policy::*;
 pub use prometheus::PrometheusServer;
 pub use source::*;
@@ -77,6 +79,8 @@ pub struct Configuration {
     pub health: HealthSettings,
     /// The Prometheus servers that checks of stages ask.
     pub prometheus: Vec<PrometheusServer>,
+    /// Who is told over HTTP what happens.
+    pub notify: Vec<NotificationReceiver>,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
 }
@@ -170,6 +174,7 @@ impl Configuration {
             policy: document.policy,
             health: document.health.compiled(text, &mut errors),
             prometheus: document.prometheus,
+            notify: document.notify,
             proxy: document.proxy,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.

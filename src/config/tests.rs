@@ -4,6 +4,7 @@ use secrecy::ExposeSecret as _;
 use super::*;
 
 mod http;
+mod notify;
 mod prometheus;
 
 const FULL: &str = r#"

@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::core::measures::{GateKind as Gate, Measured, StateKind};
-use crate::core::{Batch, Core};
+use crate::core::{Batch, Core, SourceEvent};
 use crate::model::id::ClusterName;
 use crate::model::records::{ClusterRecord, MemberKind, SourceRecord};
 use crate::model::runs::RunPhase;
 use crate::telemetry::metrics::{
-    ByDecision, ByGate, ByMemberState, ByOutcome, ByPhase, ByPlacementState, Decision, GateKind, MemberState, Metrics,
-    Outcome, Phase, PlacementState,
+    ByDecision, ByGate, ByMemberState, ByOutcome, ByPhase, ByPlacementState, ByPoll, Decision, GateKind, MemberState,
+    Metrics, Outcome, Phase, PlacementState, Poll,
 };
 
 /// Placements' states in the core, and their labels.
@@ -116,6 +116,23 @@ fn member_state(record: &ClusterRecord) -> MemberState {
         (_, true) => MemberState::Online,
         (_, false) => MemberState::Offline,
     }
+}
+
+/// Counts a poll of the source, if the event comes from one.
+pub(super) fn count_poll(metrics: &Metrics, news: &SourceEvent) {
+    let result = match news {
+        SourceEvent::Restored(_)
+        | SourceEvent::Payload(..)
+        | SourceEvent::Unwatched(_)
+        | SourceEvent::Seen(_)
+        | SourceEvent::Follows(_) => return,
+        SourceEvent::Accepted(_) => Poll::Accepted,
+        SourceEvent::Unchanged | SourceEvent::Readable => Poll::Unchanged,
+        SourceEvent::Refused(..) => Poll::Refused,
+        SourceEvent::Rewritten(_) | SourceEvent::Switched(..) => Poll::Held,
+        SourceEvent::Failed(_) => Poll::Error,
+    };
+    metrics.source_polls.get_or_create(&ByPoll { result }).inc();
 }
 
 /// Counts the decisions of a batch, and how long they took together.

@@ -2,7 +2,8 @@
 //!
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
 //! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send events to the core (`core::event`) and execute its effects
-//! (`core::effect`).
+//! (`core::effect`). [`notifier`] tells receivers what the journal
+//! says.
 
 pub mod commit_reader;
 pub mod configuration;
@@ -12,6 +13,7 @@ mod measure;
 pub mod member;
 mod members;
 pub mod metric_asker;
+pub mod notifier;
 mod pace;
 pub mod published;
 pub mod run;

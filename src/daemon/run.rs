@@ -15,6 +15,7 @@ use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
 use super::member::Common;
 use super::metric_asker::{self, MetricAsker};
+use super::notifier::{self, Notifier};
 use super::pace::Pace;
 use super::published::FleetPublisher;
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow};
@@ -36,7 +37,7 @@ use crate::plan::Baseline;
 use crate::plan::explain::explain;
 use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
-use crate::telemetry::metrics::{ByOutcome, ByPoll, Metrics, Outcome, Poll};
+use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
 use super::members::{MemberTask, common};
 
@@ -49,7 +50,7 @@ const STORE_PART: &str = "store";
 /// How often the time is stored while something waits for it.
 const REMEMBER_PAUSE: Duration = Duration::from_mins(5);
 
-/// The longest wait for the forge at shutdown: the next start sends what is left.
+/// The longest wait for the forge, and for receivers of notifications, at shutdown: the next start sends what is left.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 
 /// Why the daemon cannot start.
@@ -70,6 +71,9 @@ pub enum Error {
     /// The forge cannot be used.
     #[error(transparent)]
     Forge(#[from] forge_bot::ConnectError),
+    /// A receiver of notifications cannot be used.
+    #[error(transparent)]
+    Notifier(#[from] notifier::Error),
 }
 
 /// Requests from people.
@@ -120,6 +124,7 @@ pub struct Daemon {
     pushes: mpsc::UnboundedReceiver<PushRequest>,
     config: mpsc::UnboundedReceiver<ConfigurationEvent>,
     console: Option<ConsoleTask>,
+    notifier: Notifier,
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
     news: mpsc::UnboundedReceiver<SourceEvent>,
@@ -149,6 +154,7 @@ impl Daemon {
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
+        let notifier = Notifier::start(&configuration.notify, &store, &source, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
         let common = Arc::new(common(&configuration.health, &supervisor));
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
@@ -159,15 +165,12 @@ impl Daemon {
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let Asked { questions, instructions, previews, pushes, instruct, hints, repository, publisher, config } = asked;
-        let console = match forge {
-            Some((forge, settings)) => {
-                let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
-                let handles =
-                    Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, repository };
-                Some(ConsoleTask::start(settings, handles, &supervisor)?)
-            }
-            None => None,
-        };
+        let console = forge.map(|(forge, settings)| {
+            let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
+            let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, repository };
+            ConsoleTask::start(settings, handles, &supervisor)
+        });
+        let console = console.transpose()?;
         let mut daemon = Self {
             views: FleetPublisher::start(publisher, changes, &mut core),
             core,
@@ -191,6 +194,7 @@ impl Daemon {
             pushes,
             config,
             console,
+            notifier,
             baselines,
             source_threads,
             news,
@@ -212,6 +216,7 @@ impl Daemon {
         if let Some(console) = &self.console {
             console.finish(LAST_WORDS_MAX).await;
         }
+        self.notifier.finish(LAST_WORDS_MAX).await;
         standing
     }
 
@@ -271,9 +276,7 @@ impl Daemon {
     }
 
     fn handle_source(&mut self, news: SourceEvent) {
-        if let Some(result) = poll_result(&news) {
-            self.metrics.source_polls.get_or_create(&ByPoll { result }).inc();
-        }
+        measure::count_poll(&self.metrics, &news);
         self.take_in(Event::Source(news));
     }
 
@@ -330,8 +333,12 @@ impl Daemon {
 
     /// Stores a batch and executes its effects; a refused batch goes back to the core. Returns whether the store kept it.
     async fn keep(&mut self, mut batch: Batch) -> bool {
+        let has_news = batch.ops.iter().any(|op| matches!(op, Op::Journal(_)));
         let is_kept = self.write(&mut batch).await;
         if is_kept {
+            if has_news {
+                self.notifier.note_written();
+            }
             let effects = self.core.written(batch, clock::now());
             self.act(effects);
             self.views.note_written();
@@ -459,22 +466,6 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Re
 /// Returns an instant plus a pause, limited to the latest valid instant.
 fn after(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
-}
-
-/// Returns the result of a poll, if the event comes from one.
-fn poll_result(news: &SourceEvent) -> Option<Poll> {
-    match news {
-        SourceEvent::Restored(_)
-        | SourceEvent::Payload(..)
-        | SourceEvent::Unwatched(_)
-        | SourceEvent::Seen(_)
-        | SourceEvent::Follows(_) => None,
-        SourceEvent::Accepted(_) => Some(Poll::Accepted),
-        SourceEvent::Unchanged | SourceEvent::Readable => Some(Poll::Unchanged),
-        SourceEvent::Refused(..) => Some(Poll::Refused),
-        SourceEvent::Rewritten(_) | SourceEvent::Switched(..) => Some(Poll::Held),
-        SourceEvent::Failed(_) => Some(Poll::Error),
-    }
 }
 
 /// Returns the settings of the hub, if the configuration names one.

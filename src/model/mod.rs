@@ -17,6 +17,7 @@ pub mod kinds;
 pub mod manifest;
 pub mod moment;
 pub mod names;
+pub mod notification;
 pub mod ocm;
 pub mod overrides;
 pub mod placement_phase;

@@ -40,6 +40,9 @@ pub const DECISIONS_PREFIX: &str = "decisions/";
 /// Prefix of the records of hubs.
 pub const HUB_PREFIX: &str = "hub/";
 
+/// Prefix of the records about how far receivers of notifications were told.
+pub const NOTIFIED_PREFIX: &str = "notified/";
+
 /// Prefix of the bot's records: written texts, handled comments, and the key for marks of hidden values. Readers of other
 /// records may have no access to the repository, so the HTTP interface never returns these.
 pub const FORGE_PREFIX: &str = "forge/";
@@ -137,6 +140,11 @@ pub fn decisions_key(key: &DecisionsKey) -> String {
 /// Returns the key of a hub's record, by the namespace of its decisions.
 pub fn hub_key(namespace: &str) -> String {
     format!("{HUB_PREFIX}{}", escape(namespace))
+}
+
+/// Returns the key of how far a receiver of notifications was told, by its name in the configuration.
+pub fn notified_key(receiver: &str) -> String {
+    format!("{NOTIFIED_PREFIX}{}", escape(receiver))
 }
 
 /// Returns the placement that a key of `prefix` names in its first segment; `None` where the key is of another kind.

@@ -2,6 +2,8 @@
 //!
 //! Labels come from closed sets, so the number of series does not grow with the fleet.
 
+use std::hash::Hash;
+
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -69,6 +71,14 @@ const WAIT_BUCKET_FACTOR: f64 = 4.0;
 
 fn waits() -> Histogram {
     Histogram::new(exponential_buckets(1.0, WAIT_BUCKET_FACTOR, WAIT_BUCKETS))
+}
+
+/// Makes a counter that has each of these series from the start: the first count of one that appears later is no increase to
+/// Prometheus.
+fn from_zero<L: Clone + Hash + Eq>(series: impl IntoIterator<Item = L>) -> Family<L, Counter> {
+    let family = Family::default();
+    series.into_iter().for_each(|labels| drop(family.get_or_create(&labels)));
+    family
 }
 
 fn build() -> Family<Build, Gauge> {
@@ -140,19 +150,21 @@ metrics! {
         "gitfleet_cluster_oldest_offline_timestamp_seconds", &[], "Since when the member that is offline longest does not answer, in seconds since 1970; 0 while none is offline";
     drift: Family<ByDrift, Counter> = Family::default(), Counter,
         "gitfleet_cluster_drift", ByDrift::NAMES, "Objects found changed on a member by what gitfleet did about it";
-    source_polls: Family<ByPoll, Counter> = Family::default(), Counter,
+    source_polls: Family<ByPoll, Counter> = from_zero(Poll::ALL.iter().map(|&result| ByPoll { result })), Counter,
         "gitfleet_source_polls", ByPoll::NAMES, "Polls of the source by result";
     connections: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_connections", &[], "Connections to the daemon that are open";
     connections_closed: Counter = Counter::default(), Counter,
         "gitfleet_http_connections_closed", &[], "Connections that were closed to make room for a new one: too many clients are connected at a time";
-    webhooks: Family<ByDelivery, Counter> = Family::default(), Counter,
+    webhooks: Family<ByDelivery, Counter> = from_zero(Delivered::ALL.iter().map(|&result| ByDelivery { result })), Counter,
         "gitfleet_http_webhooks", ByDelivery::NAMES, "Deliveries of the git host by result";
     webhook_last_verified: Gauge = Gauge::default(), Gauge,
         "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
     forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,
         "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
-    task_restarts: Family<ByPart, Counter> = Family::default(), Counter,
+    notifications: Family<ByNotification, Counter> = from_zero(Notified::ALL.iter().map(|&result| ByNotification { result })), Counter,
+        "gitfleet_notifications", ByNotification::NAMES, "Tries to tell a receiver something by result";
+    task_restarts: Family<ByPart, Counter> = from_zero(Part::ALL.iter().map(|&part| ByPart { part })), Counter,
         "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended because of an error in gitfleet that gitfleet started again";
     build: Family<Build, Gauge> = build(), Gauge,
         "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
@@ -160,7 +172,7 @@ metrics! {
         "process_start_time_seconds", &[], "When this process started, in seconds since 1970";
     store_waits: Gauge = Gauge::default(), Gauge,
         "gitfleet_store_waits_for_adoption", &[], "1 while the store is new though members hold inventories of this source, and nothing begins until a person adopts it";
-    store_commits: Family<ByOutcome, Counter> = Family::default(), Counter,
+    store_commits: Family<ByOutcome, Counter> = from_zero(Outcome::ALL.iter().map(|&result| ByOutcome { result })), Counter,
         "gitfleet_store_commits", ByOutcome::NAMES, "Batches written to the store";
     store_commit_seconds: Histogram = seconds(), Histogram,
         "gitfleet_store_commit_seconds", &[], "How long writing a batch to the store took, until it was safe on disk";

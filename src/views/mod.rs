@@ -1,7 +1,8 @@
 //! Output for users and scripts: tables, trees, objects, comments, timelines.
 //!
 //! [`objects`] and [`runs`] convert records to Kubernetes API objects; [`table`], [`tree`] and [`describe`] print them on a
-//! terminal, [`comments`] and [`pull_request`] render texts for the git host, [`simulation`] prints the result of `simulate`.
+//! terminal, [`comments`] and [`pull_request`] render texts for the git host, [`notification`] those for other services,
+//! [`simulation`] prints the result of `simulate`.
 //! Nothing here decides anything.
 
 pub mod comments;
@@ -10,6 +11,7 @@ pub mod detail;
 pub mod explanation;
 pub mod fleet;
 pub mod lists;
+pub mod notification;
 pub mod objects;
 pub mod ocm;
 pub mod pull_request;

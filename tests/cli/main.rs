@@ -25,6 +25,7 @@ mod memory;
 mod metrics;
 mod namespaces;
 mod no_stage;
+mod notify;
 mod ocm;
 mod overrides;
 mod plan;

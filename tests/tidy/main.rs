@@ -101,6 +101,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/forge/", &["api", "model", "error"]),
     ("src/prometheus.rs", &["error"]),
     ("src/prometheus/", &["error"]),
+    ("src/receiver.rs", &["error"]),
+    ("src/receiver/", &["error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
     ("src/http/", &["api", "model", "error", "status", "views", "store", "telemetry", "forge", "clock"]),
     ("src/config/", &["api", "model", "error", "cel", "yaml"]),
@@ -143,6 +145,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "store",
             "forge",
             "prometheus",
+            "receiver",
             "http",
             "decide",
             "core",

@@ -15,9 +15,11 @@ use gitfleet::http::{
 };
 use gitfleet::model::conditions::{ConditionType, Reason};
 use gitfleet::model::journal::JournalKind;
+use gitfleet::model::notification::NotificationKind;
 use gitfleet::model::texts::Known;
 use gitfleet::telemetry::metrics::{METRICS, MetricKind, PROCESS_METRICS};
 use gitfleet::views::lists::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
+use gitfleet::views::notification::CloudEvent;
 use gitfleet::views::summary::PLACEMENTS_BYTES_MAX;
 use serde_json::Value;
 
@@ -267,6 +269,17 @@ fn texts<T: Display>(page: &mut String, level: &str, what: &str, known: &[Known<
             let fields = if has_fields { format!(" {fields} |") } else { fields };
             writeln!(page, "| `{}` |{fields} {} |", known.value, known.meaning.trim()).unwrap();
         }
+    }
+}
+
+#[test]
+fn schema_of_notifications_is_fresh() {
+    let schema = schemars::schema_for!(CloudEvent).to_value();
+    fresh("notification.schema.json", &format!("{}\n", serde_json::to_string_pretty(&schema).unwrap()));
+    let page = fs::read_to_string(root().join("docs/notifications.md")).unwrap();
+    for kind in NotificationKind::ALL {
+        let row = format!("| `{kind:?}` | `{}` |", kind.event_type());
+        assert!(page.contains(&row), "docs/notifications.md has no row that begins with {row}");
     }
 }
 

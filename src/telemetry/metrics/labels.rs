@@ -137,6 +137,18 @@ label_values!(
 );
 
 label_values!(
+    /// What came of a try to tell a receiver something.
+    Notified {
+        /// The receiver took it.
+        Ok = "ok",
+        /// The receiver did not say that it took it.
+        Failed = "failed",
+        /// It became too old to be tried again.
+        GivenUp = "given_up",
+    }
+);
+
+label_values!(
     /// How the git host was asked.
     ForgeMethod {
         /// To read.
@@ -185,6 +197,8 @@ label_values!(
         Http = "http",
         /// Follows the file of the configuration.
         Configuration = "configuration",
+        /// Tells receivers of notifications.
+        Notifications = "notifications",
     }
 );
 
@@ -284,6 +298,8 @@ label_sets! {
     ByDrift { result: Drift }
     /// Labels of webhooks.
     ByDelivery { result: Delivered }
+    /// Labels of notifications.
+    ByNotification { result: Notified }
     /// Labels of tasks.
     ByPart { part: Part }
     /// Labels of placements.

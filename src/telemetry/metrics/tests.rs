@@ -22,6 +22,7 @@ fn touched() -> Metrics {
     metrics.webhooks.get_or_create(&ByDelivery { result: Delivered::Queued }).inc();
     let call = ByForgeCall { method: ForgeMethod::Get, result: ForgeAnswer::Ok };
     metrics.forge_calls.get_or_create(&call).inc();
+    metrics.notifications.get_or_create(&ByNotification { result: Notified::Ok }).inc();
     metrics.task_restarts.get_or_create(&ByPart { part: Part::Source }).inc();
     metrics.store_commits.get_or_create(&ByOutcome { result: Outcome::Ok }).inc();
     metrics.store_commit_seconds.observe(0.001);

@@ -217,8 +217,9 @@ fn steps_see_the_steps_before(store: &dyn Store) {
 }
 
 fn keeps_the_journal_in_order_and_capped(store: &dyn Store) {
-    assert_eq!(events(store, 0, 10), []);
+    assert_eq!((events(store, 0, 10), store.journal_end().unwrap()), (vec![], 0));
     store.append(vec![entry("e1"), entry("e2")]).unwrap();
+    assert_eq!(store.journal_end().unwrap(), 2);
     assert_eq!(store.journal(0, 10).unwrap()[0], (1, entry("e1")), "an entry comes back whole");
     store.append((3..=JOURNAL_MAX).map(|n| entry(&format!("e{n}"))).collect()).unwrap();
     let numbers = |after, limit| events(store, after, limit).into_iter().map(|(n, _)| n).collect::<Vec<_>>();
@@ -232,6 +233,7 @@ fn keeps_the_journal_in_order_and_capped(store: &dyn Store) {
     assert_eq!(numbers(0, 0), Vec::<u64>::new());
     store.append((7..=20).map(|n| entry(&format!("e{n}"))).collect()).unwrap();
     assert_eq!(events(store, 0, 10)[0], (16, "e16".into()), "a batch longer than the cap keeps its end");
+    assert_eq!(store.journal_end().unwrap(), 20);
     assert_eq!(keys(store, ""), Vec::<String>::new(), "the journal is no record");
 }
 

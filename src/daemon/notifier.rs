@@ -1,0 +1,343 @@
+//! Tells receivers what happens: reads the journal from where each receiver was told last, and sends what it wants to know.
+//!
+//! The journal is the queue: an entry is in it before anything depends on it, and a receiver's number in the store grows only when
+//! the receiver took a notification. So a process that ends between the two sends it again, with the same id.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::supervise::Supervisor;
+use crate::clock;
+use crate::config::{self, NotificationReceiver, read_certificates, read_secret};
+use crate::model::notification::{NotificationKind, NotificationTemplate, NotifiedUpTo};
+use crate::model::records::JournalEntry;
+use crate::receiver::{self, Notice, Receiver, SigningKey};
+use crate::store::{self, Expected, Store, records, write_batch};
+use crate::telemetry::metrics::{ByNotification, Metrics, Notified, Part};
+use crate::views::notification::{CloudEvent, body, notification};
+
+/// Journal entries that one read returns, about 300 KB.
+const PAGE: usize = 1_000;
+/// First pause before a notification is sent again; doubles up to [`RETRY_MAX`].
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest such pause, also where the receiver asks for a longer one.
+const RETRY_MAX: Duration = Duration::from_mins(5);
+/// Pause before a store that could not be read or written is tried again.
+const STORE_RETRY: Duration = Duration::from_secs(5);
+/// How long a notification is sent again; what comes after it waits as long. A long weekend.
+const AGE_MAX: SignedDuration = SignedDuration::from_hours(72);
+
+/// Why receivers cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of a receiver cannot be read.
+    #[error(transparent)]
+    Configuration(#[from] config::Error),
+    /// A receiver cannot be used as it is configured.
+    #[error("the receiver {name} of `notify` cannot be used")]
+    Receiver {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        #[source]
+        source: receiver::Error,
+    },
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// What the tasks are told.
+#[derive(Clone, Copy, Debug, Default)]
+struct News {
+    /// Batches with journal entries that were stored in this process.
+    batches: u64,
+    /// No more will follow.
+    is_last: bool,
+}
+
+/// A task for each receiver; they end when this is dropped.
+#[derive(Debug)]
+pub struct Notifier {
+    news: watch::Sender<News>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Notifier {
+    /// Starts the tasks. A receiver that the store does not know is told of what happens from now on. `source` is the identity of the
+    /// daemon's source.
+    ///
+    /// # Errors
+    /// The files of a receiver, or the store, cannot be used.
+    pub fn start(
+        receivers: &[NotificationReceiver],
+        store: &Arc<dyn Store>,
+        source: &str,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        let (news, _) = watch::channel(News::default());
+        let mut tasks = Vec::with_capacity(receivers.len());
+        for receiver in receivers {
+            let worker = Worker {
+                recipient: Arc::new(Recipient::read(receiver)?),
+                store: Arc::clone(store),
+                source: source.to_owned(),
+                news: news.subscribe(),
+                metrics: supervisor.metrics(),
+                reached: None,
+                is_failing: false,
+            };
+            begin(store.as_ref(), &receiver.name)?;
+            let supervisor = supervisor.clone();
+            tasks.push(tokio::spawn(async move {
+                // After an error of ours it begins from what the store has.
+                supervisor.repeat(Part::Notifications, move || worker.clone().run()).await;
+            }));
+        }
+        Ok(Self { news, tasks })
+    }
+
+    /// Says that the journal has new entries.
+    pub fn note_written(&self) {
+        self.news.send_modify(|news| news.batches += 1);
+    }
+
+    /// Waits until all receivers were told everything, but not longer than `patience`.
+    pub async fn finish(&mut self, patience: Duration) {
+        self.news.send_modify(|news| news.is_last = true);
+        let tasks = std::mem::take(&mut self.tasks);
+        let stops: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        if tokio::time::timeout(patience, futures::future::join_all(tasks)).await.is_err() {
+            stops.iter().for_each(tokio::task::AbortHandle::abort);
+            tracing::warn!("not all notifications were sent; the next start continues");
+        }
+    }
+}
+
+/// Returns how far a receiver was told. One that is new begins at the end of the journal, and the store knows it from then on.
+fn begin(store: &dyn Store, name: &str) -> store::Result<u64> {
+    let key = records::notified_key(name);
+    if let Some(known) = records::load::<NotifiedUpTo>(store, &key)? {
+        return Ok(known.value.entry);
+    }
+    let entry = store.journal_end()?;
+    store.batch(vec![records::put(key, &NotifiedUpTo { entry }, Expected::Any)?])?;
+    Ok(entry)
+}
+
+/// Reads from the store on a thread that may block.
+async fn read<T: Send + 'static>(
+    store: &Arc<dyn Store>,
+    question: impl FnOnce(&dyn Store) -> store::Result<T> + Send + 'static,
+) -> store::Result<T> {
+    let store = Arc::clone(store);
+    let answer = tokio::task::spawn_blocking(move || question(store.as_ref())).await;
+    answer.map_err(|error| store::Error::Broken { message: error.to_string() })?
+}
+
+/// One receiver, as it is configured.
+struct Recipient {
+    name: String,
+    receiver: Receiver,
+    secret_file: Option<PathBuf>,
+    events: Vec<NotificationKind>,
+    template: NotificationTemplate,
+}
+
+impl Recipient {
+    fn read(configured: &NotificationReceiver) -> Result<Self, Error> {
+        let name = configured.name.clone();
+        let unusable = |source| Error::Receiver { name: name.clone(), source };
+        let certificates = configured.ca_file.as_deref().map(read_certificates).transpose()?;
+        let receiver = Receiver::new(configured.address()?, certificates.as_deref()).map_err(unusable)?;
+        // A wrong secret is found at the start, and not with the first notification.
+        if let Some(path) = &configured.secret_file {
+            SigningKey::new(&read_secret(path)?).map_err(unusable)?;
+        }
+        Ok(Self {
+            receiver,
+            secret_file: configured.secret_file.clone(),
+            events: configured.events.clone(),
+            template: configured.template,
+            name,
+        })
+    }
+
+    /// Sends a notification once.
+    async fn send(&self, event: &CloudEvent) -> Result<(), SendError> {
+        let body = body(self.template, event);
+        // With every notification: secrets are exchanged while the daemon runs.
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
+        let key = secret.as_ref().map(SigningKey::new).transpose()?;
+        let timestamp = clock::wall().as_second();
+        let notice = Notice { id: &event.id, timestamp, content_type: body.content_type, body: &body.text };
+        Ok(self.receiver.tell(notice, key.as_ref()).await?)
+    }
+}
+
+/// Why a notification was not sent.
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    #[error(transparent)]
+    Secret(#[from] config::Error),
+    #[error(transparent)]
+    Receiver(#[from] receiver::Error),
+}
+
+impl SendError {
+    /// Returns how long the receiver asks to wait.
+    fn wait(&self) -> Duration {
+        match self {
+            Self::Receiver(receiver::Error::Refused { wait: Some(wait), .. }) => *wait,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Tells one receiver.
+#[derive(Clone)]
+struct Worker {
+    recipient: Arc<Recipient>,
+    store: Arc<dyn Store>,
+    source: String,
+    news: watch::Receiver<News>,
+    metrics: Arc<Metrics>,
+    /// The last entry that the receiver was told of, or need not be told of; `None` before the store was asked.
+    reached: Option<u64>,
+    /// The last try failed.
+    is_failing: bool,
+}
+
+impl Worker {
+    /// # Cancel safety
+    /// May be dropped at any point: what was sent and is not in the store is sent again, with the same id.
+    async fn run(mut self) {
+        loop {
+            let news = *self.news.borrow_and_update();
+            match self.catch_up().await {
+                Ok(()) if news.is_last => return,
+                // The sender ends with the daemon.
+                Ok(()) => {
+                    if self.news.changed().await.is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let receiver = &self.recipient.name;
+                    tracing::warn!(receiver, %error, "notifications wait for the store; trying again");
+                    tokio::time::sleep(STORE_RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Sends what the journal has beyond what the receiver was told.
+    async fn catch_up(&mut self) -> store::Result<()> {
+        loop {
+            let after = if let Some(reached) = self.reached {
+                reached
+            } else {
+                let name = self.recipient.name.clone();
+                read(&self.store, move |store| begin(store, &name)).await?
+            };
+            let page = read(&self.store, move |store| store.journal(after, PAGE)).await?;
+            self.reached = Some(after);
+            let (Some((first, _)), Some((last, _))) = (page.first(), page.last()) else { return Ok(()) };
+            let (first, last, is_full) = (*first, *last, page.len() == PAGE);
+            if first > after + 1 {
+                let (receiver, entries) = (&self.recipient.name, first - after - 1);
+                tracing::error!(
+                    receiver,
+                    entries,
+                    "the journal dropped entries before a receiver could be told of them; raise store.journalEntries"
+                );
+            }
+            self.tell(page).await?;
+            // Entries that are told to nobody cost one write for each full page.
+            if is_full {
+                self.reach(last).await?;
+            }
+            self.reached = Some(last);
+        }
+    }
+
+    /// Sends what the receiver wants to know of a page of the journal.
+    async fn tell(&mut self, page: Vec<(u64, JournalEntry)>) -> store::Result<()> {
+        let mut given_up = 0_u64;
+        for (number, entry) in page {
+            let Some(event) = self.wanted(number, &entry) else { continue };
+            given_up += u64::from(!self.deliver(&event, entry.at).await);
+            self.reach(number).await?;
+        }
+        if given_up > 0 {
+            let (receiver, notifications) = (&self.recipient.name, given_up);
+            tracing::error!(receiver, notifications, "given up: the receiver did not take them within {AGE_MAX:#}");
+        }
+        Ok(())
+    }
+
+    /// Returns what the receiver is told of an entry, if it wants to know.
+    fn wanted(&self, number: u64, entry: &JournalEntry) -> Option<CloudEvent> {
+        let (kind, event) = notification(number, entry, &self.source)?;
+        self.recipient.events.contains(&kind).then_some(event)
+    }
+
+    /// Sends a notification until the receiver takes it, or it is too old. Returns whether the receiver took it.
+    async fn deliver(&mut self, event: &CloudEvent, at: Timestamp) -> bool {
+        let mut delays = clock::delays(RETRY_FIRST, RETRY_MAX);
+        while !is_old(at, clock::now()) {
+            match self.recipient.send(event).await {
+                Ok(()) => {
+                    self.count(Notified::Ok);
+                    if std::mem::take(&mut self.is_failing) {
+                        tracing::info!(receiver = self.recipient.name, "the receiver takes notifications again");
+                    }
+                    return true;
+                }
+                Err(error) => {
+                    self.count(Notified::Failed);
+                    // Once, until it works again.
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        tracing::warn!(receiver = self.recipient.name, %error, "a notification was not taken; trying again");
+                    }
+                    let pause = delays.next().unwrap_or(RETRY_MAX).max(error.wait());
+                    tokio::time::sleep(pause.min(RETRY_MAX)).await;
+                }
+            }
+        }
+        self.count(Notified::GivenUp);
+        false
+    }
+
+    fn count(&self, result: Notified) {
+        self.metrics.notifications.get_or_create(&ByNotification { result }).inc();
+    }
+
+    /// Notes in the store how far the receiver was told.
+    async fn reach(&mut self, number: u64) -> store::Result<()> {
+        let key = records::notified_key(&self.recipient.name);
+        let op = records::put(key, &NotifiedUpTo { entry: number }, Expected::Any)?;
+        write_batch(Arc::clone(&self.store), vec![op]).await?;
+        self.reached = Some(number);
+        Ok(())
+    }
+}
+
+/// Tells whether a notification about an instant comes too late.
+fn is_old(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at) > AGE_MAX
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Notifications: journal entries that receivers are told of, as CloudEvents and as texts for chat services.
+//!
+//! A notification depends on its journal entry alone. So it is the same whenever it is sent, after a restart too.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::model::commands::DIGEST_SHOWN;
+use crate::model::journal::JournalKind;
+use crate::model::notification::{NotificationKind, NotificationTemplate};
+use crate::model::records::JournalEntry;
+use crate::model::runs::DELETION_GATE;
+use crate::status::staged_run::command_name;
+use crate::text::one_line;
+
+/// Characters of a message; chat services cut longer ones, or refuse them.
+pub const MESSAGE_CHARS_MAX: usize = 1_000;
+/// Characters of a commit that a sentence shows.
+const COMMIT_SHOWN: usize = 7;
+
+/// A CloudEvent 1.0 in structured mode: the whole event is the body.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CloudEvent {
+    /// `1.0`.
+    pub specversion: &'static str,
+    /// Names the event: the same each time that it is sent.
+    pub id: String,
+    /// Names the daemon's source: `/gitfleet/` and the source's identity, percent-encoded.
+    pub source: String,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub type_: &'static str,
+    /// The placement as `NAME` or `NAMESPACE/NAME`; the commit where the event is about a commit.
+    pub subject: String,
+    /// When it happened.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub time: Timestamp,
+    /// `application/json`.
+    pub datacontenttype: &'static str,
+    /// The facts.
+    pub data: NotificationData,
+}
+
+/// The facts of a notification. What is not known, or does not concern the kind, is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct NotificationData {
+    /// One sentence for people. It may contain text from the repository and from clusters.
+    pub message: String,
+    /// The identity of the daemon's source.
+    pub source: String,
+    /// The placement, as `NAME` or `NAMESPACE/NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+    /// The run, by its name in commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The stage whose gate waits; `deletion` for deletions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// The index of the snapshot; of a rollback the one that clusters leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
+    /// The index of the snapshot that clusters return to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// The commit: the snapshot's, or the one that is not accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The digest that an approval names. That of deletions may change while they wait; a command prints the present one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The number of errors in the commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
+    /// A command that a person may want to run next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotificationBody {
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Its text.
+    pub text: String,
+}
+
+/// Returns what an entry of the journal is told as, by its number; `None` if it is told to nobody. `source` is the identity of the
+/// daemon's source.
+pub fn notification(number: u64, entry: &JournalEntry, source: &str) -> Option<(NotificationKind, CloudEvent)> {
+    let kind = kind(entry)?;
+    let data = data(kind, entry, source);
+    let subject = data.placement.clone().or_else(|| data.commit.clone()).unwrap_or_default();
+    let encoded: String = form_urlencoded::byte_serialize(source.as_bytes()).collect();
+    let event = CloudEvent {
+        specversion: "1.0",
+        // A restored store may give a number again, but not at the same instant.
+        id: format!("{}-{number}", entry.at.as_millisecond()),
+        source: format!("/gitfleet/{encoded}"),
+        type_: kind.event_type(),
+        subject,
+        time: entry.at,
+        datacontenttype: "application/json",
+        data,
+    };
+    Some((kind, event))
+}
+
+fn kind(entry: &JournalEntry) -> Option<NotificationKind> {
+    Some(match entry.event {
+        JournalKind::ApprovalRequested | JournalKind::DeletionsHeld => NotificationKind::GateWaiting,
+        JournalKind::RolloutHalted => NotificationKind::RolloutHalted,
+        JournalKind::CommitRefused => NotificationKind::CommitRefused,
+        JournalKind::CommitHeld => NotificationKind::CommitHeld,
+        JournalKind::RolledBack => NotificationKind::RolledBack,
+        JournalKind::RolloutSucceeded => NotificationKind::RolloutDone,
+        _ => return None,
+    })
+}
+
+fn data(kind: NotificationKind, entry: &JournalEntry, source: &str) -> NotificationData {
+    let text = |name: &str| entry.facts.get(name).and_then(Value::as_str).map(|text| one_line(text).into_owned());
+    let number = |name: &str| entry.facts.get(name).and_then(Value::as_u64);
+    let is_deletion = entry.event == JournalKind::DeletionsHeld;
+    let run = text("run").map(|run| entry.placement.as_ref().map_or(run.clone(), |key| command_name(key, &run)));
+    let data = NotificationData {
+        message: String::new(),
+        source: one_line(source).into_owned(),
+        placement: entry.placement.as_ref().map(ToString::to_string),
+        run,
+        stage: if is_deletion { Some(DELETION_GATE.to_owned()) } else { text("stage") },
+        snapshot: number("from").or_else(|| number("snapshot")),
+        to: number("to"),
+        commit: text("commit"),
+        digest: text("digest"),
+        errors: number("errors"),
+        command: None,
+    };
+    let why = text("why").or_else(|| text("message")).unwrap_or_default();
+    let message = sentence(kind, &data, &why).chars().take(MESSAGE_CHARS_MAX).collect();
+    NotificationData { message, command: command(kind, &data), ..data }
+}
+
+/// Says in one sentence what happened, and what of.
+fn sentence(kind: NotificationKind, data: &NotificationData, why: &str) -> String {
+    let name = data.placement.as_deref().unwrap_or_default();
+    let commit: String = data.commit.iter().flat_map(|commit| commit.chars().take(COMMIT_SHOWN)).collect();
+    let (run, stage) = (data.run.as_deref().unwrap_or_default(), data.stage.as_deref().unwrap_or_default());
+    let of_snapshot = |index: u64| {
+        if commit.is_empty() { format!("snapshot {index}") } else { format!("snapshot {index} (commit {commit})") }
+    };
+    let snapshot = data.snapshot.map_or_else(|| "its snapshot".to_owned(), of_snapshot);
+    match kind {
+        NotificationKind::GateWaiting if stage == DELETION_GATE => {
+            format!("{name} waits for an approval of deletions: {why}")
+        }
+        NotificationKind::GateWaiting => {
+            let digest: String = data.digest.iter().flat_map(|digest| digest.chars().take(DIGEST_SHOWN)).collect();
+            format!("{name} waits for an approval: {snapshot}, stage {stage} of run {run}, digest {digest}")
+        }
+        NotificationKind::RolloutHalted => format!("the rollout of {name} halted at {snapshot}: {why}"),
+        NotificationKind::CommitRefused => {
+            let more = data.errors.unwrap_or_default().saturating_sub(1);
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            format!("commit {commit} is refused, the last good one stays accepted: {why}{more}")
+        }
+        NotificationKind::CommitHeld => format!("commit {commit} waits until a person accepts it: {why}"),
+        NotificationKind::RolledBack => {
+            let to = data.to.map_or_else(|| "an earlier snapshot".to_owned(), |to| format!("snapshot {to}"));
+            format!("{name} returns from {snapshot} to {to}: {why}")
+        }
+        NotificationKind::RolloutDone => format!("{name} is rolled out: {snapshot} is available on all its clusters"),
+    }
+}
+
+/// Returns the command that a person may want to run next.
+fn command(kind: NotificationKind, data: &NotificationData) -> Option<String> {
+    let placement = data.placement.as_deref();
+    match kind {
+        NotificationKind::GateWaiting => {
+            let target = if data.stage.as_deref() == Some(DELETION_GATE) { placement } else { data.run.as_deref() };
+            Some(format!("gitfleet approve {} {}", target?, data.stage.as_deref()?))
+        }
+        NotificationKind::RolloutHalted => Some(format!("gitfleet retry {}", placement?)),
+        NotificationKind::CommitHeld => Some("gitfleet resume".to_owned()),
+        NotificationKind::CommitRefused | NotificationKind::RolledBack | NotificationKind::RolloutDone => None,
+    }
+}
+
+/// Returns a notification in the form that a receiver takes.
+pub fn body(template: NotificationTemplate, event: &CloudEvent) -> NotificationBody {
+    let data = &event.data;
+    let (content_type, text) = match template {
+        NotificationTemplate::CloudEvents => ("application/cloudevents+json; charset=utf-8", json!(event).to_string()),
+        NotificationTemplate::Slack => ("application/json", slack(data).to_string()),
+        NotificationTemplate::Teams => ("application/json", teams(data).to_string()),
+        NotificationTemplate::Plain => {
+            let mut text = format!("{}\n", data.message);
+            if let Some(command) = &data.command {
+                writeln!(text, "{command}").expect("writing to a String cannot fail");
+            }
+            ("text/plain; charset=utf-8", text)
+        }
+    };
+    NotificationBody { content_type, text }
+}
+
+/// Source: Slack, "Formatting text for app surfaces": these three characters begin mentions and links.
+fn slack(data: &NotificationData) -> Value {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let command = data.command.iter().map(|command| format!("\n`{}`", escape(command)));
+    let text: String = [escape(&data.message)].into_iter().chain(command).collect();
+    json!({ "text": text })
+}
+
+/// Source: Adaptive Cards 1.2. A `RichTextBlock` shows text as it is; a `TextBlock` would make links of it.
+fn teams(data: &NotificationData) -> Value {
+    let block = |text: &str, font: &str| json!({"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, "fontType": font}]});
+    let command = data.command.iter().map(|command| block(command, "Monospace"));
+    let blocks: Vec<Value> = [block(&data.message, "Default")].into_iter().chain(command).collect();
+    json!({"type": "message", "attachments": [{
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "content": {
+            "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+            "type": "AdaptiveCard", "version": "1.2", "body": blocks,
+        },
+    }]})
+}
+
+#[cfg(test)]
+mod tests;
