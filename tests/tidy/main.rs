@@ -5,6 +5,7 @@
 
 mod fields;
 mod licences;
+mod monitoring;
 mod names;
 mod pages;
 mod reference;
