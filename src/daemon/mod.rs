@@ -1,9 +1,8 @@
 //! The running daemon: all waiting, communication and writing around the core.
 //!
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
-//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send events to the core (`core::event`) and execute its effects
-//! (`core::effect`). [`notifier`] tells receivers what the journal
-//! says.
+//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send
+//! events to the core (`core::event`) and execute its effects (`core::effect`). [`notifier`] tells receivers what the journal says.
 
 pub mod commit_reader;
 pub mod configuration;
