@@ -26,6 +26,7 @@ pub mod forge;
 pub mod git;
 pub mod http;
 pub mod model;
+pub mod page;
 pub mod plan;
 pub mod prometheus;
 pub mod receiver;

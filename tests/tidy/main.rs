@@ -36,6 +36,7 @@ const PURE: &[&str] = &[
     "src/core/",
     "src/plan/",
     "src/views/",
+    "src/page/",
     "src/text.rs",
     "src/forge/grammar.rs",
     "src/forge/grammar/",
@@ -95,6 +96,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/status/", &["api", "model", "error", "text"]),
     // What is shown of it.
     ("src/views/", &["api", "model", "error", "status", "text"]),
+    ("src/page/", &["api", "model", "error", "status", "text", "views"]),
     // The adapters. They meet in the daemon.
     ("src/git/", &["api", "model", "error", "watch"]),
     ("src/cluster/", &["api", "model", "error", "watch", "yaml"]),
