@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
+mod assets;
 mod fields;
 mod licences;
 mod monitoring;
