@@ -212,7 +212,7 @@
     function name(root) {
         /** @type {Map<string, number>} */
         const seen = new Map();
-        for (const row of rows(root)) {
+        for (const row of allRows(root)) {
             if (row.id && !row.id.startsWith("row ")) continue;
             const count = (seen.get(row.dataset.href ?? "") ?? 0) + 1;
             seen.set(row.dataset.href ?? "", count);
@@ -375,10 +375,14 @@
 
     // Keys.
 
-    /** @param {HTMLElement | null} [root] */
-    function rows(root = main()) {
-        const found = /** @type {HTMLElement[]} */ ([...(root?.querySelectorAll("[data-href]") ?? [])]);
-        return root?.isConnected ? found.filter((row) => row.getClientRects().length > 0) : found;
+    /** Returns the rows that the reader sees. */
+    function rows() {
+        return allRows(main()).filter((row) => row.getClientRects().length > 0);
+    }
+
+    /** @param {HTMLElement | null} root */
+    function allRows(root) {
+        return /** @type {HTMLElement[]} */ ([...(root?.querySelectorAll("[data-href]") ?? [])]);
     }
 
     /**
