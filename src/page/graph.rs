@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::badge::{Colours, Tone, shortened};
 use crate::model::progress::ProgressState;
+use crate::text::{lines, one_line};
 use crate::views::comments::style::state_text;
 
 /// Stages that are drawn; the rest is counted.
@@ -35,7 +36,7 @@ const NAME_CHARS: usize = 16;
 /// Characters of a gate's name, and of its words.
 const GATE_CHARS: usize = 15;
 /// Characters of a line of clusters' names.
-const NAMES_CHARS: usize = 34;
+const NAMES_CHARS: usize = 33;
 
 /// The stages of one rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +113,8 @@ pub fn stage_graph(view: &StageGraph) -> Markup {
     html! {
         svg.picture.graph xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="graph-title" aria-describedby="graph-words" width=(width)
             height=(height) viewBox=(format!("0 0 {width} {height}")) font-family="system-ui, sans-serif" font-size="12" {
-            title id="graph-title" { (view.title) }
-            desc id="graph-words" { (view.words()) }
+            title id="graph-title" { (one_line(&view.title)) }
+            desc id="graph-words" { (one_line(&view.words())) }
             rect.paper width=(width) height=(height) rx="8" fill="#ffffff" {}
             @for part in &lane.drawn { (part) }
             @if let Some(budget) = &view.budget { (budget_bar(budget, boxes_end + 24)) }
@@ -217,7 +218,7 @@ impl Lane {
         let Colours { ink, ground } = tone.colours();
         self.drawn.push(html! {
             g class=(format!("gate {}", tone.class())) text-anchor="middle" {
-                title { (gate.name) ": " (gate.full_words()) }
+                title { (one_line(&gate.name)) ": " (one_line(&gate.full_words())) }
                 path.line d=(format!("M{left} {y}H{}M{}H{right}", x - r, format_args!("{} {y}", x + r))) stroke="#8a919c" fill="none" {}
                 path.box d=(format!("M{x} {}L{} {y}L{x} {}L{} {y}Z", y - r, x + r, y + r, x - r)) fill=(ground) stroke=(ink) {}
                 text.ink x=(x) y=(y + 5) font-size="14" font-weight="700" fill=(ink) { (tone.sign()) }
@@ -238,7 +239,7 @@ impl Lane {
         let names = [("now", &stage.now, y + 103), ("next", &stage.next, y + 121)];
         self.drawn.push(html! {
             g class=(format!("stage {}", tone.class())) {
-                title { (stage.sentences().join("\n")) }
+                title { (lines(&stage.sentences().join("\n"))) }
                 rect.box x=(x) y=(y) width=(width) height=(height) rx="8" fill=(ground) stroke=(ink) {}
                 text.plain x=(left) y=(y + 22) font-size="13" font-weight="600" fill="#1d2129" { (shortened(&stage.name, NAME_CHARS)) }
                 text.plain x=(right) y=(y + 22) font-size="13" font-weight="600" text-anchor="end" fill="#1d2129" {
@@ -253,7 +254,7 @@ impl Lane {
                 @for (when, clusters, at) in names {
                     @if !clusters.is_empty() {
                         text.soft x=(left) y=(at) font-size="11" fill="#5a6270" { (when) }
-                        text.plain x=(left + 30) y=(at) font-size="11" fill="#1d2129" { (fitting(clusters, NAMES_CHARS)) }
+                        text.plain x=(left + 34) y=(at) font-size="11" fill="#1d2129" { (fitting(clusters, NAMES_CHARS)) }
                     }
                 }
             }
@@ -311,7 +312,7 @@ fn budget_bar(budget: &BudgetUse, y: usize) -> Markup {
     html! {
         g.budget {
             (bar(EDGE, y - 9, BOX_WIDTH, &[(budget.used, part)], total))
-            text.plain x=(EDGE + BOX_WIDTH + 10) y=(y) fill="#1d2129" { (budget.sentence()) }
+            text.plain x=(EDGE + BOX_WIDTH + 10) y=(y) fill="#1d2129" { (one_line(&budget.sentence())) }
         }
     }
 }

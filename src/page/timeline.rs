@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::badge::{Colours, Tone, shortened};
 use crate::model::progress::ProgressState;
+use crate::text::one_line;
 use crate::views::comments::style::state_text;
 use crate::views::simulation::Offset;
 
@@ -73,8 +74,8 @@ pub fn timeline(view: &Timeline) -> Markup {
     html! {
         svg.picture.timeline xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="timeline-title" aria-describedby="timeline-words" width=(width)
             height=(height) viewBox=(format!("0 0 {width} {height}")) font-family="system-ui, sans-serif" font-size="12" {
-            title id="timeline-title" { (view.title) }
-            desc id="timeline-words" { (view.words()) }
+            title id="timeline-title" { (one_line(&view.title)) }
+            desc id="timeline-words" { (one_line(&view.words())) }
             rect.paper width=(width) height=(height) rx="8" fill="#ffffff" {}
             @for tick in scale.ticks() {
                 path.rule d=(format!("M{} {TOP}V{height}", scale.x(tick))) stroke="#e3e6ea" fill="none" {}
@@ -157,7 +158,7 @@ fn drawn(view: &Timeline, row: &TimelineRow, y: usize, scale: &Scale) -> Markup 
     let end = |span: &TimelineSpan| scale.x(span.until.or(view.now).unwrap_or(scale.end));
     html! {
         g class=(tone.class()) {
-            title { (row.name) ": " (row.words(view)) }
+            title { (one_line(&row.name)) ": " (one_line(&row.words(view))) }
             text.ink x="8" y=(y + 20) font-weight="700" fill=(ink) { (tone.sign()) }
             text.plain x="24" y=(y + 20) fill="#1d2129" { (shortened(&row.name, NAME_CHARS)) }
             @if let Some((from, until)) = row.usual {
