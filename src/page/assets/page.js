@@ -26,6 +26,7 @@
     /** Where a browser remembers that single keys are turned off. */
     const KEYS = "gitfleet-keys";
 
+    /** Where changes are told; absent on a page that stays as it is, such as one that asks whether to approve. */
     const address = document.body.dataset.stream;
     const connection = document.getElementById("connection");
     const announcer = document.getElementById("announce");
@@ -127,7 +128,7 @@
     window.addEventListener("pageshow", (event) => event.persisted && returned());
     window.addEventListener("pagehide", () => stream?.close());
     window.addEventListener("online", returned);
-    window.addEventListener("offline", lost);
+    window.addEventListener("offline", () => address && lost());
 
     // What changed is fetched and shown.
 
@@ -141,7 +142,7 @@
 
     /** Fetches <main>, at most once at a time; tells whether it came. */
     function refresh() {
-        if (paused || document.hidden) return Promise.resolve(false);
+        if (!address || paused || document.hidden) return Promise.resolve(false);
         again = true;
         fetching ??= (async () => {
             let came = true;
