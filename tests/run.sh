@@ -7,22 +7,25 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly FAILED=1 MISSING=2 USAGE=64
 # Go fetches the version a module asks for by itself from this one on.
 readonly GO_MINOR_MIN=21
+# Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
+readonly NODE_MIN=20 NODE_INSTALLED=22
 # Test binaries that start the servers of tests/fleet.
 readonly NEEDS_SERVERS="e2e"
 
 help() {
     cat <<'HELP'
-Runs every check: format, lints, build, unit tests, integration tests, end-to-end tests, documentation.
+Runs every check: format, lints, build, unit tests, integration tests, end-to-end tests, the page in a browser, documentation.
 
 Usage: tests/run.sh [--fast]
 
-  --fast      without what needs the test servers (real API servers and a Gitea): no Go, no end-to-end tests
+  --fast      without what needs the test servers (real API servers and a Gitea) or a browser: no Go, no Node, no end-to-end tests
   -h, --help  this text
 
 A check that passes prints one line with its time; one that fails prints all it said and ends the run.
-Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go. What it builds goes to target/ and to the cache that
-tests/fleet/README.md describes; nothing is installed, except git and a C compiler where they are missing and this
-runs as root on Debian or Ubuntu.
+Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go, Chromium, Node and npm. What it builds goes to target/, to
+tests/page/node_modules and to the cache that tests/fleet/README.md describes; nothing is installed, except the system's packages
+among these where they are missing and this runs as root on Debian. GITFLEET_CHROMIUM names a browser at another place than
+/usr/bin/chromium.
 HELP
 }
 
@@ -47,6 +50,10 @@ system_tools() {
     local packages=()
     command -v git >/dev/null || packages+=(git)
     command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
+    if ! $fast; then
+        [[ -x ${GITFLEET_CHROMIUM:-/usr/bin/chromium} ]] || packages+=(chromium fonts-dejavu-core)
+        command -v npm >/dev/null || packages+=(npm)
+    fi
     [[ ${#packages[@]} -eq 0 ]] && return
     if [[ $(id -u) -eq 0 && -e /etc/debian_version ]]; then
         part "install ${packages[*]}" install "${packages[@]}"
@@ -88,19 +95,42 @@ go_tools() {
     fi
 }
 
+# Where npm finds the Node that it belongs to.
+readonly NPM_PATH=$PATH
+
+# Node for the tests of the page. npm's package brings the program where the system's is too old.
+node_tools() {
+    local found folder=$PWD/target/page-node
+    found=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/' || true)
+    [[ ${found:-0} -ge $NODE_MIN ]] && return
+    part "install node $NODE_INSTALLED" npm install --no-save --prefix "$folder" "node@$NODE_INSTALLED"
+    export PATH="$folder/node_modules/node/bin:$PATH"
+    found=$(node --version 2>/dev/null || true)
+    [[ $found == "v$NODE_INSTALLED."* ]] || missing "Node $NODE_MIN or newer is missing, and npm's package node did not bring it"
+}
+
+# The page in a browser: types of its script, then the script alone and the pages of a real daemon.
+page_tests() {
+    # The browser is the system's. A chain, because set -e does not end a function that is part of a condition.
+    export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
+    cd tests/page && PATH=$NPM_PATH npm ci && node_modules/.bin/tsc -p . && node_modules/.bin/playwright test
+}
+
 log=$(mktemp "${TMPDIR:-/tmp}/gitfleet-tests.XXXXXX")
 trap 'rm -f "$log"' EXIT
 
 passed=0
+# How cargo and Playwright say how many tests passed.
+readonly PASSED='s/^test result: ok\. \([0-9]*\) passed.*/\1/p; s/^ *\([0-9]*\) passed (.*/\1/p'
 
 # Runs one part: one line if it passes, everything it said if it does not.
 part() {
     local name=$1 start=$SECONDS code=0
     shift
     printf '%-44s' "$name"
-    "$@" </dev/null >"$log" 2>&1 || code=$?
+    ("$@") </dev/null >"$log" 2>&1 || code=$?
     if [[ $code -eq 0 ]]; then
-        passed=$((passed + $(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | paste -sd+ | sed 's/^$/0/')))
+        passed=$((passed + $(sed -n "$PASSED" "$log" | paste -sd+ | sed 's/^$/0/')))
         printf ' ok      %4d s\n' "$((SECONDS - start))"
         return
     fi
@@ -122,6 +152,7 @@ if [[ -t 1 ]]; then export CARGO_TERM_COLOR=always; fi
 system_tools
 rust
 $fast || go_tools
+$fast || node_tools
 
 part "format" cargo fmt --check
 part "lints" cargo clippy -q --locked --all-targets -- -D warnings
@@ -137,6 +168,11 @@ for binary in $(test_binaries); do
     fi
     part "tests/$binary" cargo test --locked --test "$binary"
 done
+if $fast; then
+    say "tests/page needs a browser: not run with --fast"
+else
+    part "tests/page" page_tests
+fi
 part "fuzz targets, short run" tests/fuzz.sh --seconds 10
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 

@@ -1,0 +1,242 @@
+// The pages of a real daemon: what people look for, by mouse, by keyboard and by eye.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { Fleet, TOKEN, placement } from "./fleet.js";
+import { expect, test as guarded } from "./guard.js";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PICTURES = fileURLToPath(new URL("../../target/page-pictures/", import.meta.url));
+/** Text that would do harm where it is taken for HTML. */
+const HOSTILE = `"><img src=x onerror=alert(1)><script>alert(2)</script></main>`;
+const FILES = { "web.yaml": placement("web", "1"), "api.yaml": placement("api", "1"), "logging.yaml": placement("logging", "1", false) };
+/** Every kind of page, by a name for its pictures. */
+const PAGES = {
+    fleet: "", placement: "placements/web", diff: "placements/web?tab=diff", explain: "placements/web?tab=explain",
+    "placement-events": "placements/web?tab=events", history: "placements/web?tab=history",
+    clusters: "clusters", cluster: "clusters/dev-eu", events: "events",
+};
+
+const test = guarded.extend({
+    files: [FILES, { option: true }],
+    http: ["", { option: true }],
+    fleet: async ({ files, http }, use) => {
+        const fleet = await Fleet.start(files, http);
+        await use(fleet);
+        await fleet.end();
+    },
+});
+
+const connection = (page) => page.locator("#connection");
+const row = (page, name) => page.locator(`tr[data-href$="/placements/${name}"]`);
+/** Waits until both staged placements ask for a person. */
+const waiting = (page) => expect(page.locator("#needs .need")).toHaveCount(2);
+
+test("who is waited for is seen at once, and found in one click", async ({ page, fleet }) => {
+    await page.goto(fleet.url);
+    await waiting(page);
+    const need = page.locator("#needs .need").filter({ hasText: "web" });
+    await expect(need).toBeInViewport();
+    await expect(need).toContainText("waits for a person");
+    await expect(need).toContainText("gitfleet approve web-0 staging");
+    await need.getByRole("link", { name: "web", exact: true }).click();
+    await expect(page.getByRole("heading", { level: 1 })).toContainText("web");
+    await expect(page.locator("#needs")).toBeInViewport();
+    await expect(page.locator("#needs")).toContainText("production: 5 clusters");
+});
+
+test("an approval appears in an open page by itself", async ({ page, fleet }) => {
+    await page.goto(fleet.url);
+    await waiting(page);
+    fleet.tell("approve", "web-0", "staging");
+    await expect(page.locator("#needs .need")).toHaveCount(1);
+    await expect(row(page, "web")).toContainText("5/5");
+    await expect(row(page, "web")).toContainText("up to date");
+    await expect(connection(page)).toHaveText("live");
+});
+
+test("a tour by keyboard alone", async ({ page, fleet, context }) => {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.goto(fleet.url);
+    await waiting(page);
+    await page.keyboard.press("Tab");
+    await expect(page.getByText("Skip to the content")).toBeFocused();
+    await page.keyboard.press("Enter");
+    await expect(page.locator("main")).toBeFocused();
+    await page.keyboard.press("y");
+    await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toMatch(/^gitfleet approve (web|api)-0 staging/);
+    await page.keyboard.press("j");
+    await expect(row(page, "api").getByRole("link").first()).toBeFocused();
+    await page.keyboard.press("j");
+    await expect(row(page, "web").getByRole("link").first()).toBeFocused();
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/placements\/web$/);
+    for (const [key, path] of [["c", "/clusters"], ["e", "/events"], ["p", "/#placements"], ["f", "/"]]) {
+        await page.keyboard.press("g");
+        await page.keyboard.press(key);
+        await expect(page).toHaveURL(new URL(path, fleet.url).href);
+    }
+    await page.keyboard.press(".");
+    await expect(page).toHaveURL(/trouble=1/);
+    await expect(row(page, "logging")).toHaveCount(0);
+    await page.keyboard.press("/");
+    await expect(page.locator("#search")).toBeFocused();
+    await page.keyboard.type("api");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/q=api/);
+    await expect(row(page, "web")).toHaveCount(0);
+    await page.keyboard.press("?");
+    await expect(page.getByRole("dialog")).toBeVisible();
+    await page.keyboard.press("Escape");
+    await expect(page.getByRole("dialog")).toBeHidden();
+});
+
+test("focus, place and text stay while the fleet changes", async ({ page, fleet }) => {
+    await page.setViewportSize({ width: 800, height: 500 });
+    await page.goto(fleet.url);
+    await waiting(page);
+    await page.locator("#search").fill("half a name");
+    const link = row(page, "web").getByRole("link").first();
+    await link.focus();
+    const place = () => link.evaluate((element) => Math.round(element.getBoundingClientRect().top));
+    const before = await place();
+    fleet.commit("two more before it", { "a.yaml": placement("aaa", "1", false), "b.yaml": placement("aab", "1", false) });
+    await expect(row(page, "aab")).toHaveCount(1);
+    await expect(link).toBeFocused();
+    await expect(page.locator("#search")).toHaveValue("half a name");
+    expect(Math.abs((await place()) - before), "the row moved on the screen").toBeLessThan(120);
+});
+
+test.describe("when the daemon goes away", () => {
+    test.use({ tolerated: /Failed to load resource|net::ERR/ });
+
+    test("the page says since when, and comes back by itself", async ({ page, fleet }) => {
+        await page.goto(fleet.url);
+        await waiting(page);
+        await fleet.kill();
+        await expect(connection(page)).toHaveText(/^connection lost, as of \d\d:\d\d$/);
+        fleet.commit("while nobody looked", { "new.yaml": placement("new", "1", false) });
+        await fleet.run();
+        await expect(connection(page)).toHaveText("live");
+        await expect(row(page, "new")).toContainText("up to date");
+    });
+});
+
+test("hostile texts stay texts", async ({ page, fleet }) => {
+    fleet.tell("approve", "web-0", "staging", "--message", HOSTILE);
+    fleet.commit(HOSTILE, { "web.yaml": placement("web", HOSTILE) });
+    fleet.tell("pause", "api", "--reason", HOSTILE);
+    for (const path of [...Object.values(PAGES), `?q=${encodeURIComponent(HOSTILE)}`, `events?placement=${encodeURIComponent(HOSTILE)}`]) {
+        await page.goto(fleet.url + path);
+        await expect(page.locator("main")).toHaveCount(1);
+        await expect(page.locator("main img, main script")).toHaveCount(0);
+    }
+    await page.goto(`${fleet.url}placements/api`);
+    await expect(page.locator("main")).toContainText("<script>alert(2)</script>");
+});
+
+test.describe("a page that is not there", () => {
+    test.use({ tolerated: /404/ });
+
+    test("says so, and repeats no markup", async ({ page, fleet }) => {
+        for (const path of ["placements/none", `placements/${encodeURIComponent(HOSTILE)}`, "clusters/none", "commits/0123456"]) {
+            const answer = await page.goto(fleet.url + path);
+            expect(answer.status(), path).toBe(404);
+            await expect(page.locator("img, script:not([src])")).toHaveCount(0);
+        }
+    });
+});
+
+test("every page passes axe, fits 320 pixels, and is drawn", async ({ page, fleet }) => {
+    test.setTimeout(240_000);
+    await page.goto(fleet.url);
+    await waiting(page);
+    fleet.tell("approve", "web-0", "staging");
+    fleet.commit("second", { "web.yaml": placement("web", "2") });
+    await expect(row(page, "web")).toContainText("waiting for a person");
+    await expect(page.locator("#needs .need")).toHaveCount(2);
+    const { commit } = JSON.parse(await (await page.request.get(`${fleet.url}api/v1/placements`)).text()).items[0];
+    for (const [name, path] of Object.entries({ ...PAGES, commit: `commits/${commit}` })) {
+        for (const colorScheme of ["light", "dark"]) {
+            await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+            for (const width of [320, 800, 1600]) {
+                await page.setViewportSize({ width, height: 900 });
+                await page.goto(fleet.url + path);
+                await page.screenshot({ path: `${PICTURES}${name}-${width}-${colorScheme}.png`, fullPage: true });
+                const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+                expect.soft(wide, `${path} is wider than ${width} pixels`).toBeLessThanOrEqual(width);
+                if (width === 800) continue;
+                await page.evaluate(AXE);
+                const { violations } = await page.evaluate(() => window.axe.run());
+                const found = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} ${node.failureSummary}`));
+                expect.soft(found, `axe on ${path}, ${width} pixels, ${colorScheme}`).toEqual([]);
+            }
+        }
+    }
+});
+
+test("pages allow nothing from elsewhere", async ({ page, fleet }) => {
+    for (const path of Object.values(PAGES)) {
+        const headers = (await page.goto(fleet.url + path)).headers();
+        const policy = headers["content-security-policy"] ?? "";
+        for (const part of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "frame-ancestors 'none'"]) {
+            expect(policy, path).toContain(part);
+        }
+        expect(await page.locator("[style], style, script:not([src])").count(), `${path} has inline style or script`).toBe(0);
+    }
+});
+
+test("pictures stand alone", async ({ page, fleet }) => {
+    await page.goto(fleet.url);
+    await waiting(page);
+    for (const [path, words] of [["placements/web/graph.svg", "staging"], ["badge/web.svg", "waiting for a person"]]) {
+        const answer = await page.goto(fleet.url + path);
+        expect(answer.headers()["content-type"]).toContain("image/svg+xml");
+        // What is no well-formed XML is an error page here.
+        await expect(page.locator("svg title").first()).toHaveCount(1);
+        expect(await answer.text()).toContain(words);
+        await page.screenshot({ path: `${PICTURES}${path.replace(/.*\//, "").replace(".svg", "-svg.png")}` });
+    }
+});
+
+test.describe("without script", () => {
+    test.use({ javaScriptEnabled: false });
+
+    test("the page shows the same, searches, and loads itself again", async ({ page, fleet }) => {
+        await expect(async () => {
+            await page.goto(fleet.url);
+            expect(await page.locator("#needs .need").count()).toBe(2);
+        }).toPass();
+        await expect(page.locator('meta[http-equiv="refresh"]')).toHaveCount(1);
+        await expect(page.locator("button.copy").first()).toBeHidden();
+        await page.locator("#search").fill("api");
+        await page.locator("#search").press("Enter");
+        await expect(row(page, "api")).toHaveCount(1);
+        await expect(row(page, "web")).toHaveCount(0);
+    });
+});
+
+test.describe("with commands", () => {
+    test.use({ http: "  page: command\n  tokens: [{name: ann, file: ./token}]\n" });
+
+    test("a person signs in, sees what a gate opens, and approves it", async ({ page, fleet }) => {
+        await page.goto(fleet.url);
+        await waiting(page);
+        await expect(page.locator(".act-approve"), "nobody is known yet").toHaveCount(0);
+        await page.getByRole("link", { name: "Sign in" }).click();
+        await page.getByLabel(/token/i).fill(TOKEN);
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await expect(page.locator("header")).toContainText("ann");
+        await page.goto(fleet.url);
+        await page.locator("#needs .need").filter({ hasText: "web" }).getByRole("link", { name: "approve" }).click();
+        await expect(page.locator("main")).toContainText("production");
+        await expect(page.locator("main")).toContainText("What changes");
+        await page.screenshot({ path: `${PICTURES}approve-1600-light.png`, fullPage: true });
+        await page.getByLabel(/Why/).fill("seen in staging");
+        await page.locator("main").getByRole("button").click();
+        await expect(page.locator("main [role=status]").first()).toContainText("approved");
+        await page.goto(`${fleet.url}placements/web?tab=history`);
+        await expect(page.locator("main")).toContainText("ann");
+        await expect(page.locator("main")).toContainText("seen in staging");
+    });
+});
