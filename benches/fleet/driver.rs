@@ -51,6 +51,10 @@ impl Store for Nowhere {
     fn journal(&self, _: u64, _: usize) -> Result<Vec<(u64, JournalEntry)>> {
         Ok(Vec::new())
     }
+
+    fn journal_back(&self, _: Option<u64>, _: usize) -> Result<Vec<(u64, JournalEntry)>> {
+        Ok(Vec::new())
+    }
 }
 
 /// Everything at one virtual instant after the other.

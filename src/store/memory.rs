@@ -84,6 +84,12 @@ impl Store for MemoryStore {
         let content = self.lock();
         Ok(content.journal.iter().filter(|(number, _)| *number > after).take(limit).cloned().collect())
     }
+
+    fn journal_back(&self, before: Option<u64>, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
+        let content = self.lock();
+        let earlier = content.journal.iter().rev().filter(|(number, _)| before.is_none_or(|before| *number < before));
+        Ok(earlier.take(limit).cloned().collect())
+    }
 }
 
 impl Content {

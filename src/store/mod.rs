@@ -134,17 +134,12 @@ pub trait Store: Send + Sync {
     /// Returns up to `limit` journal entries with numbers greater than `after`, oldest first. The first number is 1.
     fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>>;
 
-    /// Returns the number of the newest journal entry, in 64 short reads at most; 0 before the first.
+    /// Returns up to `limit` journal entries with numbers less than `before`, newest first; without a number the last ones.
+    fn journal_back(&self, before: Option<u64>, limit: usize) -> Result<Vec<(u64, JournalEntry)>>;
+
+    /// Returns the number of the newest journal entry; 0 before the first.
     fn journal_end(&self) -> Result<u64> {
-        let (mut end, mut beyond) = (0, u64::MAX);
-        while end < beyond {
-            let middle = end + (beyond - end) / 2;
-            match self.journal(middle, 1)?.first() {
-                Some((number, _)) => end = *number,
-                None => beyond = middle,
-            }
-        }
-        Ok(end)
+        Ok(self.journal_back(None, 1)?.first().map_or(0, |(number, _)| *number))
     }
 
     /// Appends to the journal in a batch of its own; steps that belong together take `Op::Journal` in their batch.

@@ -19,6 +19,7 @@ use crate::model::records::JournalEntry;
 
 mod doubt;
 mod guard;
+mod journal;
 mod lock;
 mod packed;
 mod parts;
@@ -26,8 +27,9 @@ mod shrink;
 
 use doubt::Doubt;
 use guard::guarded;
+use journal::entries;
 use lock::Lock;
-use packed::{Packer, Unpacked, Unpacker, parts_of};
+use packed::{Packer, parts_of};
 use parts::{PartChanges, PartError, PartReader};
 use shrink::shrink;
 
@@ -322,17 +324,15 @@ impl Store for EmbeddedStore {
     fn journal(&self, after: u64, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
         let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
         self.with("reading the journal", |handle| {
-            let (mut entries, mut unpacker) = (Vec::new(), Unpacker::new());
-            for item in handle.read()?.open_table(JOURNAL)?.range(first..)?.take(limit) {
-                let (number, bytes) = item?;
-                let number = number.value();
-                let unreadable =
-                    |source| RawError::Store(Error::Unreadable { key: format!("journal/{number}"), source });
-                let entry = unpacker.unpacked(bytes.value()).and_then(Unpacked::whole).map_err(serde_json::Error::io);
-                let entry = entry.and_then(|entry| serde_json::from_slice(&entry)).map_err(unreadable)?;
-                entries.push((number, entry));
-            }
-            Ok(entries)
+            let table = handle.read()?.open_table(JOURNAL)?;
+            entries(table.range(first..)?.take(limit))
+        })
+    }
+
+    fn journal_back(&self, before: Option<u64>, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
+        self.with("reading the journal", |handle| {
+            let table = handle.read()?.open_table(JOURNAL)?;
+            entries(table.range(..before.unwrap_or(u64::MAX))?.rev().take(limit))
         })
     }
 }

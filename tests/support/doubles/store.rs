@@ -231,6 +231,13 @@ fn keeps_the_journal_in_order_and_capped(store: &dyn Store) {
     assert_eq!(numbers(6, 10), Vec::<u64>::new());
     assert_eq!(numbers(u64::MAX, 10), Vec::<u64>::new());
     assert_eq!(numbers(0, 0), Vec::<u64>::new());
+    let back = |before, limit| -> Vec<u64> {
+        store.journal_back(before, limit).unwrap().into_iter().map(|(number, _)| number).collect()
+    };
+    assert_eq!(back(None, 2), [6, 5], "the last come first");
+    assert_eq!(back(Some(5), 10), [4, 3, 2]);
+    assert_eq!(back(Some(2), 10), Vec::<u64>::new());
+    assert_eq!(back(Some(0), 10), Vec::<u64>::new());
     store.append((7..=20).map(|n| entry(&format!("e{n}"))).collect()).unwrap();
     assert_eq!(events(store, 0, 10)[0], (16, "e16".into()), "a batch longer than the cap keeps its end");
     assert_eq!(store.journal_end().unwrap(), 20);
