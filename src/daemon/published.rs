@@ -68,7 +68,8 @@ impl FleetPublisher {
         let last = self.publisher.last();
         let changed = core.take_changed();
         let new = changes(core, changed);
-        let fleet = if new.is_empty() { last.fleet.clone() } else { last.fleet.with(new) };
+        let mut fleet = if new.is_empty() { last.fleet.clone() } else { last.fleet.with(new) };
+        fleet.rules = core.fleet().approvals;
         // What the process began with is the first batch that is shown, and no change.
         self.changes.send_replace(self.publisher.publish(fleet).saturating_sub(1));
         let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).clamp(PUBLISH_PAUSE, PAUSE_MAX);

@@ -5,7 +5,7 @@
 //! records change.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -14,7 +14,10 @@ use super::lists::placement_line;
 use super::tree::PlacementRow;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
+use crate::model::progress::Progress;
 use crate::model::records::{ClusterRecord, SourceRecord, StoreRecord};
+use crate::model::runs::ApprovalRules;
+use crate::status::progress::progress;
 use crate::status::records::PlacementRecords;
 use crate::status::rollout::next_change;
 
@@ -45,6 +48,8 @@ pub struct FleetView {
     pub source_version: u64,
     /// What was removed, and in which version; the oldest are forgotten.
     pub removals: Arc<VecDeque<(u64, PlacementKey)>>,
+    /// The configured rules for approvals.
+    pub rules: ApprovalRules,
 }
 
 /// What is new since a [`FleetView`].
@@ -83,6 +88,8 @@ pub struct Shown {
     pub bytes: [usize; LENGTHS.len()],
     /// When time alone may change it.
     until: Option<Timestamp>,
+    /// Its progress towards each recent commit, where somebody asked.
+    progress: OnceLock<Arc<[Progress]>>,
 }
 
 impl Placed {
@@ -99,6 +106,13 @@ impl Placed {
         let shown = Arc::new(Shown::of(&self.records, fleet, now));
         *known = Some(Arc::clone(&shown));
         shown
+    }
+
+    /// Returns its progress towards each recent commit, newest first: what people are told on the git host.
+    pub fn progress(&self, fleet: &FleetView, now: Timestamp) -> Arc<[Progress]> {
+        let shown = self.shown(fleet, now);
+        let work_out = || progress(&self.records.view(&fleet.clusters, now), fleet.rules).into();
+        Arc::clone(shown.progress.get_or_init(work_out))
     }
 }
 
@@ -117,7 +131,7 @@ impl Shown {
             "state": row.state.kind(), "message": row.state.to_string(), "snapshot": row.snapshot, "commit": row.commit,
             "clusters": row.clusters, "upToDate": row.up_to_date,
         });
-        Self { row, line, bytes, until: next_change(&view) }
+        Self { row, line, bytes, until: next_change(&view), progress: OnceLock::new() }
     }
 }
 

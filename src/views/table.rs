@@ -260,7 +260,7 @@ fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String
 }
 
 /// Returns a value as the text of a cell: empty for a missing one.
-pub(super) fn text(value: Option<&Value>) -> String {
+pub fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),

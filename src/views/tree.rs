@@ -14,8 +14,9 @@ mod row;
 mod source;
 mod staged;
 
-pub use row::{LISTED_MAX, PlacementRow, unhealthy};
+pub use row::{LISTED_MAX, PlacementRow, StagedNode, all_clusters, cluster_on, unhealthy};
 pub use source::{REFUSED_ERRORS_MAX, SourceView, ocm_lines, source_lines};
+pub use staged::who_may;
 
 /// Shown digits of a digest; enough to name a gate.
 const DIGEST_SHOWN: usize = 12;

@@ -1,6 +1,6 @@
 //! One placement in `status`: a heading, and below it what a person must know and the clusters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -189,6 +189,54 @@ fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Timed
         lines.push(TimedLine::default().with(Style::Muted, format!("    {names}: what they hold stays there")));
     }
     Some(lines)
+}
+
+/// A cluster of a placement, with its stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StagedNode<'a> {
+    /// The stage of the run that moves the placement, else of the last one; absent where none has it.
+    pub stage: Option<&'a str>,
+    /// The cluster.
+    pub node: ClusterNode,
+}
+
+/// Returns every cluster of a placement: those of the run that moves it in the order of its stages, then the others that were picked,
+/// then those that are no longer picked.
+pub fn all_clusters<'a>(view: &PlacementView<'a>) -> Vec<StagedNode<'a>> {
+    clusters_where(view, |_| true)
+}
+
+/// Returns what a placement says of one cluster; `None` where the two have nothing to do with each other.
+pub fn cluster_on<'a>(view: &PlacementView<'a>, cluster: &ClusterName) -> Option<StagedNode<'a>> {
+    clusters_where(view, |name| name == cluster).into_iter().next()
+}
+
+fn clusters_where<'a>(view: &PlacementView<'a>, is_meant: impl Fn(&ClusterName) -> bool) -> Vec<StagedNode<'a>> {
+    let of_run = if view.is_external() { staged::run_clusters(view, &is_meant) } else { Vec::new() };
+    let mut nodes: Vec<StagedNode> =
+        of_run.into_iter().map(|(stage, node)| StagedNode { stage: Some(stage), node }).collect();
+    let in_run = if view.is_external() { staged::clusters_in_run(view) } else { BTreeSet::new() };
+    let last = view.runs.values().max_by_key(|run| run.sequence).filter(|_| view.is_external());
+    let stages: BTreeMap<&ClusterName, (usize, &str)> = last
+        .into_iter()
+        .flat_map(|run| run.stages.iter().enumerate())
+        .flat_map(|(place, stage)| {
+            stage.clusters.iter().map(move |cluster| (&cluster.name, (place, stage.name.as_str())))
+        })
+        .filter(|(name, _)| is_meant(name))
+        .collect();
+    let picked = view.picked();
+    let own = picked.iter().filter(|(decision, _)| is_meant(&decision.cluster_name));
+    let mut own: Vec<_> = own.filter(|(decision, _)| !in_run.contains(&decision.cluster_name)).collect();
+    own.sort_by_key(|(decision, _)| stages.get(&decision.cluster_name).map_or(usize::MAX, |(place, _)| *place));
+    nodes.extend(own.into_iter().map(|(decision, binding)| StagedNode {
+        stage: stages.get(&decision.cluster_name).map(|(_, name)| *name),
+        node: cluster_node(view, decision, *binding),
+    }));
+    let left = view.leftovers_of(&picked).into_iter().filter(|binding| is_meant(&binding.cluster));
+    let left = left.filter(|binding| !in_run.contains(&binding.cluster));
+    nodes.extend(left.map(|binding| StagedNode { stage: None, node: leftover_node(view, binding) }));
+    nodes
 }
 
 /// Returns the first picked clusters that are not as they are to be, and how many more there are.

@@ -205,12 +205,29 @@ fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<TimedLine> {
 /// Describes who may approve, in the same words as the comment about the gate.
 ///
 /// `narrowed` is the strategy's restriction, `approvers` the configuration's.
-pub(super) fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String {
+pub fn who_may(narrowed: Option<&str>, approvers: Option<&str>) -> String {
     match narrowed.or(approvers) {
         Some(people) if approvers.is_some() => format!("{people} by comment, or a token of the API"),
         Some(people) => people.to_owned(),
         None => "anybody who may command the daemon".to_owned(),
     }
+}
+
+/// Returns the clusters of the run that moves a placement, each with its stage; only those that are meant.
+pub(super) fn run_clusters<'a>(
+    view: &PlacementView<'a>,
+    is_meant: impl Fn(&ClusterName) -> bool,
+) -> Vec<(&'a str, ClusterNode)> {
+    let Some(run) = active_run(view.runs) else { return Vec::new() };
+    let mut bindings = BTreeMap::new();
+    for binding in view.bindings().filter(|binding| is_meant(&binding.cluster)) {
+        bindings.entry(&binding.cluster).or_insert(binding);
+    }
+    let of = RunView { view, run, bindings: &bindings, approvers: None };
+    let stages = run.stages.iter().chain(&run.deletion);
+    let clusters = stages.flat_map(|stage| stage.clusters.iter().map(|cluster| (stage.name.as_str(), cluster)));
+    let meant = clusters.filter(|(_, cluster)| is_meant(&cluster.name));
+    meant.map(|(stage, cluster)| (stage, cluster_node(&of, cluster))).collect()
 }
 
 fn cluster_node(of: &RunView, cluster: &RunCluster) -> ClusterNode {
