@@ -240,6 +240,12 @@ impl Forge {
         self.repository.as_deref().and_then(|repository| repository.split_once('/')).unwrap_or_default()
     }
 
+    /// Returns where the host shows the repository, without a slash at the end.
+    pub fn web_url(&self) -> String {
+        let host = self.url.clone().unwrap_or_else(|| format!("https://{GITHUB_HOST}"));
+        format!("{}/{}", host.trim_end_matches('/'), self.repository.as_deref().unwrap_or_default())
+    }
+
     /// Takes the repository from the source's URL, where that is on this host and the file names none.
     pub(super) fn derive_repository(&mut self, source: &str) {
         if self.repository.is_none() {

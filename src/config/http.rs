@@ -1,8 +1,10 @@
 //! The section of the file about the daemon's own addresses, and who may read and command there.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -38,6 +40,15 @@ pub struct Http {
     pub read_tokens: Vec<ReadToken>,
     /// Who may push scores and properties of clusters and nothing else, such as a controller that knows costs.
     pub push_tokens: Vec<PushToken>,
+    /// Whether the daemon serves its page at `/`, and whether people may command there.
+    pub page: PageMode,
+    /// Where people reach the daemon, such as `https://fleet.example/gitfleet`: links begin with it. A path in it is the base path of
+    /// the page; the daemon answers below it, and also without it, for proxies that take it away.
+    pub public_url: Option<String>,
+    /// The authenticating proxy in front of the daemon, whose word on who asks counts for the page.
+    pub proxy: Option<AuthProxy>,
+    /// What is shown to whoever asks, also where reading needs a token: for pictures in other pages.
+    pub public: BTreeSet<PublicPart>,
 }
 
 impl Default for Http {
@@ -50,8 +61,67 @@ impl Default for Http {
             tokens: Vec::new(),
             read_tokens: Vec::new(),
             push_tokens: Vec::new(),
+            page: PageMode::default(),
+            public_url: None,
+            proxy: None,
+            public: BTreeSet::new(),
         }
     }
+}
+
+/// What the page is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PageMode {
+    /// There is none.
+    Off,
+    /// For looking.
+    #[default]
+    Read,
+    /// Whoever may command may do so there: approve, reject, pause, resume, retry and roll back.
+    Command,
+}
+
+/// Takes `page: off` for what it says: YAML has that word for false.
+pub(super) fn off_as_text(document: &mut serde_json::Value) {
+    if let Some(page) = document.pointer_mut("/http/page").filter(|page| **page == serde_json::Value::Bool(false)) {
+        *page = "off".into();
+    }
+}
+
+/// A part of the page that may be public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PublicPart {
+    /// `/badge/NAME.svg`: the state of a placement in a word.
+    Badge,
+    /// `/placements/NAME/graph.svg`: its stages, with their names and numbers.
+    Graph,
+}
+
+/// A proxy that knows who asks, and says so in a header.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuthProxy {
+    /// The header with the name of who asks, such as `X-Forwarded-User`. The proxy must remove it from what it is sent.
+    pub header: String,
+    /// The addresses of the proxy, each an address or a network such as `10.1.2.0/24`. From elsewhere the header means nothing.
+    pub from: Vec<String>,
+    /// The names that may command where `page` is `command`; the others look. Absent: nobody.
+    #[serde(default)]
+    pub commanders: BTreeSet<String>,
+}
+
+impl AuthProxy {
+    /// Returns the networks of the proxy; the check of the file made sure that each is one.
+    pub fn networks(&self) -> Vec<IpNet> {
+        self.from.iter().filter_map(|text| network(text)).collect()
+    }
+}
+
+/// Reads a network; an address alone is a network of one.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// Who may read over the API.
@@ -68,6 +138,67 @@ impl Http {
     /// Tells whether reading needs a token.
     pub fn read_needs_token(&self) -> bool {
         self.read.map_or(!self.listen.ip().is_loopback(), |read| read == ReadAccess::Token)
+    }
+
+    /// Returns the path below which people reach the page: empty, or a slash and more, without one at the end.
+    pub fn base_path(&self) -> &str {
+        let url = self.public_url.as_deref().unwrap_or_default();
+        let path = url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]));
+        path.unwrap_or_default().trim_end_matches('/')
+    }
+
+    /// Returns where people reach the page, without a slash at its end; `None` where there is no page, or nobody said where.
+    pub fn page_url(&self) -> Option<&str> {
+        let url = self.public_url.as_deref().filter(|_| self.page != PageMode::Off)?;
+        Some(url.trim_end_matches('/'))
+    }
+
+    /// Returns the host by which people reach the page, with the port where one is given.
+    pub fn public_host(&self) -> Option<&str> {
+        let rest = self.public_url.as_deref()?.split_once("://")?.1;
+        rest.split('/').next()
+    }
+
+    /// Returns the same without the port.
+    pub fn public_name(&self) -> Option<&str> {
+        let host = self.public_host()?;
+        let port = host.rfind(':').filter(|at| !host[*at..].contains(']'));
+        Some(&host[..port.unwrap_or(host.len())])
+    }
+
+    /// Tells whether people reach the page over TLS.
+    pub fn is_https(&self) -> bool {
+        self.public_url.as_deref().is_some_and(|url| url.starts_with("https://"))
+    }
+
+    fn page_problems(&self, errors: &mut Vec<InputError>) {
+        if let Some(url) = &self.public_url {
+            let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+            let host = rest.map(|rest| rest.split('/').next().unwrap_or_default());
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:[]".contains(c);
+            if host.is_none_or(str::is_empty) || !url.chars().all(is_plain) || self.base_path().contains("//") {
+                let hint = Some("write scheme, host and path, such as https://fleet.example/gitfleet".into());
+                let message = format!("{url:?} is no URL that a browser shows");
+                errors.push(InputError { hint, ..complaint("http.publicUrl", message) });
+            }
+        }
+        let Some(proxy) = &self.proxy else { return };
+        let is_header = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if proxy.header.is_empty() || !proxy.header.chars().all(is_header) {
+            errors.push(complaint("http.proxy.header", format!("{:?} is no name of a header", proxy.header)));
+        }
+        if proxy.from.is_empty() {
+            let message = "is empty, so nobody's header counts; name the addresses of the proxy";
+            errors.push(complaint("http.proxy.from", message));
+        }
+        for (position, text) in proxy.from.iter().enumerate() {
+            let message = match network(text) {
+                Some(network) if network.prefix_len() > 0 => continue,
+                Some(_) => format!("{text} is every address: whoever reaches the daemon could say who they are"),
+                None => format!("{text:?} is no address or network; write one like \"10.1.2.0/24\""),
+            };
+            errors.push(complaint(&format!("http.proxy.from[{position}]"), message));
+        }
     }
 
     /// Adds what the schema cannot say.
@@ -105,6 +236,7 @@ impl Http {
                 errors.push(InputError { hint, ..complaint(&format!("http.hosts[{position}]"), message) });
             }
         }
+        self.page_problems(errors);
         if let Some(own) = self.webhook_listen {
             let field = "http.webhookListen";
             // Port 0 is any free port, a different one each time.

@@ -150,6 +150,7 @@ impl Configuration {
         let mut value = from_yaml(text)?;
         let set: Vec<_> = OVERRIDES.iter().filter_map(|(name, field)| Some((*field, env.get(*name)?))).collect();
         file::one_source(&mut value)?;
+        http::off_as_text(&mut value);
         // Before the check, so that a wrong override is complained about as its field in the file would be.
         for (field, text) in &set {
             file::replace(&mut value, field, text);

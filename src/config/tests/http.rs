@@ -57,3 +57,44 @@ fn the_addresses_of_the_daemon_are_checked() {
     let read = body(&format!("{SOURCE}http: {{readTokens: [{{name: prometheus, tokenFile: ./metrics}}]}}\n")).unwrap();
     assert_eq!(read.http.read_tokens[0].token_file, Path::new("/etc/fleet/metrics"));
 }
+
+#[test]
+fn the_page_is_for_looking_and_its_proxy_has_addresses() {
+    let read = |http: &str| body(&format!("{SOURCE}http: {{{http}}}\n")).expect(http).http;
+    for (page, mode) in [
+        ("", PageMode::Read),
+        ("page: command", PageMode::Command),
+        ("page: off", PageMode::Off),
+        ("page: 'off'", PageMode::Off),
+    ] {
+        assert_eq!(read(page).page, mode, "{page}");
+    }
+    for (url, base, is_https) in [
+        ("http://fleet.example", "", false),
+        ("https://fleet.example/", "", true),
+        ("https://fleet.example:8443/tools/gitfleet/", "/tools/gitfleet", true),
+    ] {
+        let http = read(&format!("publicUrl: '{url}'"));
+        assert_eq!((http.base_path(), http.is_https()), (base, is_https), "{url}");
+    }
+    let proxy =
+        read("proxy: {header: X-User, from: [10.1.2.3, 'fd00::/8'], commanders: [ann]}").proxy.expect("a proxy");
+    let is_at = |address: &str| {
+        let address: std::net::IpAddr = address.parse().expect("an address");
+        proxy.networks().iter().any(|network| network.contains(&address))
+    };
+    assert_eq!(["10.1.2.3", "10.1.2.4", "fd00::1"].map(is_at), [true, false, true]);
+    for (http, complaint) in [
+        ("page: on", "http.page: is true"),
+        ("public: [all]", "http.public[0]: is \"all\""),
+        ("publicUrl: fleet.example", "http.publicUrl: "),
+        ("publicUrl: 'https://fleet.example/<x>'", "http.publicUrl: "),
+        ("proxy: {header: X-User, from: []}", "http.proxy.from: is empty"),
+        ("proxy: {header: 'X User', from: [10.0.0.1]}", "http.proxy.header: "),
+        ("proxy: {header: X-User, from: [0.0.0.0/0]}", "http.proxy.from[0]: 0.0.0.0/0 is every address"),
+        ("proxy: {header: X-User, from: [ten]}", "http.proxy.from[0]: \"ten\" is no address"),
+    ] {
+        let said = complaints(&format!("{SOURCE}http: {{{http}}}\n"));
+        assert!(said.contains(complaint), "{http}: {said}");
+    }
+}

@@ -73,9 +73,8 @@ pub fn connect(
         return Ok(None);
     };
     let connected = forge::connect(&settings, Some(meter(metrics)))?;
-    let links = Links { repository: settings.web(), page: None };
+    let links = Links { repository: settings.web(), page: configuration.http.page_url().map(str::to_owned) };
     let approvals = &forge.approvals;
-    let approvers = approvals.who();
     let settings = Settings {
         source: source.to_owned(),
         poll_interval: configuration.source.poll_interval,
@@ -83,14 +82,7 @@ pub fn connect(
         plans: forge.plans,
         statuses: forge.statuses,
         links,
-        voice: CommandStyle {
-            short: forge.short_commands,
-            approvers,
-            // GitHub tells whether a comment was changed; on other hosts the delivery of its creation proves the text.
-            comments_count: forge.type_ == ForgeType::Github || forge.webhook_secret_file.is_some(),
-            // Gitea accepts no approving review of a merged pull request.
-            reviews_count: forge.type_ == ForgeType::Github,
-        },
+        voice: command_style(forge),
         rules: configuration.approval_rules(),
         approvers: approvals.approvers.clone(),
         parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
@@ -98,6 +90,18 @@ pub fn connect(
         fetches: configuration.source.local().is_none(),
     };
     Ok(Some((connected, settings)))
+}
+
+/// Returns how commands in comments are written and counted.
+pub fn command_style(forge: &config::Forge) -> CommandStyle {
+    CommandStyle {
+        short: forge.short_commands,
+        approvers: forge.approvals.who(),
+        // GitHub tells whether a comment was changed; on other hosts the delivery of its creation proves the text.
+        comments_count: forge.type_ == ForgeType::Github || forge.webhook_secret_file.is_some(),
+        // Gitea accepts no approving review of a merged pull request.
+        reviews_count: forge.type_ == ForgeType::Github,
+    }
 }
 
 /// Returns the meter that counts each request to the forge.

@@ -51,7 +51,7 @@ mod votes;
 mod tests;
 
 use commit_rollout::CommitRollouts;
-pub use connect::{Error as ConnectError, connect, forge_settings, kind};
+pub use connect::{Error as ConnectError, command_style, connect, forge_settings, kind};
 use deliveries::Deliveries;
 use outbox::Outbox;
 use pulls::Pulls;
