@@ -1,5 +1,167 @@
 //! The live page, as HTML made of values: it shows what `status` and the comments say, and decides nothing.
 
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use crate::model::id::{CommitId, PlacementKey};
+use crate::views::comments::style::CommandStyle;
+use crate::views::fleet::FleetView;
+
+pub mod act;
+pub mod assets;
 pub mod badge;
+mod changes;
+pub mod cluster;
+pub mod clusters;
+pub mod commit;
+pub mod events;
+mod explain;
+pub mod fleet;
 pub mod graph;
+mod grid;
+mod history;
+mod layout;
+mod matrix;
+mod needs;
+mod pictures;
+pub mod placement;
+pub mod query;
+mod sentence;
+pub mod sign_in;
+mod standing;
 pub mod timeline;
+mod words;
+
+pub use layout::{document, fragment};
+
+/// What all pages of a daemon share.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The path that all links begin with: empty, or a slash and more, without one at the end.
+    pub base: String,
+    /// The repository on the git host; absent without one.
+    pub links: Option<GitLinks>,
+    /// How commands in comments are written; absent without a git host.
+    pub voice: Option<CommandStyle>,
+    /// Known people may command in the page.
+    pub commands: bool,
+}
+
+/// Where the git host shows what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitLinks {
+    /// The address of the repository, without a slash at the end.
+    pub repository: String,
+    /// GitHub has another word for files than Gitea and Forgejo.
+    pub is_github: bool,
+    /// The folder of the repository that is followed: empty for all of it.
+    pub folder: String,
+}
+
+impl GitLinks {
+    /// Returns where a commit is shown, with the pull request that brought it.
+    pub fn commit(&self, commit: &CommitId) -> String {
+        format!("{}/commit/{commit}", self.repository)
+    }
+
+    /// Returns where the changes between two commits are shown.
+    pub fn compare(&self, from: &CommitId, to: &CommitId) -> String {
+        format!("{}/compare/{from}...{to}", self.repository)
+    }
+
+    /// Returns where a line of a file is shown.
+    pub fn line(&self, commit: &CommitId, path: &str, line: u32) -> String {
+        let files = if self.is_github { "blob" } else { "src/commit" };
+        let folders = self.folder.split('/').chain(path.split('/')).filter(|part| !["", "."].contains(part));
+        let path: Vec<String> = folders.map(words::encoded).collect();
+        format!("{}/{files}/{commit}/{}#L{line}", self.repository, path.join("/"))
+    }
+}
+
+/// Who asks for a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Visitor<'a> {
+    /// The name, where it is known.
+    pub name: Option<&'a str>,
+    /// Signed in here, and not by a proxy: so they can sign out.
+    pub signed_in: bool,
+    /// Commands are offered.
+    pub may_command: bool,
+    /// What every form holds, so that no other site sends it.
+    pub form_token: &'a str,
+}
+
+/// What a page is made for: a request at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit<'a> {
+    /// What all pages share.
+    pub site: &'a Site,
+    /// What is shown.
+    pub fleet: &'a FleetView,
+    /// The moment.
+    pub now: Timestamp,
+    /// Who asks.
+    pub visitor: Visitor<'a>,
+    /// The id of the last change that the page shows, for the stream of changes.
+    pub change: &'a str,
+}
+
+/// The place of a page among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The fleet and its placements.
+    Fleet,
+    /// Clusters.
+    Clusters,
+    /// The journal.
+    Events,
+    /// Elsewhere.
+    None,
+}
+
+/// The changes at which a page is loaded again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// None.
+    Nothing,
+    /// All.
+    Fleet,
+    /// Those of one placement.
+    Placement(PlacementKey),
+}
+
+/// One page without what all have in common.
+#[derive(Debug)]
+pub struct HtmlPage {
+    /// Its title.
+    pub title: String,
+    /// Its place.
+    pub section: Section,
+    /// The changes at which it is loaded again.
+    pub follows: Follows,
+    /// The text that is searched for.
+    pub searched: String,
+    /// Its content.
+    pub main: Markup,
+}
+
+impl HtmlPage {
+    /// Makes a page that follows the fleet.
+    fn new(title: impl Into<String>, section: Section, main: Markup) -> Self {
+        Self { title: title.into(), section, follows: Follows::Fleet, searched: String::new(), main }
+    }
+
+    /// Makes a page that stays as it is, such as one with a form.
+    fn still(title: impl Into<String>, main: Markup) -> Self {
+        Self { follows: Follows::Nothing, ..Self::new(title, Section::None, main) }
+    }
+
+    /// Returns the page of something that is not there.
+    pub fn nothing_here() -> Self {
+        let main = html! { h1 { "Nothing here" } p { "The fleet has nothing of this name, or not any more." } };
+        Self::new("Nothing here", Section::None, main)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -97,7 +97,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/status/", &["api", "model", "error", "text"]),
     // What is shown of it.
     ("src/views/", &["api", "model", "error", "status", "text"]),
-    ("src/page/", &["api", "model", "error", "status", "text", "views"]),
+    ("src/page/", &["api", "model", "error", "rollout", "status", "text", "views"]),
     // The adapters. They meet in the daemon.
     ("src/git/", &["api", "model", "error", "watch"]),
     ("src/cluster/", &["api", "model", "error", "watch", "yaml"]),
@@ -108,7 +108,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/receiver.rs", &["error"]),
     ("src/receiver/", &["error"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
-    ("src/http/", &["api", "model", "error", "status", "views", "store", "telemetry", "forge", "clock"]),
+    ("src/http/", &["api", "model", "error", "status", "views", "page", "store", "telemetry", "forge", "clock"]),
     ("src/config/", &["api", "model", "error", "cel", "yaml"]),
     // One placement is decided with all steps.
     (

@@ -1,0 +1,167 @@
+//! What waits for a person: the longest first, with everything that is needed to decide, and the lines to copy.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+
+use super::Visit;
+use super::badge::Tone;
+use super::standing::Standing;
+use super::words::{
+    act_link, cluster_link, commit_link, host_link, placement_link, placement_path, said, time, to_copy, toned,
+};
+use crate::model::commands::DIGEST_SHOWN;
+use crate::model::id::PlacementKey;
+use crate::model::progress::{GateProgress, Progress, ProgressState, StageProgress};
+use crate::model::runs::DELETION_GATE;
+use crate::status::rollout::RolloutState;
+use crate::status::work::counted;
+use crate::views::comments::notice::{Need, needs};
+use crate::views::fleet::Placed;
+use crate::views::tree::who_may;
+
+/// Rows that one list of needs has; the rest is counted.
+pub(super) const NEEDS_MAX: usize = 20;
+/// Lines of objects or clusters of one need.
+const DETAILS_MAX: usize = 10;
+
+/// Something that waits for a person.
+pub(super) struct Ask {
+    placement: PlacementKey,
+    progress: Arc<[Progress]>,
+    /// Which of the ways, and which of its needs.
+    at: (usize, usize),
+    since: Option<Timestamp>,
+}
+
+/// Returns what waits for a person at a placement.
+pub(super) fn asks(visit: &Visit, placed: &Placed) -> Vec<Ask> {
+    let state = &placed.shown(visit.fleet, visit.now).row.state;
+    let waits = matches!(state, RolloutState::WaitingForPerson(_) | RolloutState::Failed(_));
+    if !waits && placed.records.record.closed_gate().is_none() {
+        return Vec::new();
+    }
+    let progress = placed.progress(visit.fleet, visit.now);
+    let mut asks = Vec::new();
+    for (way, told) in progress.iter().enumerate() {
+        for (number, need) in needs(told).into_iter().enumerate() {
+            let since = match need {
+                Need::Gate { gate, .. } => Some(gate.since),
+                Need::Failure { stage, .. } => stage.and_then(|stage| stage.ended_at.or(stage.started_at)),
+            };
+            let placement = placed.records.record.key.clone();
+            asks.push(Ask { placement, progress: Arc::clone(&progress), at: (way, number), since });
+        }
+    }
+    asks
+}
+
+/// Puts those first that have waited longest; what has no time comes last.
+pub(super) fn longest_first(asks: &mut [Ask]) {
+    asks.sort_by_key(|ask| (ask.since.unwrap_or(Timestamp::MAX), ask.placement.clone()));
+}
+
+/// Lists what waits for a person; `named` says of which placement each is.
+pub(super) fn list(visit: &Visit, asks: &[Ask], named: bool) -> Markup {
+    html! {
+        ol.needs {
+            @for ask in asks.iter().take(NEEDS_MAX) { (row(visit, ask, named)) }
+        }
+        @if asks.len() > NEEDS_MAX {
+            p { "and " (counted(asks.len() - NEEDS_MAX, "more")) ": "
+                a href=(format!("{}/?state={}", visit.site.base, Standing::Person.key())) { "placements that wait for a person" } }
+        }
+    }
+}
+
+fn row(visit: &Visit, ask: &Ask, named: bool) -> Markup {
+    let (way, number) = ask.at;
+    let Some(told) = ask.progress.get(way) else { return html! {} };
+    let all = needs(told);
+    let Some(need) = all.get(number) else { return html! {} };
+    html! {
+        li.need data-value=(data_value(need)) {
+            @if named { span.of { (placement_link(visit.site, &ask.placement)) } " " }
+            @match need {
+                Need::Gate { gate, stage } => (gate_row(visit, told, gate, *stage)),
+                Need::Failure { message, clusters, can_retry, .. } => {
+                    (toned(Tone::Bad, if *can_retry { "failed" } else { "cannot be carried out" }))
+                    @if let Some(since) = ask.since { " since " (time(since, visit.now)) }
+                    p { (said(message)) }
+                    ul.details {
+                        @for cluster in clusters.iter().filter(|c| c.state == ProgressState::Failed).take(DETAILS_MAX) {
+                            li { (cluster_link(visit.site, &cluster.name)) ": " (said(&cluster.message)) }
+                        }
+                    }
+                    @if *can_retry { (lines(visit, told, &["retry", "rollback"], None)) } @else { p { "Fix it in git." } }
+                }
+            }
+        }
+    }
+}
+
+/// Returns what tells this need from another at the same place.
+fn data_value(need: &Need) -> String {
+    match need {
+        Need::Gate { gate, .. } => format!("{} {}", gate.digest, gate.given),
+        Need::Failure { message, .. } => said(message),
+    }
+}
+
+fn gate_row(visit: &Visit, told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) -> Markup {
+    let name = if stage.is_some() { format!("stage {}", gate.stage) } else { "deletions".to_owned() };
+    let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
+    let changes = format!("{}?tab=diff", placement_path(visit.site, &told.placement));
+    html! {
+        (toned(Tone::Person, &format!("{name} waits for a person"))) " since " (time(gate.since, visit.now))
+        p {
+            b { (opens(told, gate, stage)) } ". "
+            (gate.given) " of " (counted(gate.required as usize, "approval")) "; by "
+            (said(&who_may(gate.approvers.as_deref(), visit.fleet.source.approvers.as_deref())))
+            "; digest " code title=(gate.digest) { (digest) }
+            @if let Some(commit) = &told.commit { "; commit " (commit_link(visit.site, commit)) " " (host_link(visit.site, commit)) }
+            "; " a href=(changes) { "what changes" }
+        }
+        @if !gate.what.is_empty() {
+            ul.details { @for line in gate.what.iter().take(DETAILS_MAX) { li { (said(line)) } } }
+        }
+        (lines(visit, told, &["approve", "reject"], Some((gate, &digest))))
+    }
+}
+
+/// Says what happens when a gate opens.
+fn opens(told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) -> String {
+    let Some(stage) = stage else { return "opens the deletions below".to_owned() };
+    let begins = |stage: &StageProgress| format!("opens stage {}: {}", stage.name, counted(stage.total, "cluster"));
+    if stage.started_at.is_none() {
+        return begins(stage);
+    }
+    let later = told.stages.iter().skip_while(|stage| stage.name != gate.stage).skip(1);
+    let next = later.into_iter().find(|stage| stage.total > 0);
+    next.map_or_else(|| "is the last: no stage is left after it".to_owned(), begins)
+}
+
+/// Offers commands: to press where the visitor may command, and as lines to copy for the terminal and for a comment.
+fn lines(visit: &Visit, told: &Progress, verbs: &[&str], gate: Option<(&GateProgress, &str)>) -> Markup {
+    let is_deletion = gate.is_some_and(|(gate, _)| gate.stage == DELETION_GATE);
+    let of_run = told.run.clone().filter(|_| gate.is_some() && !is_deletion);
+    let target = of_run.unwrap_or_else(|| told.placement.to_string());
+    let mut fields = vec![("target", target.as_str())];
+    fields.extend(gate.iter().flat_map(|(gate, digest)| [("stage", gate.stage.as_str()), ("digest", *digest)]));
+    let terminal = |verb: &str| match gate {
+        Some((gate, digest)) => format!("gitfleet {verb} {target} {} --digest {digest}", gate.stage),
+        None => format!("gitfleet {verb} {target}"),
+    };
+    let comment = |verb: &str| {
+        let voice = visit.site.voice.as_ref().filter(|voice| voice.comments_count)?;
+        voice.line(verb, gate.map(|(gate, _)| gate.stage.as_str()), Some(&told.placement), told.commit.as_ref()?)
+    };
+    html! {
+        p.acts { @for verb in verbs { (act_link(visit, verb, &fields)) } }
+        ul.lines {
+            @for verb in verbs { li { (to_copy(&terminal(verb))) } }
+            @for line in verbs.iter().filter_map(|verb| comment(verb)).take(1) { li { "as a comment: " (to_copy(&line)) } }
+        }
+    }
+}

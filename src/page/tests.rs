@@ -1,0 +1,288 @@
+//! Pages as browsers get them, from small records.
+
+use std::collections::BTreeSet;
+
+use super::act::{answer, command, question};
+use super::events::{EventsQuery, Listed};
+use super::placement::TabContent;
+use super::query::ListQuery;
+use super::*;
+use crate::model::commands::{Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::explanation::{ClusterExplanation, Explanation};
+use crate::model::id::Digest;
+use crate::model::manifest::InputError;
+use crate::model::records::{JournalEntry, SourceRecord};
+use crate::status::fixtures::{Case, at, run_at_approval, run_in_production};
+use crate::views::fleet::tests::records;
+use crate::views::fleet::{Changes, Placed};
+
+/// A fleet in which `api` waits for a cluster that is offline, `web` waits at a gate, and `shop` moves its last stage.
+fn fleet() -> FleetView {
+    let clusters = ["east", "north", "south", "west"];
+    let mut done = Case::healthy(&clusters);
+    done.offline("west");
+    done.binding("west").snapshot = Some(2);
+    done.settle();
+    let waiting = Case::healthy(&clusters).with_run(run_at_approval());
+    let moving = Case::healthy(&clusters).with_run(run_in_production());
+    let of = |case: &Case, name: &str| (PlacementKey::cluster_scoped(name), Some(records(case, name)));
+    let source = SourceRecord {
+        url: "https://git.example/platform/fleet".into(),
+        accepted: Some(CommitId::new("1a2b3c4d5e6f")),
+        accepted_at: Some(at(0)),
+        approvers: Some("user:ann".into()),
+        ..SourceRecord::default()
+    };
+    FleetView::whole(Changes {
+        placements: [of(&done, "api"), of(&waiting, "web"), of(&moving, "shop")].into(),
+        clusters: done.clusters.values().cloned().collect(),
+        source: Some(source),
+        ..Changes::default()
+    })
+}
+
+fn site() -> Site {
+    let links =
+        GitLinks { repository: "https://git.example/platform/fleet".into(), is_github: false, folder: "prod".into() };
+    let voice = CommandStyle { short: true, approvers: "user:ann".into(), comments_count: true, reviews_count: false };
+    Site { base: "/tools".into(), links: Some(links), voice: Some(voice), commands: true }
+}
+
+fn visit<'a>(site: &'a Site, fleet: &'a FleetView, may_command: bool) -> Visit<'a> {
+    let visitor = Visitor { name: Some("ann"), signed_in: true, may_command, form_token: "f0" };
+    Visit { site, fleet, now: at(600), visitor, change: "abc-1" }
+}
+
+/// Breaks the lines of HTML, so that differences are short, and leaves out the versions of what pages load.
+fn lines(markup: &Markup) -> String {
+    let versions = regex::Regex::new(r"\?v=[0-9a-f]+").expect("an expression");
+    versions.replace_all(&markup.0.replace("><", ">\n<"), "?v=VERSION").into_owned()
+}
+
+fn placed<'a>(fleet: &'a FleetView, name: &str) -> &'a Placed {
+    &fleet.placements[&PlacementKey::cluster_scoped(name)]
+}
+
+#[test]
+fn the_fleet_shows_who_is_waited_for_and_every_placement() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, false);
+    let page = super::fleet::page(&visit, &ListQuery::default());
+    insta::assert_snapshot!("fleet", lines(&document(&visit, &page)));
+    let text = fragment(&visit, &page).0;
+    assert!(text.starts_with("<main id=\"main\""), "{text}");
+    let place = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle}: {text}"));
+    assert!(place("Needs you") < place("id=\"placements\""), "who is waited for comes first");
+    assert!(place("gitfleet approve web-3 canary --digest canary-0a1b2") > 0);
+    assert!(place("/approve canary placement=web sha=1a2b3c4") > 0);
+}
+
+#[test]
+fn the_fleet_is_filtered_sorted_and_paged_by_its_address() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, false);
+    let rows = |query: &str| -> Vec<String> {
+        let text = super::fleet::page(&visit, &ListQuery::read(query)).main.0;
+        text.split("<tr id=\"placement-")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(rows(""), ["web", "api", "shop"], "trouble first");
+    assert_eq!(rows("sort=name"), ["api", "shop", "web"]);
+    assert_eq!(rows("state=person"), ["web"]);
+    assert_eq!(rows("q=SH"), ["shop"]);
+    assert_eq!(rows("q=nothing"), Vec::<String>::new());
+    assert_eq!(rows("trouble=1").iter().map(String::as_str).collect::<BTreeSet<_>>(), ["api", "web"].into());
+}
+
+#[test]
+fn a_refused_commit_says_its_first_errors() {
+    let site = site();
+    let mut source =
+        SourceRecord { seen: Some(CommitId::new("9ab1c2d3e4f5")), seen_at: Some(at(60)), ..SourceRecord::default() };
+    source.refused = (0..7)
+        .map(|line| InputError {
+            path: "web.yaml".into(),
+            line,
+            object: None,
+            field: None,
+            message: "no <kind>".into(),
+            hint: None,
+        })
+        .collect();
+    let fleet = FleetView::whole(Changes { source: Some(source), ..Changes::default() });
+    let page = super::fleet::page(&visit(&site, &fleet, false), &ListQuery::default());
+    insta::assert_snapshot!("refused", lines(&page.main));
+}
+
+#[test]
+fn a_placement_has_stages_clusters_and_tabs() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, true);
+    for name in ["api", "shop", "web"] {
+        let page = placement::page(&visit, placed(&fleet, name), &TabContent::Overview);
+        insta::assert_snapshot!(format!("placement_{name}"), lines(&page.main));
+    }
+    let history = placement::page(&visit, placed(&fleet, "shop"), &TabContent::History);
+    insta::assert_snapshot!("history", lines(&history.main));
+    let diff = placement::page(&visit, placed(&fleet, "web"), &TabContent::Diff { from: Some(2), to: None });
+    insta::assert_snapshot!("diff", lines(&diff.main));
+}
+
+#[test]
+fn an_explanation_says_what_is_and_what_was_wanted() {
+    let (site, fleet) = (site(), fleet());
+    let refused = crate::model::explanation::Refusal {
+        filter: "ClusterAffinity".into(),
+        subject: "label region".into(),
+        observed: Some("eu".into()),
+        wanted: "In [us]".into(),
+    };
+    let cluster = |name: &str, rejected| ClusterExplanation {
+        cluster_name: name.into(),
+        picked: false,
+        kept: false,
+        rejected,
+        scores: vec![],
+        decided_score: None,
+        rank: None,
+        tie_break: None,
+        reason: "label region is \"eu\"".into(),
+    };
+    let explanation = Explanation {
+        wanted: "every cluster that passes".into(),
+        message: "picked 1".into(),
+        clusters: vec![ClusterExplanation { picked: true, ..cluster("east", None) }, cluster("west", Some(refused))],
+        ..Explanation::default()
+    };
+    let query = ListQuery::read("q=west");
+    let tab = TabContent::Explain(Ok(&explanation), &query);
+    let page = placement::page(&visit(&site, &fleet, false), placed(&fleet, "web"), &tab);
+    insta::assert_snapshot!("explain", lines(&page.main));
+    let tab = TabContent::Explain(Err("there is no such placement"), &query);
+    let page = placement::page(&visit(&site, &fleet, false), placed(&fleet, "web"), &tab);
+    assert!(page.main.0.contains("there is no such placement"));
+}
+
+#[test]
+fn clusters_say_what_is_on_them() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, false);
+    insta::assert_snapshot!("clusters", lines(&super::clusters::page(&visit, &ListQuery::read("trouble=1")).main));
+    insta::assert_snapshot!("cluster", lines(&super::cluster::page(&visit, &fleet.clusters["west"]).main));
+}
+
+#[test]
+fn a_commit_says_what_became_of_it() {
+    let (site, fleet) = (site(), fleet());
+    let found = commit::found(&fleet, "1a2b3c4").expect("it is known");
+    assert_eq!(commit::found(&fleet, "1a2b3"), None, "too short");
+    assert_eq!(commit::found(&fleet, "fffffff"), None);
+    insta::assert_snapshot!(
+        "commit",
+        lines(&commit::page(&visit(&site, &fleet, false), &found, &ListQuery::default()).main)
+    );
+}
+
+#[test]
+fn events_are_sentences() {
+    let (site, fleet) = (site(), fleet());
+    let entry = |event: &str, placement: &str, facts| JournalEntry {
+        at: at(0),
+        event: event.into(),
+        placement: Some(PlacementKey::cluster_scoped(placement)),
+        cluster: Some("east".into()),
+        facts,
+    };
+    let entries = vec![
+        (8, entry("ClusterFailed", "web", serde_json::json!({"stage": "canary", "message": "<b>\u{202e}crash"}))),
+        (7, entry("ClusterPicked", "gone", serde_json::Value::Null)),
+    ];
+    let query = EventsQuery::read("placement=web&trouble=1");
+    assert!(query.takes(&entries[0].1) && !query.takes(&entries[1].1));
+    let found = Listed { entries, next: Some(7) };
+    insta::assert_snapshot!("events", lines(&super::events::page(&visit(&site, &fleet, false), &query, &found).main));
+}
+
+#[test]
+fn a_command_shows_its_digest_and_what_changes_before_it_is_sent() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, true);
+    let fields =
+        |text: &str| -> Vec<(String, String)> { form_urlencoded::parse(text.as_bytes()).into_owned().collect() };
+    let approve = command(&fields("verb=approve&target=web-3&stage=canary&digest=canary-0a1b2")).expect("a command");
+    let gate = WaitingGate {
+        name: "web-3".into(),
+        stage: "canary".into(),
+        digest: Digest::new("canary-0a1b2c3d4e5f60718293"),
+        clusters: vec!["west".into()],
+        opens: "stage production begins (1 cluster)".into(),
+        snapshot: None,
+    };
+    insta::assert_snapshot!("approve", lines(&question(&visit, &approve, Some(&Ok(gate))).main));
+    let refusal = Refusal { reason: RefusalReason::NotWaiting, message: "no approval is pending".into() };
+    let refused = question(&visit, &approve, Some(&Err(refusal))).main.0;
+    assert!(refused.contains("no approval is pending") && !refused.contains("<form"), "{refused}");
+    let pause = command(&fields("verb=pause&target=web")).expect("a command");
+    insta::assert_snapshot!("pause", lines(&question(&visit, &pause, None).main));
+    assert!(answer(&visit, &pause, &Ok("web is paused".into())).main.0.contains("web is paused"));
+    assert!(answer(&visit, &pause, &Err("not now".into())).main.0.contains("refused: not now"));
+    for no in ["", "verb=adopt&target=web", "verb=destroy", "verb=rollback&target=web&to=soon"] {
+        assert_eq!(command(&fields(no)), None, "{no}");
+    }
+    assert_eq!(
+        command(&fields("verb=rollback&target=web&to=2")).map(|c| (c.verb, c.to)),
+        Some((Verb::Rollback, Some(2)))
+    );
+}
+
+#[test]
+fn nothing_foreign_becomes_markup_and_nothing_stands_inline() {
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}";
+    let site = site();
+    let mut case = Case::healthy(&["east"]);
+    case.record.error = Some(hostile.into());
+    case.record.paused =
+        Some(crate::model::records::Pause { by: hostile.into(), at: at(0), reason: Some(hostile.into()) });
+    let east = case.clusters.get_mut("east").expect("it is there");
+    east.labels.insert(hostile.into(), hostile.into());
+    east.message = Some(hostile.into());
+    let source = SourceRecord { url: hostile.into(), failure: Some(hostile.into()), ..SourceRecord::default() };
+    let fleet = FleetView::whole(Changes {
+        placements: [(PlacementKey::cluster_scoped("web"), Some(records(&case, "web")))].into(),
+        clusters: case.clusters.values().cloned().collect(),
+        source: Some(source),
+        ..Changes::default()
+    });
+    let visit = visit(&site, &fleet, true);
+    let all = [
+        super::fleet::page(&visit, &ListQuery { q: hostile.into(), ..ListQuery::default() }),
+        super::fleet::page(&visit, &ListQuery::default()),
+        super::clusters::page(&visit, &ListQuery::default()),
+        super::cluster::page(&visit, &fleet.clusters["east"]),
+        placement::page(&visit, placed(&fleet, "web"), &TabContent::Overview),
+        sign_in::page(&site, hostile, Some(hostile)),
+    ];
+    for page in &all {
+        let text = document(&visit, page).0;
+        assert!(!text.contains("<script>") && !text.contains("<img") && !text.contains(" style="), "{text}");
+        let is_form = page.follows == Follows::Nothing;
+        let text = fragment(&visit, page).0;
+        let turned = text.find('\u{202e}').filter(|_| !is_form).map(|at| text.chars().take(at).collect::<String>());
+        assert_eq!(turned, None, "{}", page.title);
+        assert!(!text.contains("onclick") && !text.contains("javascript:"), "{text}");
+    }
+}
+
+#[test]
+fn pictures_say_their_state() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, false);
+    let badge = placement::badge_picture(&visit, placed(&fleet, "web")).0;
+    assert!(badge.contains("web: ") && badge.contains("waiting for a person, 4 of 4"), "{badge}");
+    let graph = placement::graph_picture(&visit, placed(&fleet, "web")).expect("it has stages").0;
+    for word in ["staging", "canary", "production", "approval"] {
+        assert!(graph.contains(word), "{word}: {graph}");
+    }
+}
