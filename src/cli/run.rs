@@ -22,9 +22,10 @@ use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::supervise::Supervisor;
 use crate::error::panic_message;
 use crate::http::tokens::Tokens;
-use crate::http::{self, Access, Hooks, Shared, Streams, Turns};
+use crate::http::{self, Access, Hooks, PageSettings, RecentFragments, Sessions, Shared, Streams, TrustedProxy, Turns};
 use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
+use crate::page::{GitLinks, Site};
 use crate::status::rollout::RolloutState;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
@@ -127,11 +128,46 @@ fn raise_open_files() {
 }
 
 fn access(http: &config::Http) -> Access {
-    Access {
-        read_needs_token: http.read_needs_token(),
-        on_loopback: http.listen.ip().is_loopback(),
-        hosts: http.hosts.clone().into(),
+    let on_loopback = http.listen.ip().is_loopback();
+    let mut hosts = http.hosts.clone();
+    // Without any name it answers to every name beyond loopback, and one more would make it answer to no other.
+    if on_loopback || !hosts.is_empty() {
+        hosts.extend(http.public_name().map(str::to_owned));
     }
+    Access { read_needs_token: http.read_needs_token(), on_loopback, hosts: hosts.into() }
+}
+
+/// Returns what the page needs, unless it is switched off.
+fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings>>> {
+    let http = &configuration.http;
+    if http.page == config::PageMode::Off {
+        return Ok(None);
+    }
+    let proxy = http.proxy.as_ref().map(|proxy| {
+        let header = proxy.header.parse().with_context(|| format!("http.proxy.header: {:?}", proxy.header))?;
+        Ok::<_, anyhow::Error>(TrustedProxy { header, from: proxy.networks(), commanders: proxy.commanders.clone() })
+    });
+    let links = configuration.forge.as_ref().map(|forge| GitLinks {
+        repository: forge.web_url(),
+        is_github: forge.type_ == config::ForgeType::Github,
+        folder: configuration.source.path.clone(),
+    });
+    let site = Site {
+        base: http.base_path().to_owned(),
+        links,
+        voice: configuration.forge.as_ref().map(forge_bot::command_style),
+        commands: http.page == config::PageMode::Command,
+    };
+    Ok(Some(Arc::new(PageSettings {
+        site,
+        is_https: http.is_https(),
+        public_host: http.public_host().map(str::to_owned),
+        proxy: proxy.transpose()?,
+        public_badge: http.public.contains(&config::PublicPart::Badge),
+        public_graph: http.public.contains(&config::PublicPart::Graph),
+        sessions: Sessions::new().context("the system gives no random bytes for sessions")?,
+        recent: RecentFragments::default(),
+    })))
 }
 
 /// Listens where the configuration says, and serves what is to be had there.
@@ -209,6 +245,7 @@ async fn live(
             hooks,
             access: access(&configuration.http),
             turns: Turns::default(),
+            page: page(&configuration)?,
         };
         listen(&configuration.http, &shared, &supervisor).await?;
     } else {

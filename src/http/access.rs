@@ -9,6 +9,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
+use super::page::known;
+use super::serve::Peer;
 
 /// Read access, and the host names that the daemon answers to.
 #[derive(Clone, Debug)]
@@ -61,12 +63,16 @@ pub(super) async fn names_us(State(shared): State<Shared>, request: Request, nex
     (StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
-/// Passes requests with read access.
+/// Passes requests with read access: with a token, or of whoever may see the page.
 pub(super) async fn may_read(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     if !shared.access.read_needs_token {
         return next.run(request).await;
     }
     let headers = request.headers();
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    if shared.page.as_ref().is_some_and(|page| known(page, headers, peer).is_some()) {
+        return next.run(request).await;
+    }
     match shared.commanders.owner(headers).or_else(|_| shared.watchers.owner(headers)) {
         Ok(_) => next.run(request).await,
         Err((status, message)) => {

@@ -81,16 +81,27 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
         Ok(command) => command,
         Err(why) => return error(StatusCode::BAD_REQUEST, "Malformed", &format!("this is no command: {why}")),
     };
-    let (reply, answer) = oneshot::channel();
     let grant = shared.grants.get(&name).cloned().unwrap_or_default();
-    let person = Person { grant, ..Person::of(name, Channel::Api) };
-    let sent = to.send(Instruction { command, person, reply }).is_ok();
-    match answer.await {
-        Ok(Ok(done)) if sent => Json(done).into_response(),
+    match sent(to, command, Person { grant, ..Person::of(name, Channel::Api) }).await {
+        Ok(Ok(done)) => Json(done).into_response(),
         Ok(Err(refusal)) => refused(refusal),
-        // The receiver is gone or dropped the reply: the daemon is shutting down.
-        _ => error(StatusCode::SERVICE_UNAVAILABLE, "Ending", "the daemon is ending; ask again in a moment"),
+        Err(ending) => error(StatusCode::SERVICE_UNAVAILABLE, "Ending", ending),
     }
+}
+
+/// Passes a command of a person on, and returns what the engine answers.
+///
+/// # Errors
+/// The daemon is ending: nobody is there to execute, as text for users.
+pub(super) async fn sent<T>(
+    to: &UnboundedSender<Instruction<T>>,
+    command: Command,
+    person: Person,
+) -> Result<Result<T, Refusal>, &'static str> {
+    let (reply, answer) = oneshot::channel();
+    let is_sent = to.send(Instruction { command, person, reply }).is_ok();
+    // The receiver is gone or dropped the reply: the daemon is shutting down.
+    answer.await.ok().filter(|_| is_sent).ok_or("the daemon is ending; ask again in a moment")
 }
 
 /// Answers with a refusal of the engine.

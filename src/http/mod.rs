@@ -1,7 +1,8 @@
-//! The daemon's HTTP interface: health, metrics, and the records for `get` and `status`.
+//! The daemon's HTTP interface: health, metrics, the records for `get` and `status`, and the page.
 //!
 //! It listens on loopback by default; to expose it, put a proxy with TLS in front. Commands need a token, and reading needs one
-//! if `http.read` says so; the plugin generator of Argo CD has a token of its own, which allows no commands.
+//! if `http.read` says so; the plugin generator of Argo CD has a token of its own, which allows no commands. In the page people show
+//! their token once, and a session takes its place.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,10 +38,12 @@ mod bodies;
 mod commands;
 mod getparams;
 mod journal;
+mod page;
 mod pushes;
 mod records;
 mod routes;
 mod serve;
+mod sessions;
 mod stream;
 pub mod tokens;
 mod turns;
@@ -53,11 +56,13 @@ pub use bodies::{BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
+pub use page::{EVENTS_PAGE_SEARCHED_MAX, PAGE_PATH, PageSettings, RecentFragments, TrustedProxy};
 pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
-pub use routes::{Caller, Limit, Method, ROUTES, Route, router, webhook_router};
+pub use routes::{Caller, Limit, Method, Route, router, routes, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
-pub use stream::{STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
+pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions};
+pub use stream::{PAGE_STREAMS_MAX, STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use views::{
     BINDINGS_PATH, CLUSTERS_PATH, EVENTS_PATH, EVENTS_SEARCHED_MAX, PLACEMENT_PATH, PLACEMENTS_PATH, Published,
@@ -113,6 +118,8 @@ pub struct Shared {
     pub access: Access,
     /// Limits answers that need much memory.
     pub turns: Turns,
+    /// The page; absent where it is switched off.
+    pub page: Option<Arc<PageSettings>>,
 }
 
 /// Listens.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::extract::Request;
+use axum::http::uri::PathAndQuery;
+use axum::middleware::{from_fn, from_fn_with_state, map_request};
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::backup::BACKUP_PATH;
@@ -19,11 +21,13 @@ use super::views::{
 };
 use super::webhooks::{GITEA_PATH, GITHUB_PATH};
 use super::{
-    CHANGES_PATH, CHANGES_WAIT, EXPLAIN_PATH, RECORDS_PATH, Shared, access, backup, commands, getparams, journal,
+    CHANGES_PATH, CHANGES_WAIT, EXPLAIN_PATH, RECORDS_PATH, Shared, access, backup, commands, getparams, journal, page,
     pushes, stream, turns, views, webhooks,
 };
 use crate::forge::webhook::BODY_BYTES_MAX;
 use crate::views::lists::PAGE_ITEMS_MAX;
+
+mod pages;
 
 /// How a route is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,10 @@ impl fmt::Display for Method {
 pub enum Caller {
     /// Everybody, by any name of the daemon: probes know neither name nor token.
     Anybody,
+    /// Everybody, by one of the daemon's names.
+    Guest,
+    /// Who may see the page.
+    Visitor,
     /// Who may read.
     Reader,
     /// Who may send commands.
@@ -65,17 +73,31 @@ pub enum Caller {
 
 impl Caller {
     /// Every caller, in the order of the reference page.
-    pub const ALL: [Self; 6] =
-        [Self::Anybody, Self::Reader, Self::Commander, Self::Plugin, Self::Pusher, Self::GitHost];
+    pub const ALL: [Self; 8] = [
+        Self::Anybody,
+        Self::Guest,
+        Self::Visitor,
+        Self::Reader,
+        Self::Commander,
+        Self::Plugin,
+        Self::Pusher,
+        Self::GitHost,
+    ];
 
     /// Returns its name, and what it must show.
     pub fn description(self) -> (&'static str, &'static str) {
         match self {
             Self::Anybody => ("anybody", "Nothing."),
+            Self::Guest => ("guest", "Nothing, and asks by a name that the daemon answers to."),
+            Self::Visitor => (
+                "visitor",
+                "What a reader shows, a session that was opened at `/sign-in`, or the word of the proxy of `http.proxy`. A browser \
+                 without any is led to `/sign-in`, and back.",
+            ),
             Self::Reader => (
                 "reader",
-                "A token of `http.readTokens` or `http.tokens`; without any of the latter, the one in the store's folder. Nothing \
-                 where `http.read` is `open`, which is the default of a daemon that only its own machine reaches.",
+                "A token of `http.readTokens` or `http.tokens`; without any of the latter, the one in the store's folder; or what a \
+                 visitor shows. Nothing where `http.read` is `open`, which is the default of a daemon that only its own machine reaches.",
             ),
             Self::Commander => (
                 "commander",
@@ -155,8 +177,13 @@ impl Route {
 
 const NONE: &str = "none";
 
-/// What the daemon answers.
-pub const ROUTES: &[Route] = &[
+/// Returns everything that the daemon answers.
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(pages::ROUTES)
+}
+
+/// What the daemon answers to machines.
+const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/healthz",
@@ -261,7 +288,8 @@ pub const ROUTES: &[Route] = &[
         method: Method::Get,
         path: STREAM_PATH,
         caller: Caller::Reader,
-        parameters: "the header `Last-Event-ID`, to continue after that event",
+        parameters: "the header `Last-Event-ID`, or `after`: the id of the event to continue after; `only=summary`: only that event; with \
+                     that `placement`: only changes of this one",
         answer: "server-sent events: `placement` and `cluster` with an item of the lists above, `removed`, and `summary` with the totals, \
                  which ends each step and carries its id; without an id that is known `reset` first, and then everything",
         limit: Some(Limit::Lasts(STREAM_TIME)),
@@ -401,12 +429,15 @@ pub const ROUTES: &[Route] = &[
 /// Returns what is served at `http.listen`: everything, webhooks too unless they have an address of their own.
 pub fn router(shared: Shared, with_webhooks: bool) -> Router {
     let routes = |wanted: fn(&Route) -> bool| {
-        let wanted = ROUTES.iter().filter(|route| wanted(route));
+        let wanted = routes().filter(|route| wanted(route));
         wanted.fold(Router::new(), |router, route| router.route(route.path, route.served()))
     };
     // A layer covers the routes that are there when it comes, and one that is added later is passed earlier: the daemon's name,
     // then the token, then the turn. So nobody without a token takes a turn.
     let in_turn = routes(|route| route.in_turn).route_layer(from_fn_with_state(shared.clone(), turns::in_turn));
+    let pages = routes(|route| route.caller == Caller::Visitor)
+        .route_layer(from_fn_with_state(shared.clone(), page::may_visit))
+        .merge(routes(|route| route.caller == Caller::Guest).route_layer(from_fn(page::anybody)));
     let guarded = in_turn
         .merge(routes(|route| route.caller == Caller::Reader && !route.in_turn))
         .route_layer(from_fn_with_state(shared.clone(), access::may_read))
@@ -414,13 +445,35 @@ pub fn router(shared: Shared, with_webhooks: bool) -> Router {
         .merge(routes(|route| {
             matches!(route.caller, Caller::Commander | Caller::Plugin | Caller::Pusher) && !route.in_turn
         }))
+        .merge(if shared.page.is_some() { pages } else { Router::new() })
         .route_layer(from_fn_with_state(shared.clone(), access::names_us));
     let all = routes(|route| route.caller == Caller::Anybody).merge(guarded).with_state(shared.clone());
-    if with_webhooks { all.merge(webhook_router(shared)) } else { all }
+    let base = shared.page.as_ref().map(|page| page.site.base.clone()).unwrap_or_default();
+    below(base, if with_webhooks { all.merge(webhook_router(shared)) } else { all })
+}
+
+/// Answers below a base path as without it: a proxy may take it away, or not.
+fn below(base: String, router: Router) -> Router {
+    if base.is_empty() {
+        return router;
+    }
+    // Before the router: a path is chosen by what is left.
+    let without = map_request(move |request: Request| std::future::ready(without_base(&base, request)));
+    Router::new().fallback_service(router).layer(without)
+}
+
+fn without_base(base: &str, mut request: Request) -> Request {
+    let whole = request.uri().path_and_query().map(PathAndQuery::as_str).unwrap_or_default();
+    let rest = whole.strip_prefix(base).filter(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
+    let rest = rest.map(|rest| if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") });
+    if let Some(uri) = rest.and_then(|rest| rest.parse().ok()) {
+        *request.uri_mut() = uri;
+    }
+    request
 }
 
 /// Returns what is served at `http.webhookListen`: deliveries of the git host, which are signed.
 pub fn webhook_router(shared: Shared) -> Router {
-    let of_hosts = ROUTES.iter().filter(|route| route.caller == Caller::GitHost);
+    let of_hosts = routes().filter(|route| route.caller == Caller::GitHost);
     of_hosts.fold(Router::new(), |router, route| router.route(route.path, route.served())).with_state(shared)
 }

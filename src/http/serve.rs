@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,8 +29,11 @@ use tower::ServiceExt as _;
 
 use crate::telemetry::metrics::Metrics;
 
-/// Connections of one listener that are open at a time; each is one open file.
-pub const CONNECTIONS_MAX: usize = 256;
+/// Connections of one listener that are open at a time; each is one open file. Pages that people keep open have one each, for what
+/// changes, and a second one at times.
+pub const CONNECTIONS_MAX: usize = 1_536;
+/// The part of the open files that connections may take: the source, members and the store need the others.
+const FILES_PART: u64 = 2;
 /// How long the head of a request may take to come, also on a connection that had one before.
 pub const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Largest head of a request in bytes, and largest piece of a body that is kept before it is read.
@@ -38,6 +42,10 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub const REQUEST_TIME: Duration = Duration::from_mins(1);
 /// Pause after the system refused to accept, as it does without open files left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where a request comes from: the last machine on its way, which may be a proxy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// The limits of connections.
 #[derive(Clone, Copy)]
@@ -49,15 +57,22 @@ struct ServeLimits {
 
 /// Serves what comes to a listener until the process ends.
 pub async fn serve(listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
-    let limits = ServeLimits { connections: CONNECTIONS_MAX, head: HEAD_TIME, request: REQUEST_TIME };
+    let limits = ServeLimits { connections: connections_max(), head: HEAD_TIME, request: REQUEST_TIME };
     serve_within(limits, listener, router, metrics).await;
+}
+
+/// Returns how many connections may be open: fewer where few files may be.
+fn connections_max() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    usize::try_from(files / FILES_PART).unwrap_or(usize::MAX).clamp(1, CONNECTIONS_MAX)
 }
 
 async fn serve_within(limits: ServeLimits, listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
     let connections = Connections::new(limits.connections, metrics);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be accepted");
                 // Most likely no open file is left: the next connection can be accepted when one is closed.
@@ -67,16 +82,17 @@ async fn serve_within(limits: ServeLimits, listener: TcpListener, router: Router
             }
         };
         let place = connections.place().await;
-        tokio::spawn(answer(limits, stream, router.clone(), place));
+        tokio::spawn(answer(limits, stream, Peer(peer.ip().to_canonical()), router.clone(), place));
     }
 }
 
 /// Answers the requests of one connection, until it ends, is overdue or has to make room.
-async fn answer(limits: ServeLimits, stream: TcpStream, router: Router, place: ConnectionPlace) {
+async fn answer(limits: ServeLimits, stream: TcpStream, peer: Peer, router: Router, place: ConnectionPlace) {
     let place = Arc::new(place);
     let begun = Arc::clone(&place);
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         begun.request_begins();
+        request.extensions_mut().insert(peer);
         let answered = router.clone().oneshot(request.map(Body::new));
         async move { Ok::<Response, Infallible>(answered.await.unwrap_or_else(|never| match never {})) }
     });

@@ -39,6 +39,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         hooks: None,
         access: Access { read_needs_token: false, on_loopback: true, hosts: Arc::default() },
         turns: Turns::default(),
+        page: None,
     };
     (shared, received)
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::{StreamExt as _, stream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Shared;
 use super::bodies::Bodies;
@@ -44,10 +44,16 @@ impl Default for Turns {
     }
 }
 
+impl Turns {
+    /// Waits for the turn of a large answer; `None` where too many others are being made.
+    pub(super) async fn read(&self) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(TURN_TIME, Arc::clone(&self.reads).acquire_owned()).await.ok()?.ok()
+    }
+}
+
 /// Makes a large answer when it is its turn, which lasts until the answer is sent.
 pub(super) async fn in_turn(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let turn = tokio::time::timeout(TURN_TIME, Arc::clone(&shared.turns.reads).acquire_owned()).await;
-    let Ok(Ok(turn)) = turn else {
+    let Some(turn) = shared.turns.read().await else {
         let text = format!("{READS_MAX} others are being answered; ask again in a moment");
         return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
     };

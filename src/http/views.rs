@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
 use super::Shared;
 use crate::clock;
@@ -20,7 +20,7 @@ use crate::status::rollout::StateKind;
 use crate::views::detail::PlacementDetail;
 use crate::views::fleet::FleetView;
 use crate::views::lists::{self, ListFilter, ListPage, ListPart, Order, PAGE_ITEMS, PAGE_ITEMS_MAX};
-use crate::views::summary::Summary;
+use crate::views::summary::{Summary, Totals};
 
 /// What `gitfleet status` shows.
 pub const SUMMARY_PATH: &str = "/api/v1/summary";
@@ -53,6 +53,21 @@ pub struct Published {
     pub fleet: FleetView,
     /// How many batches of this process are in it; the records that it began with are the first.
     pub written: u64,
+    /// Its totals as JSON, where somebody asked: the same for every page that is open.
+    totals: OnceCell<Arc<str>>,
+}
+
+impl Published {
+    /// Returns the totals of the fleet as JSON; worked out once.
+    pub(super) async fn totals(self: &Arc<Self>) -> Arc<str> {
+        let work_out = async || {
+            let published = Arc::clone(self);
+            let totals = move || json_of(&Totals::of(&published.fleet, clock::now()));
+            let made = tokio::task::spawn_blocking(totals).await.unwrap_or_else(|_| b"{}".to_vec());
+            String::from_utf8(made).unwrap_or_default().into()
+        };
+        Arc::clone(self.totals.get_or_init(work_out).await)
+    }
 }
 
 /// Where handlers find the fleet.
@@ -98,7 +113,7 @@ impl Publisher {
     /// Publishes a fleet that shows everything that is stored; returns how many batches that is.
     pub fn publish(&self, fleet: FleetView) -> u64 {
         let written = *self.written.borrow();
-        self.published.send_replace(Arc::new(Published { fleet, written }));
+        self.published.send_replace(Arc::new(Published { fleet, written, totals: OnceCell::new() }));
         written
     }
 }
@@ -112,6 +127,12 @@ impl Views {
         let newer = published.wait_for(|published| published.written >= wanted);
         // An older answer is better than none: the daemon may be busy, or ending.
         drop(tokio::time::timeout(patience, newer).await);
+        let last = Arc::clone(&self.published.borrow());
+        (last.written > 0).then_some(last)
+    }
+
+    /// Returns the last fleet without waiting for what was stored since; `None` while the daemon still reads its store.
+    pub(super) fn latest(&self) -> Option<Arc<Published>> {
         let last = Arc::clone(&self.published.borrow());
         (last.written > 0).then_some(last)
     }

@@ -28,6 +28,7 @@ mod no_stage;
 mod notify;
 mod ocm;
 mod overrides;
+mod page;
 mod plan;
 mod pushes;
 mod reconfigured;

@@ -10,8 +10,8 @@ use clap::CommandFactory as _;
 use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
 use gitfleet::cli::Cli;
 use gitfleet::http::{
-    BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, READS_MAX,
-    REQUEST_TIME, ROUTES, Route, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME,
+    BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, PAGE_STREAMS_MAX,
+    READS_MAX, REQUEST_TIME, Route, SESSION_TIME, SESSIONS_MAX, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME, routes,
 };
 use gitfleet::model::conditions::{ConditionType, Reason};
 use gitfleet::model::journal::JournalKind;
@@ -296,7 +296,7 @@ fn http_page_is_fresh() {
         writeln!(page, "| {name} | {shows} |").unwrap();
     }
     page.push_str("\n## Routes\n\n| request | caller | parameters | answer | limit |\n|---|---|---|---|---|\n");
-    for Route { method, path, caller, parameters, answer, limit, in_turn, .. } in ROUTES {
+    for Route { method, path, caller, parameters, answer, limit, in_turn, .. } in routes() {
         let limits = limit.map(|limit| limit.to_string()).into_iter().chain(in_turn.then(|| "in turn".to_owned()));
         let (caller, limits) = (caller.description().0, limits.collect::<Vec<_>>().join("; "));
         writeln!(page, "| `{method} {path}` | {caller} | {parameters} | {answer} | {limits} |").unwrap();
@@ -311,7 +311,9 @@ fn http_page_is_fresh() {
          - Bodies: {BODIES_MAX} of each kind are read at a time, with {} MiB in all, each within {} s.\n\
          - A page of a listing has {PAGE_ITEMS} items and {} KiB, unless `limit` asks for another number; then at most {PAGE_ITEMS_MAX} \
          items and {} KiB. A summary describes placements within {} KiB, and counts the others.\n\
-         - Streams: {STREAMS_MAX} at a time. One whose reader takes nothing for {} s is cut off.\n",
+         - Streams: {STREAMS_MAX} at a time, and {PAGE_STREAMS_MAX} of open pages, which take only `summary`. One whose reader takes nothing for \
+         {} s is cut off.\n\
+         - The page: {SESSIONS_MAX} sessions at a time, each for {} hours.\n",
         HEAD_BYTES_MAX / 1024,
         HEAD_TIME.as_secs(),
         REQUEST_TIME.as_secs(),
@@ -322,6 +324,7 @@ fn http_page_is_fresh() {
         PAGE_BYTES_MAX / 1024,
         PLACEMENTS_BYTES_MAX / 1024,
         STREAM_PATIENCE.as_secs(),
+        SESSION_TIME.as_secs() / 3600,
     )
     .unwrap();
     fresh("http-api.md", &page);
