@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 60;
 /// Pixels that names take on the left.
 const NAMES_WIDTH: usize = 130;
 /// Pixels of the time axis.
-const PLOT_WIDTH: usize = 520;
+const PLOT_WIDTH: usize = 420;
 /// Pixels that durations take on the right.
 const WORDS_WIDTH: usize = 190;
 /// Pixels of a row from top to bottom.
