@@ -149,17 +149,14 @@ impl StageBox {
     }
 
     fn sentences(&self) -> Vec<String> {
-        let gate = |side: &str, gate: &GateMark| {
-            format!("Gate {side} {}: {}, {}. ", self.name, gate.name, gate.full_words()).trim_end().to_owned()
-        };
-        let mut words =
-            format!("Stage {}: {}, {} of {} clusters", self.name, self.state_words(), self.done, self.total);
-        if self.failed > 0 || self.failures_allowed > 0 {
-            words.push_str(&format!(", {}", self.failures()));
-        }
+        let gate =
+            |side: &str, gate: &GateMark| format!("Gate {side} {}: {}, {}.", self.name, gate.name, gate.full_words());
+        let state = format!("Stage {}: {}, {} of {} clusters", self.name, self.state_words(), self.done, self.total);
+        let failures = (self.failed > 0 || self.failures_allowed > 0).then(|| self.failures());
+        let mut words = [Some(state), failures].into_iter().flatten().collect::<Vec<_>>().join(", ");
         for (when, names) in [("now", &self.now), ("next", &self.next)] {
             if !names.is_empty() {
-                words.push_str(&format!("; {when} {}", fitting(names, usize::MAX)));
+                words = format!("{words}; {when} {}", fitting(names, usize::MAX));
             }
         }
         let before = self.before.iter().map(|mark| gate("before", mark));
@@ -173,7 +170,13 @@ impl StageBox {
 
     fn bar(&self, x: usize, y: usize, width: usize) -> Markup {
         let moving = self.now.len().min(self.total.saturating_sub(self.done + self.failed));
-        bar(x, y, width, &[(self.done, Part::Done), (self.failed, Part::Failed), (moving, Part::Now)], self.total)
+        bar(
+            x,
+            y,
+            width,
+            &[(self.done, BarPart::Done), (self.failed, BarPart::Failed), (moving, BarPart::Now)],
+            self.total,
+        )
     }
 }
 
@@ -264,14 +267,14 @@ impl Lane {
 
 /// What a part of a bar stands for. Their heights differ too.
 #[derive(Clone, Copy)]
-enum Part {
+enum BarPart {
     Done,
     Failed,
     Now,
     Rest,
 }
 
-impl Part {
+impl BarPart {
     /// Returns class, colour, and what is left free above it.
     fn look(self) -> (&'static str, &'static str, usize) {
         match self {
@@ -284,13 +287,13 @@ impl Part {
 }
 
 /// Draws how much of a whole is what; what is left is still to come.
-fn bar(x: usize, y: usize, width: usize, parts: &[(usize, Part)], total: usize) -> Markup {
+fn bar(x: usize, y: usize, width: usize, parts: &[(usize, BarPart)], total: usize) -> Markup {
     const HEIGHT: usize = 10;
     let total = total.max(1);
     let rest = total.saturating_sub(parts.iter().map(|(count, _)| count).sum());
     let mut drawn = Vec::new();
     let mut at = 0;
-    for (count, part) in parts.iter().copied().chain([(rest, Part::Rest)]) {
+    for (count, part) in parts.iter().copied().chain([(rest, BarPart::Rest)]) {
         let count = count.min(total - at);
         let step = if total <= BAR_PARTS_MAX { 1 } else { count.max(1) };
         for _ in 0..count / step {
@@ -307,7 +310,7 @@ fn bar(x: usize, y: usize, width: usize, parts: &[(usize, Part)], total: usize) 
 
 fn budget_bar(budget: &BudgetUse, y: usize) -> Markup {
     let is_used_up = budget.used >= budget.allowed;
-    let part = if is_used_up { Part::Failed } else { Part::Now };
+    let part = if is_used_up { BarPart::Failed } else { BarPart::Now };
     let total = budget.allowed.max(budget.used);
     html! {
         g.budget {

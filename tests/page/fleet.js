@@ -26,7 +26,7 @@ spec:
     - {name: production, labelSelector: {matchLabels: {stage: production}}, maxConcurrency: 2}
 `;
 
-/** Returns a cluster in a stage. */
+/** Returns a cluster in a stage. The configuration has no entry for one without `-eu` in its name. */
 export function cluster(name, stage) {
     return `---
 apiVersion: cluster.kubernetes-fleet.io/v1
@@ -86,7 +86,7 @@ export class Fleet {
 kind: Configuration
 source: {url: ./fleet, branch: main}
 members:
-  - {name: "*", directory: "./members/{name}"}
+  - {name: "*-eu*", directory: "./members/{name}"}
 store: {path: ./store}
 http:
   listen: "127.0.0.1:${fleet.port}"

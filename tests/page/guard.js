@@ -1,4 +1,5 @@
 // What every test of the page checks beside its own matter: no request leaves this machine, and the browser complains about nothing.
+import { fileURLToPath } from "node:url";
 import { expect, test as base } from "@playwright/test";
 
 /** The hosts that a page may ask. */
@@ -15,6 +16,13 @@ export const test = base.extend({
         async ({ context, tolerated }, use) => {
             const asked = new Set();
             const complaints = [];
+            // For whoever works on them: the files of the source, in place of those in the binary.
+            if (process.env.GITFLEET_ASSETS) {
+                await context.route(/\/assets\/page\.(css|js)/, (route, request) => {
+                    const { pathname } = new URL(request.url());
+                    route.fulfill({ path: fileURLToPath(new URL(`../../src/page${pathname}`, import.meta.url)) });
+                });
+            }
             context.on("request", (request) => asked.add(request.url()));
             context.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
             context.on("weberror", (error) => complaints.push(String(error.error())));
