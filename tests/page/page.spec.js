@@ -189,6 +189,8 @@ test.describe("a fleet in which much happens", () => {
 async function checked(page, url, name, width) {
     await page.setViewportSize({ width, height: 900 });
     await page.goto(url);
+    // The folder of the test is another one each time.
+    await page.locator(".source .url").evaluateAll((places) => places.forEach((place) => (place.textContent = "https://git.example/platform/fleet.git")));
     await page.screenshot({ path: `${PICTURES}${name}.png`, fullPage: true });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     expect.soft(wide, `${name} is wider than ${width} pixels`).toBeLessThanOrEqual(width);
@@ -269,5 +271,21 @@ test.describe("with commands", () => {
         await page.goto(`${fleet.url}placements/web?tab=history`);
         await expect(page.locator("main")).toContainText("ann");
         await expect(page.locator("main")).toContainText("seen in staging");
+    });
+});
+
+test.describe("where reading needs a token", () => {
+    // The daemon may not have read the placement yet: the page says that it is not there, and shows it when it is.
+    test.use({ http: "  read: token\n  readTokens: [{name: screen, tokenFile: ./token}]\n", tolerated: /404/ });
+
+    test("a link leads through the form and back, and the page is live there", async ({ page, fleet }) => {
+        await page.goto(`${fleet.url}placements/web`);
+        await expect(page).toHaveURL(/\/sign-in\?/);
+        await expect(page.locator("main")).not.toContainText("staging");
+        await page.getByLabel(/token/i).fill(TOKEN);
+        await page.getByRole("button", { name: "Sign in" }).click();
+        await expect(page).toHaveURL(/\/placements\/web$/);
+        await expect(page.locator("#needs")).toContainText("staging waits for a person");
+        await expect(connection(page)).toHaveText("live");
     });
 });
