@@ -107,8 +107,10 @@ fn on_clusters<'a>(visit: &Visit, rows: &[&'a ClusterRecord]) -> BTreeMap<&'a Cl
 
 fn row(visit: &Visit, cluster: &ClusterRecord, on: OnCluster) -> Markup {
     let standing = ClusterStanding::of(cluster);
-    let labels: Vec<String> =
-        cluster.labels.iter().take(LABELS_MAX).map(|(name, value)| format!("{name}={value}")).collect();
+    // Every cluster has a label with its own name.
+    let labels = cluster.labels.iter().filter(|(name, _)| *name != MEMBER_NAME_LABEL);
+    let more = labels.clone().count() > LABELS_MAX;
+    let labels: Vec<String> = labels.take(LABELS_MAX).map(|(name, value)| format!("{name}={value}")).collect();
     html! {
         tr id=(format!("cluster-{}", cluster.name)) data-href=(cluster_path(visit.site, cluster.name.as_str())) {
             th scope="row" { (cluster_link(visit.site, &cluster.name)) }
@@ -120,7 +122,7 @@ fn row(visit: &Visit, cluster: &ClusterRecord, on: OnCluster) -> Markup {
             td { (on.placements) }
             td data-value=(on.behind) { (on.behind) }
             td { (version(cluster).unwrap_or_default()) }
-            td { (said(&labels.join(", "))) @if cluster.labels.len() > LABELS_MAX { " …" } }
+            td { (said(&labels.join(", "))) @if more { " …" } }
         }
     }
 }
