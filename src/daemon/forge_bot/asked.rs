@@ -115,8 +115,8 @@ impl CommitRollout {
                 continue;
             }
             let id = first.unwrap_or(&need.mark);
-            let takes = |notice: &&mut Notice| notice.id == id || notice.takes_in(need, waiting, now);
-            if self.notices.last_mut().filter(takes).is_none() {
+            let takes = |notice: &Notice| notice.id == id || notice.takes_in(need, waiting, now);
+            if !self.notices.last().is_some_and(takes) {
                 let (needs, stages) = (BTreeSet::new(), BTreeSet::new());
                 self.notices.push(Notice { id: id.to_owned(), began_at: now, needs, stages });
             }
@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn needs_that_arise_together_are_asked_for_in_one_comment() {
         // when, what waits then, whether the rollout's comment is still to be written, which comment asks for the last of it
-        let rows: [(&str, i64, &[(&str, &str)], bool, &str); 7] = [
+        type Row = (&'static str, i64, &'static [(&'static str, &'static str)], bool, &'static str);
+        let rows: [Row; 7] = [
             ("the first", 0, &[("a1", "one"), ("b1", "one")], true, "rollout"),
             ("another of that stage", 5, &[("a1", "one"), ("c1", "one")], false, "rollout"),
             ("later, while one waits", 600, &[("c1", "one"), ("d1", "one")], false, "rollout"),

@@ -65,11 +65,11 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
 }
 
 /// What one paragraph asks for: a need, or all gates that wait at stages of one name.
-pub type Request<'a> = Vec<(&'a Progress, Need<'a>)>;
+pub type NeedGroup<'a> = Vec<(&'a Progress, Need<'a>)>;
 
 /// Puts needs together that one command answers, failures first. Deletions are approved one placement at a time.
-pub fn requests<'a>(needs: &[(&'a Progress, Need<'a>)]) -> Vec<Request<'a>> {
-    let mut requests: BTreeMap<(u8, String), Request<'a>> = BTreeMap::new();
+pub fn requests<'a>(needs: &[(&'a Progress, Need<'a>)]) -> Vec<NeedGroup<'a>> {
+    let mut requests: BTreeMap<(u8, String), NeedGroup<'a>> = BTreeMap::new();
     for (progress, need) in needs {
         let key = match need {
             Need::Failure { .. } => (0, progress.placement.to_string()),
@@ -90,7 +90,7 @@ pub fn notice(
     is_one_of_many: bool,
     voice: &CommandStyle,
 ) -> String {
-    let text = |request: &Request<'_>| request_text(commit, request, is_one_of_many, voice);
+    let text = |request: &NeedGroup<'_>| request_text(commit, request, is_one_of_many, voice);
     let texts: Vec<String> = requests(needs).iter().map(text).collect();
     let how = ways(needs, asks, voice).map(|how| format!("\n{how}\n"));
     texts.join("\n") + &how.unwrap_or_default()
@@ -130,7 +130,7 @@ pub fn ways(needs: &[(&Progress, Need<'_>)], asks: usize, voice: &CommandStyle) 
 }
 
 /// Returns the text of one request.
-pub fn request_text(commit: &CommitId, request: &Request<'_>, is_one_of_many: bool, voice: &CommandStyle) -> String {
+pub fn request_text(commit: &CommitId, request: &NeedGroup<'_>, is_one_of_many: bool, voice: &CommandStyle) -> String {
     match &request[..] {
         [(progress, need)] => need_text(commit, progress, *need, is_one_of_many, voice),
         several => stage_text(commit, several, voice),

@@ -292,9 +292,8 @@ fn ocm_block(placement: &OcmPlan) -> Option<Block> {
 
 fn timeline_block(timeline: &Timeline) -> Option<Block> {
     match timeline {
-        Timeline::None => None,
+        Timeline::None | Timeline::Predicted { chart: None, .. } => None,
         Timeline::LeftOut(why) => Some(Block::of(Priority::Timeline, format!("\nNo timeline: {}.\n", prose(why)), "")),
-        Timeline::Predicted { chart: None, .. } => None,
         Timeline::Predicted { chart: Some(chart), approvals_after, .. } => {
             let caption = format!(
                 "simulated, with each approval {} after it is asked for; how long objects take is assumed",

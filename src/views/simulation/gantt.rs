@@ -116,7 +116,9 @@ impl Chart {
         if shown.iter().filter(|cluster| cluster.started_at.is_some()).count() > CLUSTERS_MAX {
             self.together("all ", &shown);
         } else {
-            shown.iter().for_each(|cluster| self.cluster(cluster));
+            for cluster in &shown {
+                self.cluster(cluster);
+            }
         }
         let several = placement.runs.len() > 1;
         for run in &placement.runs {

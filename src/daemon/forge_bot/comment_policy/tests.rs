@@ -179,13 +179,6 @@ fn what_lines_mean() {
         way.deletions = Some(gate("deletion", "digest-deletion"));
         rollout(vec![way])
     };
-    let deleting_both = || {
-        let all = ["api", "web"].map(|name| Progress {
-            deletions: Some(gate("deletion", "digest-deletion")),
-            ..way(name, WaitingForPerson, None)
-        });
-        rollout(all.into())
-    };
     let rewritten = || CommitRollout { trouble: Some(Trouble::Rewritten), ..rollout(vec![]) };
     let line = "| /approve canary placement=web sha=abc1234";
     let rows: Vec<(CommitRollout, ThreadNumber, &str, &str)> = vec![
@@ -202,39 +195,6 @@ fn what_lines_mean() {
         (waiting(), 7, "/help", "Help"),
         (waiting(), 7, "/approve canary placement=web", "approve web-1 canary @digest-web-canary"),
         (waiting(), 7, "/approve canary placement=db", "no: no placement db is rolled out here; there is web"),
-        (
-            both(),
-            7,
-            "/approve canary",
-            "no: 2 placements wait at stage canary; write the first line to approve it for all of them, or one of the others: \
-             | /approve canary sha=abc1234 | /approve canary placement=api sha=abc1234 LINE",
-        ),
-        (
-            both(),
-            7,
-            "/approve canary sha=abc1234",
-            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
-        ),
-        (
-            both(),
-            7,
-            "/reject canary sha=abc1234 -- no",
-            "reject api-1 canary @digest-api-canary -- no; reject web-1 canary @digest-web-canary -- no",
-        ),
-        (
-            deleting_both(),
-            7,
-            "/approve deletion sha=abc1234",
-            "no: deletions wait in more than one placement, and each is named by itself; write one of these: \
-             | /approve deletion placement=api sha=abc1234 | /approve deletion placement=web sha=abc1234",
-        ),
-        (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
-        (
-            both(),
-            7,
-            "/approve --all",
-            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
-        ),
         (deleting(), 7, "/approve deletion", "approve web deletion @digest-deletion"),
         (deleting(), 7, "/approve canary", "no: stage canary needs no approval; pending:"),
         (moving(), 7, "/approve canary", "no: nothing waits for an approval here"),
@@ -268,11 +228,65 @@ fn what_lines_mean() {
         (rewritten(), 7, "/pause", "no: nothing here is left to pause"),
     ];
     for (rollout, thread, said, wanted) in rows {
-        let got = says(&rollout, thread, said, at(60));
-        assert!(got.starts_with(&wanted.replace("LINE", line)), "{said}: {got}");
-        if !wanted.starts_with("no: ") {
-            assert_eq!(got, wanted, "{said}");
-        }
+        means(&rollout, thread, said, &wanted.replace("LINE", line));
+    }
+}
+
+fn means(rollout: &CommitRollout, thread: ThreadNumber, said: &str, wanted: &str) {
+    let got = says(rollout, thread, said, at(60));
+    assert!(got.starts_with(wanted), "{said}: {got}");
+    if !wanted.starts_with("no: ") {
+        assert_eq!(got, wanted, "{said}");
+    }
+}
+
+#[test]
+fn what_lines_mean_where_several_placements_wait() {
+    let deleting_both = || {
+        let all = ["api", "web"].map(|name| Progress {
+            deletions: Some(gate("deletion", "digest-deletion")),
+            ..way(name, ProgressState::WaitingForPerson, None)
+        });
+        rollout(all.into())
+    };
+    let line = "| /approve canary placement=web sha=abc1234";
+    let rows: Vec<(CommitRollout, ThreadNumber, &str, &str)> = vec![
+        (
+            both(),
+            7,
+            "/approve canary",
+            "no: 2 placements wait at stage canary; write the first line to approve it for all of them, or one of the others: \
+             | /approve canary sha=abc1234 | /approve canary placement=api sha=abc1234 LINE",
+        ),
+        (
+            both(),
+            7,
+            "/approve canary sha=abc1234",
+            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+        ),
+        (
+            both(),
+            7,
+            "/reject canary sha=abc1234 -- no",
+            "reject api-1 canary @digest-api-canary -- no; reject web-1 canary @digest-web-canary -- no",
+        ),
+        (
+            deleting_both(),
+            7,
+            "/approve deletion sha=abc1234",
+            "no: deletions wait in more than one placement, and each is named by itself; write one of these: \
+             | /approve deletion placement=api sha=abc1234 | /approve deletion placement=web sha=abc1234",
+        ),
+        (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
+        (
+            both(),
+            7,
+            "/approve --all",
+            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+        ),
+    ];
+    for (rollout, thread, said, wanted) in rows {
+        means(&rollout, thread, said, &wanted.replace("LINE", line));
     }
 }
 
