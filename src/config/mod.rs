@@ -202,7 +202,8 @@ impl Configuration {
     /// Returns the names of the sections that another configuration has otherwise, `members` left out.
     pub fn differing_sections(&self, other: &Self) -> Vec<&'static str> {
         // Destructured in full, so that the compiler finds a new section.
-        let Self { source, members: _, forge, decisions, store, http, policy, health, prometheus, proxy } = self;
+        let Self { source, members: _, forge, decisions, store, http, policy, health, prometheus, notify, proxy } =
+            self;
         let sections = [
             ("source", *source != other.source),
             ("forge", *forge != other.forge),
@@ -212,6 +213,7 @@ impl Configuration {
             ("policy", *policy != other.policy),
             ("health", *health != other.health),
             ("prometheus", *prometheus != other.prometheus),
+            ("notify", *notify != other.notify),
             ("proxy", *proxy != other.proxy),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

@@ -8,6 +8,7 @@ use super::query::{ListQuery, Sort};
 use super::standing::ClusterStanding;
 use super::words::{cluster_link, cluster_path, count_link, pager, said, time};
 use super::{HtmlPage, Section, Visit};
+use crate::api::table::MEMBER_NAME_LABEL;
 use crate::model::facts::KUBERNETES_VERSION;
 use crate::model::id::ClusterName;
 use crate::model::records::ClusterRecord;
