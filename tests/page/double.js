@@ -17,7 +17,7 @@ export function table(rows) {
 export class Double {
     /** What stands in <main>. */
     content = table([["web", "1/2"], ["api", "2/2"]]) + "<details><summary>more</summary><p>open</p></details>"
-        + '<form><input name="note" value=""></form>';
+        + '<form><input name="note" value=""><select><option>one</option><option>two</option></select></form>';
     /** How <main> is answered. */
     status = 200;
     /** How the stream is answered. */

@@ -70,6 +70,7 @@ test("focus, text and what is open stay while the page changes around them", asy
     await page.locator("summary").click();
     await page.locator("input[name=note]").fill("half a sent");
     await page.locator("#search").fill("half a name");
+    await page.locator("select").selectOption("two");
     await link(page, "web").focus();
     server.change(table([["aaa", "0/1"], ["bbb", "0/1"], ["web", "2/2"]]) + rest);
     await expect(value(page, "web")).toHaveText("2/2");
@@ -77,6 +78,7 @@ test("focus, text and what is open stay while the page changes around them", asy
     await expect(page.locator("details")).toHaveAttribute("open");
     await expect(page.locator("input[name=note]")).toHaveValue("half a sent");
     await expect(page.locator("#search")).toHaveValue("half a name");
+    await expect(page.locator("select")).toHaveValue("two");
     server.change(table([["aaa", "0/1"], ["bbb", "1/1"]]) + rest);
     await expect(value(page, "bbb")).toHaveText("1/1");
     await expect(link(page, "bbb"), "the row is gone: the one in its place").toBeFocused();
@@ -140,6 +142,21 @@ test("silence is a lost connection: a network may swallow everything", async ({ 
     server.status = server.streamStatus = 500;
     await page.clock.runFor(90_000);
     await expect(connection(page)).toHaveText(/^connection lost/);
+});
+
+test("a change that cannot be fetched is told, and fetched later", async ({ page, server }) => {
+    await page.clock.install();
+    await page.goto(server.url);
+    await expect.poll(() => server.streams.size).toBe(1);
+    server.status = 500;
+    server.change(table([["web", "2/2"]]));
+    await page.clock.runFor(1_000);
+    await expect(connection(page)).toHaveText(/^connection lost/);
+    await expect(value(page, "web")).toHaveText("1/2");
+    server.status = 200;
+    await page.clock.runFor(20_000);
+    await expect(value(page, "web")).toHaveText("2/2");
+    await expect(connection(page)).toHaveText("live");
 });
 
 test("ages grow though nothing changes", async ({ page, server }) => {

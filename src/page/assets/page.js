@@ -38,7 +38,7 @@
     let paused = false;
     /** When the page was known to be up to date. */
     let heard = Date.now();
-    /** When <main> was fetched. */
+    /** When <main> was fetched; where that failed, so long ago that it is due soon. */
     let fetched = Date.now();
 
     // What is shown of the connection.
@@ -173,9 +173,12 @@
             const fresh = page.querySelector("main");
             if (!fresh || answer.status >= 500) throw new Error(`the answer is ${answer.status}`);
             fetched = heard = Date.now();
+            if (stream?.readyState === EventSource.OPEN) live();
             if (!paused) show(fresh);
             return true;
         } catch {
+            // Tried again soon: there may be no other change to ask for.
+            fetched = Date.now() - AGE + RETRY;
             lost();
             return false;
         }
@@ -231,8 +234,7 @@
         }
         if (node instanceof HTMLTextAreaElement) return node.value !== node.defaultValue;
         if (!(node instanceof HTMLSelectElement)) return false;
-        const options = [...node.options];
-        return options.some((option) => option.defaultSelected) && options.some((o) => o.selected !== o.defaultSelected);
+        return node.selectedIndex !== Math.max(0, [...node.options].findIndex((option) => option.defaultSelected));
     }
 
     /**
