@@ -125,13 +125,15 @@ impl Notifier {
     }
 }
 
-/// Returns how far a receiver was told. One that is new begins at the end of the journal, and the store knows it from then on.
+/// Returns how far a receiver was told. One that is new begins at the end of the journal, and the store knows it from then on. So does
+/// one that was told of more than the journal has: a restored store numbers its entries from 1 again.
 fn begin(store: &dyn Store, name: &str) -> store::Result<u64> {
     let key = records::notified_key(name);
-    if let Some(known) = records::load::<NotifiedUpTo>(store, &key)? {
-        return Ok(known.value.entry);
-    }
+    let known = records::load::<NotifiedUpTo>(store, &key)?.map(|known| known.value.entry);
     let entry = store.journal_end()?;
+    if let Some(known) = known.filter(|known| *known <= entry) {
+        return Ok(known);
+    }
     store.batch(vec![records::put(key, &NotifiedUpTo { entry }, Expected::Any)?])?;
     Ok(entry)
 }

@@ -98,6 +98,16 @@ async fn the_next_process_continues_where_a_receiver_was_told_last() {
     assert!(texts.try_recv().is_err(), "a receiver that is new is told of nothing before");
 }
 
+#[test]
+fn a_restored_store_numbers_its_journal_again() {
+    let store = MemoryStore::new();
+    let put = |entry| records::put(records::notified_key("ops"), &NotifiedUpTo { entry }, Expected::Any);
+    store.batch(vec![put(9).expect("it is JSON"), silent(), silent()]).expect("it is kept");
+    assert_eq!(begin(&store, "ops").expect("it can be read"), 2);
+    store.batch(vec![silent(), silent()]).expect("it is kept");
+    assert_eq!(begin(&store, "ops").expect("it can be read"), 2, "what follows is told");
+}
+
 #[tokio::test]
 async fn what_is_too_old_is_given_up_and_the_rest_is_told() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
