@@ -8,7 +8,7 @@
 //!
 //! A comment is read as markdown, as the host shows it: a command is a line of a paragraph that stands in nothing else. What is
 //! quoted, code, a list, a heading, a table, a formula or marked up, and what stands in any element of HTML, commands nothing:
-//! people show each other commands that way, replies by mail quote them, and hosts hide some of it from its readers. `docs/commands.md` says the same to people.
+//! people show each other commands that way, replies by mail quote them, and hosts hide some of it from its readers. `docs/comments.md` says the same to people.
 //!
 //! Source: bors (a command is markdown's text and nothing else), Prow (an exact word at the beginning of a line).
 
