@@ -9,6 +9,7 @@ mod demo;
 mod describe;
 mod explain;
 mod export;
+mod folder;
 mod forge;
 mod get;
 mod kinds;
@@ -29,6 +30,7 @@ mod store;
 mod validate;
 mod wanted;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -74,7 +76,7 @@ enum Command {
     Get(get::Args),
     /// Show one object with its conditions and what happened to it.
     Describe(describe::Args),
-    /// Show the state of the rollout, as a tree.
+    /// Show who is waited for, what is wrong, and how each placement stands.
     Status(status::Args),
     /// Approve a gate that waits for approval.
     Approve(commands::AtGate),
@@ -131,7 +133,7 @@ enum ConfigCommand {
 }
 
 /// Where the daemon is, for commands that ask it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Daemon {
     /// The daemon's configuration file: says where it listens and where its store is.
     #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
@@ -142,6 +144,29 @@ pub struct Daemon {
     /// File with the token that the daemon knows you by; else GITFLEET_TOKEN, else the one the daemon left in its store.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// Returns the options that find the same daemon from where this command was called, each after a blank; empty where the
+    /// environment or the default finds it.
+    pub(super) fn as_called(&self) -> String {
+        let is_set = |name: &str, value: &OsStr| std::env::var_os(name).is_some_and(|set| set == value);
+        let config = self.config.as_deref().filter(|path| !is_set("GITFLEET_CONFIG", path.as_os_str()));
+        let server = self.server.as_deref().filter(|server| !is_set("GITFLEET_SERVER", server.as_ref()));
+        let options = [
+            ("-c", config.map(|path| path.display().to_string())),
+            ("--server", server.map(str::to_owned)),
+            ("--token-file", self.token_file.as_ref().map(|path| path.display().to_string())),
+        ];
+        let given = options.into_iter().filter_map(|(option, value)| Some((option, value?)));
+        given.flat_map(|(option, value)| [" ".to_owned(), option.to_owned(), " ".to_owned(), quoted(&value)]).collect()
+    }
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=~".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Runs the command line; returns the process's exit code.

@@ -8,14 +8,19 @@ use comfy_table::{ContentArrangement, Table as Layout, presets};
 use serde_json::Value;
 
 use super::exit::Exit;
+use crate::model::manifest::InputError;
+use crate::status::work::counted;
+use crate::views::layout::wrapped;
 use crate::views::table::{Table, name_line};
-use crate::views::tree::{Line, Style};
+use crate::views::tree::{Line, REFUSED_ERRORS_MAX, Style};
 
 /// Blanks between columns.
 const COLUMN_GAP: u16 = 3;
 
 /// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
 const WIDTH_MIN: u16 = 40;
+/// Narrowest terminal that lines are wrapped for.
+const WRAPPED_MIN: u16 = 20;
 
 /// How long a command may take before it shows that it is still there.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -49,6 +54,16 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<Exit> {
             Err(error).context("writing to standard output")
         }
         _ => Ok(Exit::Done),
+    }
+}
+
+/// Says on standard error what is wrong with files: the first errors, and how many more there are.
+pub fn complain(errors: &[InputError]) {
+    for error in errors.iter().take(REFUSED_ERRORS_MAX) {
+        eprintln!("error: {error}");
+    }
+    if let Some(more) = errors.len().checked_sub(REFUSED_ERRORS_MAX).filter(|more| *more > 0) {
+        eprintln!("error: and {}; gitfleet validate shows all", counted(more, "more error"));
     }
 }
 
@@ -164,10 +179,12 @@ pub fn render_names(objects: &[Value]) -> String {
     objects.iter().map(|object| name_line(object) + "\n").collect()
 }
 
-/// Returns lines with their styles as ANSI colours, or without.
+/// Returns lines with their styles as ANSI colours, or without; wrapped to the terminal's width where there is one.
 pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
+    let width = terminal.width.filter(|width| *width >= WRAPPED_MIN);
+    let folded = width.map(|width| lines.iter().flat_map(|line| wrapped(line, width.into())).collect::<Vec<_>>());
     let mut text = String::new();
-    for line in lines {
+    for line in folded.as_deref().unwrap_or(lines) {
         let mut shown = String::new();
         for span in &line.spans {
             // Cleaned before colours come to it, whose control characters are to stay.

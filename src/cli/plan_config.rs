@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use super::folder::TreeFolder;
 use super::records::{RecordsSource, load_configuration};
 use crate::config::Configuration;
 use crate::model::manifest::InputError;
@@ -17,11 +18,10 @@ use crate::store::records::SOURCE_PREFIX;
 /// What is to be planned, as the command line says it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Wanted {
-    /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
-    #[arg(long, value_name = "DIR", required_unless_present = "config")]
-    repo: Option<PathBuf>,
+    #[command(flatten)]
+    folder: TreeFolder,
     /// The daemon's configuration file: names the repository and the branch, which is compared with the accepted commit, and says
-    /// which clusters can be reached. --repo, --base and --head go first.
+    /// which clusters can be reached. DIR, --base and --head go first.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The commit to compare with: it counts as rolled out everywhere.
@@ -50,26 +50,27 @@ impl PlanRequest {
     /// The configuration or its store cannot be read, or the repository is not on this machine.
     pub fn of(args: &Wanted) -> anyhow::Result<Self> {
         let Some(path) = &args.config else {
-            let repo = args.repo.clone().unwrap_or_default();
+            let repo = args.folder.path().to_owned();
             return Ok(Self { repo, base: args.base.clone(), head: args.head.clone(), configuration: None });
         };
         let configuration = load_configuration(path)?;
         let (mut base, mut head) = (args.base.clone(), args.head.clone());
         let source = &configuration.source;
         let root = PathBuf::from(&source.url);
-        if args.repo.is_none() && source.url.contains("://") {
+        let named = args.folder.named();
+        if named.is_none() && source.url.contains("://") {
             bail!(
-                "{} (source.url of {}) is not on this machine; name a clone of it with --repo DIR",
+                "{} (source.url of {}) is not on this machine; name a clone of it: gitfleet plan DIR",
                 source.url,
                 path.display()
             );
         }
-        if args.repo.is_none() && is_repository(&root) {
+        if named.is_none() && is_repository(&root) {
             base = base.map_or_else(|| accepted_commit(&configuration), |base| Ok(Some(base)))?;
             head = head.or_else(|| source.branch.clone()).or_else(|| Some("HEAD".to_owned()));
         }
         let tree = if source.path == "." { root } else { root.join(&source.path) };
-        let repo = args.repo.clone().unwrap_or(tree);
+        let repo = named.map_or(tree, Path::to_owned);
         Ok(Self { repo, base, head, configuration: Some((path.clone(), configuration)) })
     }
 

@@ -26,6 +26,7 @@ use crate::store::records::PLACEMENT_PREFIX;
 use crate::store::saved::Records;
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 use crate::views::summary::Summary;
+use crate::views::tree::PlacementRow;
 
 /// How long the daemon may keep a question for changes.
 const CHANGES_TIMEOUT: Duration = Duration::from_mins(1);
@@ -142,6 +143,26 @@ impl RecordsSource {
                 serde_json::from_value(answer).context("the daemon's answer is no summary")
             }
             Self::Store(_) => Ok(Summary::of(&fleet_of(self.read()?), clock::now())),
+        }
+    }
+
+    /// Returns what `status` shows of one placement; `None` where there is no such placement.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::read`].
+    pub fn row(&self, placement: &PlacementKey) -> anyhow::Result<Option<PlacementRow>> {
+        match self {
+            Self::Daemon(server) => {
+                let path = format!("{PLACEMENTS_PATH}/{placement}");
+                let Some(mut answer) = server.ask_for(&path, ANSWER_TIMEOUT)? else { return Ok(None) };
+                Ok(Some(
+                    serde_json::from_value(answer["rollout"].take()).context("the daemon's answer is no placement")?,
+                ))
+            }
+            Self::Store(_) => {
+                let (fleet, now) = (fleet_of(self.read()?), clock::now());
+                Ok(fleet.placements.get(placement).map(|placed| placed.shown(&fleet, now).row.clone()))
+            }
         }
     }
 

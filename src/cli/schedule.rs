@@ -23,11 +23,14 @@ SCORE is the topology spread score and the affinity score of a ClusterResourcePl
 first counts first), and the sum over the prioritizers of an Open Cluster Management Placement.
 
 Examples:
-  gitfleet schedule -f placements.yaml clusters/
+  gitfleet schedule placements.yaml clusters/
   kubectl get crp,memberclusters,clusterresourcebindings -o yaml | gitfleet schedule -f -")]
 pub struct Args {
-    /// A file or folder with objects; `-` is the standard input. Several may follow.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true, num_args = 1..)]
+    /// Files or folders with objects; `-` is the standard input. The current folder by default.
+    #[arg(value_name = "FILE")]
+    places: Vec<PathBuf>,
+    /// The same, as kubectl has it. Several may follow.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
     /// The instant that heartbeats, tolerations and scores are evaluated at, such as 2026-01-31T12:00:00Z; now by default.
     #[arg(long, value_name = "TIME")]
@@ -40,16 +43,18 @@ pub struct Args {
 /// Runs the command. Exits 0 with decisions, 1 where an object is invalid, 2 where a file cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let now = args.now.unwrap_or_else(clock::now);
-    let decided = match commit_reader::read_files(&args.files) {
+    let mut places: Vec<PathBuf> = args.places.iter().chain(&args.files).cloned().collect();
+    if places.is_empty() {
+        places.push(".".into());
+    }
+    let decided = match commit_reader::read_files(&places) {
         Ok(tree) => offline::schedule(&tree, now),
         Err(error) => Err(error.refused()?),
     };
     let objects = match decided {
         Ok(objects) => objects,
         Err(errors) => {
-            for error in errors {
-                eprintln!("error: {error}");
-            }
+            output::complain(&errors);
             return Ok(Exit::NotAsWished);
         }
     };

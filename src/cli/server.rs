@@ -92,9 +92,28 @@ impl Server {
             .with_context(|| format!("the answer of the daemon at {} is not JSON", self.address))
     }
 
-    fn read(&self, path: &str, timeout: Duration) -> anyhow::Result<Bytes> {
-        let address = &self.address;
+    /// Asks for something that may not exist; returns `None` then.
+    ///
+    /// # Errors
+    /// As [`Server::ask`].
+    pub fn ask_for(&self, path: &str, timeout: Duration) -> anyhow::Result<Option<Value>> {
         let (status, body) = self.send(http::Request::get(self.uri(path)?), Bytes::new(), timeout)?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let body = self.accepted(status, body)?;
+        let value = serde_json::from_slice(&body);
+        Ok(Some(value.with_context(|| format!("the answer of the daemon at {} is not JSON", self.address))?))
+    }
+
+    fn read(&self, path: &str, timeout: Duration) -> anyhow::Result<Bytes> {
+        let (status, body) = self.send(http::Request::get(self.uri(path)?), Bytes::new(), timeout)?;
+        self.accepted(status, body)
+    }
+
+    /// Returns the body of a successful answer.
+    fn accepted(&self, status: StatusCode, body: Bytes) -> anyhow::Result<Bytes> {
+        let address = &self.address;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             let text = if self.token.is_some() { "it does not know the token; " } else { "reading needs a token; " };
             bail!("asking the daemon at {address}: it answered {status}: {text}{TOKEN_ADVICE}");

@@ -1,13 +1,13 @@
 //! `gitfleet simulate`: a rollout on a virtual clock.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::anyhow;
 
 use super::exit::Exit;
+use super::folder::TreeFolder;
 use super::output::{self, Terminal};
 use super::plan::{read_later, read_revisions};
 use crate::api::envelope;
@@ -32,22 +32,21 @@ takes a time between.
 
 Examples:
   How does the strategy in this folder carry out its first rollout, if every gate is approved after ten minutes?
-    gitfleet simulate --repo fleet --approve-after 10m
+    gitfleet simulate fleet --approve-after 10m
   What does the newest commit do, with a canary that refuses it?
-    gitfleet simulate --repo fleet --base HEAD~1 --fail canary-1
+    gitfleet simulate fleet --base HEAD~1 --fail canary-1
   Who is touched when the new Deployment never becomes available, and one cluster is away for an hour?
-    gitfleet simulate --repo fleet --base HEAD~1 --never-available canary-1=Deployment/web --offline edge-7=10m..70m
+    gitfleet simulate fleet --base HEAD~1 --never-available canary-1=Deployment/web --offline edge-7=10m..70m
   When does a fix arrive at the canary that the commit before it broke, if it is pushed ten minutes later?
-    gitfleet simulate --repo fleet --base HEAD~2 --head HEAD~1 --then HEAD@10m --never-available canary-1
+    gitfleet simulate fleet --base HEAD~2 --head HEAD~1 --then HEAD@10m --never-available canary-1
   A chart for the pull request:
-    gitfleet simulate --repo fleet --base main --head my-branch --approve staging@1h -o mermaid
+    gitfleet simulate fleet --base main --head my-branch --approve staging@1h -o mermaid
 
 Exit codes: 0 every placement ends at the commit, 1 one does not, 2 the tree has errors or cannot be read, 3 approval required \
 at the end, 64 wrong usage.")]
 pub struct Args {
-    /// The folder with the tree. As it stands on disk, or with --base or --head as it is in those commits of its repository.
-    #[arg(long, value_name = "DIR")]
-    repo: PathBuf,
+    #[command(flatten)]
+    folder: TreeFolder,
     /// The commit that is rolled out everywhere before the push.
     #[arg(long, value_name = "REV")]
     base: Option<String>,
@@ -223,7 +222,7 @@ fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
         ))
         .into());
     }
-    let trees = read_later(&args.repo, all.iter().map(|then| then.revision.as_str()))?;
+    let trees = read_later(args.folder.path(), all.iter().map(|then| then.revision.as_str()))?;
     Ok(all.into_iter().zip(trees).map(|(then, tree)| LaterPush { tree, at: then.at }).collect())
 }
 
@@ -248,7 +247,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error),
     };
-    let simulated = match read_revisions(&args.repo, args.base.as_deref(), args.head.as_deref())? {
+    let simulated = match read_revisions(args.folder.path(), args.base.as_deref(), args.head.as_deref())? {
         Err((_, errors)) => Simulated::refused(errors),
         Ok((base, head)) => {
             let scenario = Scenario {
@@ -280,9 +279,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         SimulationFormat::Json => output::print_json(&simulated)?,
         SimulationFormat::Mermaid => {
             // A chart cannot show them.
-            for error in &simulated.errors {
-                eprintln!("error: {error}");
-            }
+            output::complain(&simulated.errors);
             output::print(&gantt(&simulated))?
         }
     };

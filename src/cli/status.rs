@@ -1,86 +1,208 @@
-//! `gitfleet status`: the rollout as a tree, once or live.
+//! `gitfleet status`: who is waited for, what is wrong, and how each placement stands; once, live, or when it is over.
 
-use std::io::Write as _;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+
+use anyhow::anyhow;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Daemon;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::records::{RecordsSource, locate};
+use super::run::duration;
 use crate::clock;
-use crate::views::summary::Summary;
+use crate::model::id::PlacementKey;
+use crate::views::layout::called;
+use crate::views::overview::overview;
+use crate::views::summary::{StatusPart, Summary};
+use crate::views::tree::Line;
+use crate::yaml;
 
-/// Moves to the top left and clears what is below: the tree is drawn again in place.
-const REDRAW: &str = "\x1b[H\x1b[J";
-
-/// How often the tree is drawn though nothing changed.
-const TICK: Duration = Duration::from_secs(1);
+mod watch;
 
 /// Options of `status`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without a name: who is waited for with the command to answer, what is wrong with the source and with clusters, and one line for each \
+placement, those in trouble first.
+
+Examples:
+  What needs me now?
+    gitfleet status --waiting
+  Every stage and every cluster of one placement, live:
+    gitfleet status -w search
+  In a script, after a push: wait until the rollout is over, and fail unless it succeeded.
+    gitfleet status --wait --timeout 30m
+
+Exit codes: 0 shown. With --exit-code or --wait: 0 everything that is shown is up to date, 3 approval required, 1 anything else. \
+2 error, 64 wrong usage.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Args {
-    /// Keep showing it as it changes, until interrupted.
-    #[arg(short, long)]
+    /// Show all of these placements, NAME or NAMESPACE/NAME: run, stages, clusters.
+    #[arg(value_name = "NAME")]
+    names: Vec<PlacementKey>,
+    /// Only what waits for a person.
+    #[arg(long, conflicts_with_all = ["failed", "names"])]
+    waiting: bool,
+    /// Only what failed, or waits for clusters that do not answer.
+    #[arg(long, conflicts_with = "names")]
+    failed: bool,
+    /// Show all of every placement.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Show it live; `q` or Ctrl-C ends it.
+    #[arg(short, long, conflicts_with = "output")]
     watch: bool,
+    /// Wait until nothing that is shown moves or waits for time, and then show it.
+    #[arg(long, conflicts_with = "watch")]
+    wait: bool,
+    /// With --wait: give up after this time, and exit 1.
+    #[arg(long, value_name = "DURATION", requires = "wait", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Say by the exit code how it stands.
+    #[arg(long)]
+    exit_code: bool,
+    /// How to show it.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: StatusFormat,
     #[command(flatten)]
     daemon: Daemon,
 }
 
-/// Runs the command. Exits 0 when everything is at the accepted commit, 3 when a person must act, 1 otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum StatusFormat {
+    /// Text for people.
+    #[default]
+    Text,
+    /// JSON, as the daemon answers at `/api/v1/summary`.
+    Json,
+    /// YAML of the same.
+    Yaml,
+}
+
+/// Runs the command. Exits 0, or with `--exit-code` or `--wait` as the fleet stands.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
-    let terminal = Terminal::of_stdout();
-    if !args.watch {
-        let (text, exit) = show(&source.summary()?, terminal);
-        output::print(&text)?;
-        return Ok(exit);
+    if args.watch {
+        return watch::watch(args, source);
     }
-    watch(source, terminal)
-}
-
-/// Draws the tree whenever records change, and on a terminal also as time passes, so that waits count down.
-fn watch(source: RecordsSource, terminal: Terminal) -> anyhow::Result<Exit> {
-    let is_terminal = terminal.width.is_some();
-    let (sender, changes) = mpsc::channel();
-    let mut summary = source.summary()?;
-    thread::spawn(move || {
-        let mut version = 0;
-        loop {
-            let read = source.wait(version).and_then(|next| {
-                version = next;
-                source.summary()
-            });
-            let is_over = read.is_err();
-            if sender.send(read).is_err() || is_over {
-                return;
+    let mut summary = args.ask(&source)?;
+    let mut is_late = false;
+    if args.wait && !summary.is_settled() {
+        let deadline = args.timeout.map(|timeout| after(clock::now(), timeout));
+        let changes = args.changes(source)?;
+        while !summary.is_settled() && !is_late {
+            match next(&changes, deadline) {
+                Some(read) => summary = read?,
+                None => is_late = true,
             }
         }
-    });
-    loop {
-        let (text, exit) = show(&summary, terminal);
-        let redraw = if is_terminal { REDRAW } else { "" };
-        let mut out = std::io::stdout().lock();
-        if out.write_all(format!("{redraw}{text}").as_bytes()).and_then(|()| out.flush()).is_err() {
-            return Ok(exit);
-        }
-        drop(out);
-        // On a terminal time alone changes the text. A pipe gets a tree for each change, and no more.
-        summary = match changes.recv_timeout(if is_terminal { TICK } else { Duration::MAX }) {
-            Ok(read) => read?,
-            // No change yet: the thread sends its error before it ends.
-            Err(_) => summary,
-        };
+    }
+    print(args, &summary)?;
+    if is_late {
+        eprintln!("error: not over within {:#}", SignedDuration::try_from(args.timeout.unwrap_or_default())?);
+        return Ok(Exit::NotAsWished);
+    }
+    Ok(args.exit(&summary))
+}
+
+fn after(now: Timestamp, time: Duration) -> Timestamp {
+    SignedDuration::try_from(time).ok().and_then(|time| now.checked_add(time).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// Returns the next summary, or `None` at the deadline.
+fn next(changes: &Receiver<anyhow::Result<Summary>>, deadline: Option<Timestamp>) -> Option<anyhow::Result<Summary>> {
+    let ended = || anyhow!("nothing more is told of the fleet");
+    let Some(deadline) = deadline else { return Some(changes.recv().unwrap_or_else(|_| Err(ended()))) };
+    let left = Duration::try_from(deadline.duration_since(clock::now())).unwrap_or_default();
+    match changes.recv_timeout(left) {
+        Ok(read) => Some(read),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
     }
 }
 
-fn show(summary: &Summary, terminal: Terminal) -> (String, Exit) {
-    let text = output::render_lines(&summary.lines(clock::now()), terminal);
-    // All placements may be at the accepted commit, and the commit that people wait for is refused or was not read.
-    let exit = summary.standing.iter().map(|kind| Exit::from(*kind)).fold(Exit::Done, Exit::and);
-    match &summary.complaint {
-        Some(complaint) => (format!("{complaint}\n\n{text}"), exit),
-        None => (text, exit),
+fn print(args: &Args, summary: &Summary) -> anyhow::Result<()> {
+    match args.output {
+        StatusFormat::Json => drop(output::print_json(summary)?),
+        StatusFormat::Yaml => drop(output::print(&output::render_yaml(&[serde_json::to_value(summary)?]))?),
+        StatusFormat::Text => {
+            let terminal = Terminal::of_stdout();
+            let lines = args.lines(summary, terminal.width.map(usize::from));
+            output::print(&output::render_lines(&lines, terminal))?;
+        }
+    }
+    Ok(())
+}
+
+impl Args {
+    /// Asks how the part of the fleet stands that is to be shown.
+    fn ask(&self, source: &RecordsSource) -> anyhow::Result<Summary> {
+        let mut summary = source.summary()?;
+        if self.names.is_empty() {
+            summary.keep(match (self.waiting, self.failed) {
+                (true, _) => StatusPart::Waiting,
+                (_, true) => StatusPart::Failed,
+                _ => StatusPart::Everything,
+            });
+            return Ok(summary);
+        }
+        let mut rows = Vec::new();
+        for name in &self.names {
+            let Some(row) = source.row(name)? else {
+                let known: Vec<String> = summary.placements.iter().map(|row| row.placement.to_string()).collect();
+                let hint = match yaml::suggest(&name.to_string(), known.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "see `gitfleet get placements`".to_owned(),
+                };
+                return Err(anyhow!("there is no placement {name} ({hint})"));
+            };
+            rows.push(row);
+        }
+        summary.narrow(rows);
+        Ok(summary)
+    }
+
+    /// Reads the summary at each change of the fleet, in a thread that ends with its first error.
+    fn changes(&self, source: RecordsSource) -> anyhow::Result<Receiver<anyhow::Result<Summary>>> {
+        let (sender, changes) = mpsc::channel();
+        let question = Self { names: self.names.clone(), daemon: Daemon::default(), ..*self };
+        if matches!(source, RecordsSource::Store(_)) {
+            // Says that nothing changes without a daemon.
+            source.wait(0)?;
+        }
+        let mut version = 0;
+        thread::spawn(move || {
+            loop {
+                let read = question.ask(&source);
+                let is_over = read.is_err();
+                if sender.send(read).is_err() || is_over {
+                    return;
+                }
+                match source.wait(version) {
+                    Ok(next) => version = next,
+                    Err(error) => return drop(sender.send(Err(error))),
+                }
+            }
+        });
+        Ok(changes)
+    }
+
+    /// Returns what to show, for a terminal of this width.
+    fn lines(&self, summary: &Summary, width: Option<usize>) -> Vec<Line> {
+        let now = clock::now();
+        let lines = if self.all || !self.names.is_empty() { summary.lines(now) } else { overview(summary, now, width) };
+        let options = self.daemon.as_called();
+        lines.into_iter().map(|line| called(line, &options)).collect()
+    }
+
+    fn exit(&self, summary: &Summary) -> Exit {
+        if !self.exit_code && !self.wait {
+            return Exit::Done;
+        }
+        // All placements may be at the accepted commit, and the commit that people wait for is refused or was not read.
+        summary.standing.iter().map(|kind| Exit::from(*kind)).fold(Exit::Done, Exit::and)
     }
 }

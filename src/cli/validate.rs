@@ -18,7 +18,8 @@ use crate::status::work::{counted, objects};
 /// Options of `validate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder to check, as it stands on disk.
+    /// The folder to check, as it stands on disk; the current one by default.
+    #[arg(default_value = ".")]
     dir: PathBuf,
     /// How to show what is wrong.
     #[arg(short, long, value_enum, default_value_t)]

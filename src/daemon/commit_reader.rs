@@ -219,18 +219,23 @@ pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
     survey(dir)?.tree.map_err(Error::Refused)
 }
 
+/// Reads the ignore file of a folder on disk.
+fn ignore_in(dir: &Path) -> Result<Option<Vec<u8>>, git::Error> {
+    let path = dir.join(IGNORE_FILE);
+    match std::fs::read(&path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // Without the ignore file everything it excludes would become part of the plan.
+        Err(source) => Err(git::Error::Disk { path, source }),
+    }
+}
+
 /// Reads a folder as [`read_folder`] does, and returns the skipped documents even if the tree is refused.
 ///
 /// # Errors
 /// The folder cannot be read.
 pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
-    let path = dir.join(IGNORE_FILE);
-    let ignore = match std::fs::read(&path) {
-        Ok(content) => Some(content),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        // Without the ignore file everything it excludes would become part of the plan.
-        Err(source) => return Err(git::Error::Disk { path, source }),
-    };
+    let ignore = ignore_in(dir)?;
     let filter = Filter::new(ignore.as_deref());
     let folder = git::read_folder(dir, &|path| filter.reads(path))?;
     let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
@@ -274,9 +279,11 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
             break;
         }
         if path.is_dir() {
-            let folder = git::read_folder(path, &|file| Filter::new(None).reads(file))?;
+            let ignore = ignore_in(path)?;
+            let filter = Filter::new(ignore.as_deref());
+            let folder = git::read_folder(path, &|file| filter.reads(file))?;
             errors.extend(folder.listing.errors);
-            let (selection, wanted) = chosen(folder.listing.files, None);
+            let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
             errors.extend(selection.errors);
             files.extend(wanted.into_iter().filter_map(|(file, blob)| {
                 let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);

@@ -219,7 +219,7 @@ const ROUTES: &[Route] = &[
         path: SUMMARY_PATH,
         caller: Caller::Reader,
         parameters: NONE,
-        answer: "what `gitfleet status` shows: `standing` and `states` of placements, `source`, `placements` with what is below each of them, and how many are `unlisted`",
+        answer: "what `gitfleet status` shows: what people are `waiting` for, the oldest first, `standing` and `states` of placements, `source`, `placements` with what is below each of them, and how many are `unlisted`",
         limit: None,
         in_turn: false,
         handler: |method| on(method, views::summary),

@@ -17,7 +17,7 @@ use crate::decide::state::{FleetState, Payload, PlacementState};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::names::first_of;
-use crate::model::plan::{PlacementPlan, Resource};
+use crate::model::plan::{PlacementPlan, Plan, Resource};
 use crate::model::tree::Tree;
 use crate::model::work::Desired;
 use crate::views::pull_request::{
@@ -85,15 +85,13 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
         conflicts: candidate.conflicts.clone(),
         ..PullReport::default()
     };
-    let mut differences = Differences { showing, left: DIFFS_MAX };
     for placement in &changed {
         let key = placement.key();
         let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
         report.stops.extend(baseline.placements.get(&key).and_then(|before| stops(before, after)));
-        let objects = differences.objects(baseline.placements.get(&key), after, placement);
-        report.overrides.extend(differences.overrides(after, &planned.fleet, placement, &objects));
-        report.objects.extend(objects);
     }
+    let differences = Differences { diffs: showing.diffs, mask: Some(showing.key), left: DIFFS_MAX };
+    (report.objects, report.overrides) = differences.of(baseline, &planned, &plan);
     report.notes = notes(baseline, &candidate.tree, &planned.fleet, &changed);
     report.timeline = timeline(baseline.tree(), candidate, &changed);
     report.plan = plan;
@@ -101,6 +99,20 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
     let known: BTreeSet<InputError> = baseline.warnings().into_iter().map(without_line).collect();
     report.plan.warnings.retain(|warning| !known.contains(&without_line(warning.clone())));
     report
+}
+
+/// Returns the plan of a head as [`super::plan_from`] does, and the differences of objects that it makes, with secret values masked
+/// where there is a key for their markers.
+pub fn plan_with_differences(
+    baseline: &Baseline,
+    head: &Arc<Tree>,
+    mask: Option<&MaskKey>,
+    now: Timestamp,
+) -> (Plan, Vec<ObjectDiff>, Vec<OverrideEffect>) {
+    let planned = Planned::of(baseline, head, now);
+    let plan = planned.plan(Some(baseline));
+    let (objects, overrides) = Differences { diffs: true, mask, left: DIFFS_MAX }.of(baseline, &planned, &plan);
+    (plan, objects, overrides)
 }
 
 fn without_line(warning: InputError) -> InputError {
@@ -116,11 +128,26 @@ fn newest(state: Option<&PlacementState>) -> Option<Arc<Payload>> {
 
 /// Prints differences up to the limit.
 struct Differences<'a> {
-    showing: &'a Showing<'a>,
+    /// Whether more than names is printed.
+    diffs: bool,
+    mask: Option<&'a MaskKey>,
     left: usize,
 }
 
 impl Differences<'_> {
+    /// Returns what changes of the objects of each placement that changes, and on some clusters by overrides.
+    fn of(mut self, baseline: &Baseline, planned: &Planned, plan: &Plan) -> (Vec<ObjectDiff>, Vec<OverrideEffect>) {
+        let (mut objects, mut overrides) = (Vec::new(), Vec::new());
+        for placement in plan.placements.iter().filter(|placement| is_changed(placement)) {
+            let key = placement.key();
+            let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
+            let found = self.objects(baseline.placements.get(&key), after, placement);
+            overrides.extend(self.overrides(after, &planned.fleet, placement, &found));
+            objects.extend(found);
+        }
+        (objects, overrides)
+    }
+
     /// Returns the changed objects, by identity.
     fn objects(
         &mut self,
@@ -202,12 +229,14 @@ impl Differences<'_> {
 
     /// Returns the diff of two objects, with secret values masked in both.
     fn text(&mut self, old: Option<&Desired>, new: Option<&Desired>) -> Option<String> {
-        if !self.showing.diffs {
+        if !self.diffs {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
-        let shown = |desired: Option<&Desired>| {
-            desired.map(|desired| yaml::to_string(&masked(&desired.object, self.showing.key))).unwrap_or_default()
+        let shown = |desired: Option<&Desired>| match (desired, self.mask) {
+            (None, _) => String::new(),
+            (Some(desired), Some(key)) => yaml::to_string(&masked(&desired.object, key)),
+            (Some(desired), None) => yaml::to_string(&desired.object),
         };
         let (old, new) = (shown(old), shown(new));
         if old.len().max(new.len()) > DIFF_BYTES_MAX {

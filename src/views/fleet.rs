@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::lists::placement_line;
 use super::tree::PlacementRow;
+use super::waiting::{Waiting, waiting_of};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::progress::Progress;
@@ -82,6 +83,8 @@ pub struct Placed {
 pub struct Shown {
     /// What `status` shows.
     pub row: PlacementRow,
+    /// What a person is waited for.
+    pub waiting: Vec<Waiting>,
     /// What a table shows.
     pub line: Value,
     /// Bytes of the row as JSON with at most so many clusters, as in [`LENGTHS`].
@@ -120,7 +123,9 @@ impl Shown {
     /// Works out what is said of a placement.
     pub fn of(records: &PlacementRecords, fleet: &FleetView, now: Timestamp) -> Self {
         let view = records.view(&fleet.clusters, now);
-        let row = PlacementRow::of(&view, fleet.source.approvers.as_deref());
+        let approvers = fleet.source.approvers.as_deref();
+        let row = PlacementRow::of(&view, approvers);
+        let waiting = waiting_of(&view, approvers, &row.state);
         let mut shorter = row.clone();
         let bytes = LENGTHS.map(|length| {
             shorter.below.limit(length);
@@ -131,7 +136,7 @@ impl Shown {
             "state": row.state.kind(), "message": row.state.to_string(), "snapshot": row.snapshot, "commit": row.commit,
             "clusters": row.clusters, "upToDate": row.up_to_date,
         });
-        Self { row, line, bytes, until: next_change(&view), progress: OnceLock::new() }
+        Self { row, waiting, line, bytes, until: next_change(&view), progress: OnceLock::new() }
     }
 }
 

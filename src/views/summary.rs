@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::fleet::{FleetView, LENGTHS, Shown};
 use super::lists::placement_place;
 use super::timed::TimedLine;
-use super::tree::{Line, PlacementRow, SourceView, Style, ocm_lines, source_lines};
+use super::tree::{Line, PlacementRow, SourceView, Style, is_zero, ocm_lines, source_lines};
+use super::waiting::{Waiting, grouped};
 use crate::model::id::CommitId;
 use crate::model::records::StoreRecord;
 use crate::status::fleet::fleet_states;
@@ -27,6 +28,12 @@ pub struct Summary {
     /// What a person must do before anything is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complaint: Option<String>,
+    /// What people are waited for, the oldest first.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
+    /// How much more they are waited for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_unlisted: usize,
     /// The states of what the fleet consists of, its source and its clusters included.
     pub standing: BTreeSet<StateKind>,
     /// How many placements are in each state.
@@ -41,6 +48,18 @@ pub struct Summary {
     /// OCM Placements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ocm: Vec<TimedLine>,
+}
+
+/// Which placements a question is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusPart {
+    /// All.
+    #[default]
+    Everything,
+    /// Those that wait for a person.
+    Waiting,
+    /// Those that failed, or wait for clusters that do not answer.
+    Failed,
 }
 
 /// Numbers of a fleet.
@@ -83,6 +102,7 @@ impl Summary {
         shown.sort_by_cached_key(|shown| placement_place(&shown.row.placement));
         let shown: Vec<&Shown> = shown.iter().map(AsRef::as_ref).collect();
         let Totals { standing, states, .. } = Totals::counted(fleet, &shown);
+        let (waiting, waiting_unlisted) = grouped(shown.iter().flat_map(|shown| shown.waiting.iter().cloned()));
         let (placements, unlisted) = fitting(&shown, PLACEMENTS_BYTES_MAX);
         let mut ocm: Vec<TimedLine> =
             fleet.ocm.iter().take(OCM_LISTED_MAX).flat_map(|record| ocm_lines(record)).collect();
@@ -92,6 +112,8 @@ impl Summary {
         }
         Self {
             complaint: fleet.store.as_deref().and_then(StoreRecord::complaint),
+            waiting,
+            waiting_unlisted,
             standing,
             states,
             source: source_lines(&SourceView { source: &fleet.source, branch: None, clusters: &fleet.clusters, now }),
@@ -101,9 +123,53 @@ impl Summary {
         }
     }
 
+    /// Keeps of the placements, and of what people are waited for, what a question is about.
+    pub fn keep(&mut self, part: StatusPart) {
+        let is_asked = |kind: StateKind| match part {
+            StatusPart::Everything => true,
+            StatusPart::Waiting => kind == StateKind::WaitingForPerson,
+            StatusPart::Failed => matches!(kind, StateKind::Failed | StateKind::Unreachable),
+        };
+        self.placements.retain(|row| is_asked(row.state.kind()));
+        self.unlisted.retain(|kind, _| is_asked(*kind));
+        if part == StatusPart::Failed {
+            (self.waiting, self.waiting_unlisted) = (Vec::new(), 0);
+        }
+    }
+
+    /// Keeps what is said of these placements alone, and of the source.
+    pub fn narrow(&mut self, rows: Vec<PlacementRow>) {
+        self.standing = rows.iter().map(|row| row.state.kind()).collect();
+        self.states = BTreeMap::new();
+        for row in &rows {
+            *self.states.entry(row.state.kind()).or_default() += 1;
+        }
+        self.waiting.retain(|waiting| rows.iter().any(|row| waiting.concerns(&row.placement)));
+        (self.waiting_unlisted, self.unlisted) = (0, BTreeMap::new());
+        self.ocm = Vec::new();
+        self.placements = rows;
+    }
+
+    /// Tells whether nothing moves and nothing waits for time: what is left waits for people or clusters, or failed.
+    pub fn is_settled(&self) -> bool {
+        !self.standing.iter().any(|kind| matches!(kind, StateKind::Progressing | StateKind::WaitingForTime))
+    }
+
+    /// Returns how many placements are not listed, in which states.
+    pub(super) fn unlisted_line(&self) -> Option<Line> {
+        let count: usize = self.unlisted.values().sum();
+        let words = || {
+            let (more, states) = (counted(count, "more placement"), tally_text(&self.unlisted));
+            format!("and {more}: {states}; gitfleet get placements")
+        };
+        (count > 0).then(|| Line::default().with(Style::Muted, words()))
+    }
+
     /// Returns the tree, line by line.
     pub fn lines(&self, now: Timestamp) -> Vec<Line> {
-        let mut lines: Vec<Line> = self.source.iter().map(|line| line.at(now)).collect();
+        let complaint = self.complaint.iter().map(|text| Line::default().with(Style::Progressing, format!("! {text}")));
+        let mut lines: Vec<Line> = complaint.collect();
+        lines.extend(self.source.iter().map(|line| line.at(now)));
         if self.placements.is_empty() && self.unlisted.is_empty() {
             lines.push(Line::default());
             lines.push(Line::default().with(Style::Muted, "no placements"));
@@ -113,12 +179,8 @@ impl Summary {
             lines.extend(row.lines(now));
         }
         if !self.unlisted.is_empty() {
-            let count = self.unlisted.values().sum();
-            let states: Vec<String> = self.unlisted.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-            let words =
-                format!("and {}: {}; gitfleet get placements", counted(count, "more placement"), states.join(", "));
             lines.push(Line::default());
-            lines.push(Line::default().with(Style::Muted, words));
+            lines.extend(self.unlisted_line());
         }
         if !self.ocm.is_empty() {
             lines.push(Line::default());
@@ -126,6 +188,12 @@ impl Summary {
         lines.extend(self.ocm.iter().map(|line| line.at(now)));
         lines
     }
+}
+
+/// Returns how many placements are in each state, as text for users.
+pub(super) fn tally_text(states: &BTreeMap<StateKind, usize>) -> String {
+    let states: Vec<String> = states.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    states.join(", ")
 }
 
 fn tally<'a>(shown: impl Iterator<Item = &'a Shown>) -> BTreeMap<StateKind, usize> {

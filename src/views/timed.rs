@@ -84,6 +84,11 @@ impl TimedLine {
         self
     }
 
+    /// Returns the style that it begins with.
+    pub fn style(&self) -> Option<Style> {
+        self.0.first().map(|(style, _)| *style)
+    }
+
     /// Returns the line at a moment.
     pub fn at(&self, now: Timestamp) -> Line {
         Line { spans: self.0.iter().map(|(style, words)| Span { style: *style, text: words.at(now) }).collect() }

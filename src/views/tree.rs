@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::timed::{TimedLine, Words};
 
+use crate::model::commands::DIGEST_SHOWN;
 use crate::model::manifest::InputError;
 use crate::status::work::counted;
 
@@ -16,10 +17,7 @@ mod staged;
 
 pub use row::{LISTED_MAX, PlacementRow, StagedNode, all_clusters, cluster_on, unhealthy};
 pub use source::{REFUSED_ERRORS_MAX, SourceView, ocm_lines, source_lines};
-pub use staged::who_may;
-
-/// Shown digits of a digest; enough to name a gate.
-const DIGEST_SHOWN: usize = 12;
+pub use staged::{StageCell, who_may};
 
 /// The meaning of a piece of text; the terminal turns it into colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +62,16 @@ impl Line {
     }
 }
 
-/// Says that a tree is refused, and every reason.
+/// Says that a tree is refused, and the first reasons.
 pub fn refused_lines(errors: &[InputError]) -> Vec<Line> {
     let heading = format!("the tree is refused, it has {}:", counted(errors.len(), "error"));
     let heading = Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading);
     let error = |error: &InputError| Line::default().with(Style::Bad, format!("    {error}"));
-    std::iter::once(heading).chain(errors.iter().map(error)).collect()
+    let more = errors.len().checked_sub(REFUSED_ERRORS_MAX).filter(|more| *more > 0).map(|more| {
+        let words = format!("    and {}; gitfleet validate, or -o json, shows all", counted(more, "more error"));
+        Line::default().with(Style::Muted, words)
+    });
+    std::iter::once(heading).chain(errors.iter().take(REFUSED_ERRORS_MAX).map(error)).chain(more).collect()
 }
 
 /// A branch: lines with branches below, and then clusters.
@@ -94,7 +96,7 @@ pub struct Node {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_zero(number: &usize) -> bool {
+pub(super) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
@@ -156,6 +158,13 @@ impl Node {
             self.clusters.truncate(max);
         }
         self.children.iter_mut().for_each(|child| child.limit(max));
+    }
+
+    /// Returns the single lines below it that say what is wrong: warnings, a pause, a snapshot that is held, a run that ended.
+    pub fn complaints(&self) -> impl Iterator<Item = &TimedLine> {
+        let single = self.children.iter().filter(|child| child.children.is_empty() && child.clusters.is_empty());
+        let lines = single.filter_map(|child| if let [line] = &child.lines[..] { Some(line) } else { None });
+        lines.filter(|line| matches!(line.style(), Some(Style::Bad | Style::Progressing)))
     }
 
     /// Returns the clusters that are listed in it or below it.

@@ -21,7 +21,7 @@ fn configure(scratch: &Scratch, more: &str) {
 }
 
 /// Runs a command on a terminal of its own and types an answer; returns the exit code and what the terminal showed.
-fn on_a_terminal(scratch: &Scratch, args: &[&str], answer: &str) -> (i32, String) {
+pub fn on_a_terminal(scratch: &Scratch, args: &[&str], answer: &str) -> (i32, String) {
     let terminal = openpty(None, None).expect("a terminal");
     let side = || Stdio::from(terminal.slave.try_clone().expect("a handle"));
     let mut command = scratch.command(args);

@@ -22,7 +22,7 @@ fn help() {
       explain     Show why a placement has the clusters it has, and not others
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
-      status      Show the state of the rollout, as a tree
+      status      Show who is waited for, what is wrong, and how each placement stands
       approve     Approve a gate that waits for approval
       reject      Say no at a gate: the run ends, and its snapshot is not rolled out again
       pause       Start nothing new for a placement
@@ -127,10 +127,9 @@ fn wrong_usage_is_64_and_says_so_on_stderr() {
         &["run", "-c"],
         &["run", "-c", "x", "--timeout", "soon"],
         &["run", "-c", "x", "--timeout", "-5s"],
-        &["validate"],
         &["validate", "a", "b"],
         &["validate", ".", "-o", "yaml"],
-        &["plan"],
+        &["plan", "a", "--repo", "b"],
         &["get"],
         &["get", "unicorns"],
         &["get", "placements", "-o", "xml"],

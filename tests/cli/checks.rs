@@ -118,7 +118,7 @@ fn a_pass_waits_for_answers() {
     let none = fleet(checks);
     let found = none.run(&[&ONCE[..], &["--timeout", "1s"]].concat());
     assert_eq!(found.code, 1, "{}", found.err);
-    let status = told(&none, &["status"]);
+    let status = told(&none, &["status", "web", "--exit-code"]);
     assert!(
         status.text(1).contains("check error-rate, at most 0.01: no answer: the configuration has no server"),
         "{}",

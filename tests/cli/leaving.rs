@@ -76,7 +76,7 @@ fn w16_what_an_override_takes_off_one_cluster_does_not_change_hands_there() {
     );
     scratch.commit("rename it, and take the object off b");
     scratch.run(&ONCE);
-    let status = scratch.run(&["status", "-c", CONFIG]).out;
+    let status = scratch.run(&["status", "--all", "-c", CONFIG]).out;
     if status.contains("gitfleet approve old deletion") {
         assert!(status.contains("b: ConfigMap web/settings") && !status.contains("a: ConfigMap"), "{status}");
         scratch.run(&["approve", "old", "deletion", "-c", CONFIG]).text(0);

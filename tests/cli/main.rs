@@ -39,6 +39,7 @@ mod scratch;
 mod simulate;
 mod sources;
 mod staged;
+mod status;
 mod store;
 mod tell;
 mod validate;

@@ -228,8 +228,7 @@ fn from_one_commit_to_the_next() {
         assert_eq!(found.err.is_empty(), *code != 2, "{args:?}: {}", found.err);
     }
     let quiet = plan(&scratch, &["--base", "HEAD"]);
-    let expected = "ClusterResourcePlacement web  does not change\n\n1 placement, 0 changed\n";
-    assert_eq!(quiet.text(0), expected);
+    assert_eq!(quiet.text(0), "1 placement does not change\n\nPlan: nothing changes\n");
     let unchanged = plan(&scratch, &["--base", "HEAD", "-o", "json"]).json(0);
     assert_eq!(unchanged["placements"][0]["snapshot"]["index"], "0");
 }
@@ -266,20 +265,57 @@ fn what_goes_and_who_must_approve_it() {
     assert_eq!(placement["deletionGuard"], "8 objects on 2 clusters would be deleted, with Namespace web");
 
     insta::assert_snapshot!(plan(&scratch, &["--base", "HEAD~1"]).text(0), @r#"
-    ClusterResourcePlacement web
+    ~ ClusterResourcePlacement web
       snapshot  1, 3 objects, new
-      clusters  1: east, -west
+      clusters  1: east
+        - 1 cluster: west
       rollout   RollingUpdate
-        + ConfigMap web/e
-        - ConfigMap web/b
-        - ConfigMap web/c
-        - ConfigMap web/d
-      deletes from east: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
-      deletes from west: ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
+        + 1 object: ConfigMap web/e
+        - 3 objects: ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
+      deletes 5 objects from west
+        ConfigMap web/a, ConfigMap web/b, ConfigMap web/c, ConfigMap web/d, Namespace web
+      deletes 3 objects from east
+        ConfigMap web/b, ConfigMap web/c, ConfigMap web/d
       ! a person must approve this first: 8 objects on 2 clusters would be deleted, with Namespace web
         once it is accepted: gitfleet approve web deletion
 
-    1 placement, 1 changed, 8 deletions
+    - ConfigMap web/b  of web
+    -apiVersion: v1
+    -data:
+    -  key: <masked:47d4b8cf9ab6>
+    -kind: ConfigMap
+    -metadata:
+    -  name: b
+    -  namespace: web
+
+    - ConfigMap web/c  of web
+    -apiVersion: v1
+    -data:
+    -  key: <masked:47d4b8cf9ab6>
+    -kind: ConfigMap
+    -metadata:
+    -  name: c
+    -  namespace: web
+
+    - ConfigMap web/d  of web
+    -apiVersion: v1
+    -data:
+    -  key: <masked:47d4b8cf9ab6>
+    -kind: ConfigMap
+    -metadata:
+    -  name: d
+    -  namespace: web
+
+    + ConfigMap web/e  of web
+    +apiVersion: v1
+    +data:
+    +  key: <masked:919269441d9e>
+    +kind: ConfigMap
+    +metadata:
+    +  name: e
+    +  namespace: web
+
+    Plan: 1 placement changes on 2 clusters, 2 clusters lose objects, 8 deletions (need approval)
     "#);
 
     let off = annotated_placement("web", "{gitfleet.io/deletion-guard: \"Off\"}", "web", only_east);
@@ -360,8 +396,92 @@ fn what_people_see_of_a_first_plan() {
           Namespace web
           ConfigMap web/settings
 
-    1 placement
+    Plan: 1 placement on 2 clusters, 2 objects
     "#);
+}
+
+#[test]
+fn ux1b_16_what_people_see_of_a_change() {
+    let scratch = small();
+    let secret = |value: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: web}}\nstringData: {{k: {value}}}\n"
+        )
+    };
+    let api = [namespace("api", &[("settings", "1")]), placement("api", "api", "")].concat();
+    scratch.write("api.yaml", &api).write("secret.yaml", &secret("planted-old"));
+    scratch.write("quiet.yaml", &[namespace("quiet", &[]), placement("quiet", "quiet", "")].concat());
+    scratch.commit("first");
+    scratch.write("web.yaml", &namespace("web", &[("settings", "2"), ("more", "1")]));
+    scratch.write("api.yaml", &api.replace("key: \"1\"", "key: \"2\""));
+    scratch.write("secret.yaml", &secret("planted-new"));
+    scratch.commit("second");
+    let found = plan(&scratch, &["--base", "HEAD~1"]);
+    let masked = regex::Regex::new("<masked:[0-9a-f]+>").unwrap();
+    insta::assert_snapshot!(masked.replace_all(found.text(0), "<masked>"), @r#"
+    ~ ClusterResourcePlacement api
+      snapshot  1, 2 objects, new
+      clusters  2: east, west
+      rollout   RollingUpdate
+        ~ 1 object: ConfigMap api/settings
+
+    ~ ClusterResourcePlacement web
+      snapshot  1, 4 objects, new
+      clusters  2: east, west
+      rollout   RollingUpdate
+        + 1 object: ConfigMap web/more
+        ~ 2 objects: ConfigMap web/settings, Secret web/s
+
+    ~ ConfigMap api/settings  of api
+      the same in 1 more placement: web
+     apiVersion: v1
+     data:
+    -  key: <masked>
+    +  key: <masked>
+     kind: ConfigMap
+     metadata:
+       name: settings
+
+    + ConfigMap web/more  of web
+    +apiVersion: v1
+    +data:
+    +  key: <masked>
+    +kind: ConfigMap
+    +metadata:
+    +  name: more
+    +  namespace: web
+
+    ~ Secret web/s  of web
+       name: s
+       namespace: web
+     stringData:
+    -  k: <masked>
+    +  k: <masked>
+
+    1 placement does not change
+
+    Plan: 2 placements change on 2 clusters
+    "#);
+    assert!(!found.out.contains("planted"), "{}", found.out);
+    let shown = plan(&scratch, &["--base", "HEAD~1", "--show-secrets"]);
+    assert!(shown.text(0).contains("-  k: planted-old\n+  k: planted-new\n"), "{}", shown.out);
+    let summary = plan(&scratch, &["--base", "HEAD~1", "--summary"]);
+    assert!(!summary.text(0).contains("key: ") && summary.out.ends_with("Plan: 2 placements change on 2 clusters\n"));
+}
+
+#[test]
+fn ux1b_25_the_folder_is_the_current_one_unless_another_is_named() {
+    let scratch = small();
+    scratch.write("rendered/copy.yaml", &namespace("web", &[("settings", "1")]));
+    scratch.write(".gitfleetignore", "rendered/\n");
+    let commands: [&[&str]; 4] = [&["validate"], &["plan"], &["simulate"], &["schedule"]];
+    for command in commands {
+        let here = scratch.command(command).current_dir(scratch.path(FLEET)).output().expect("the binary starts");
+        let named = scratch.run(&[command, &[FLEET]].concat());
+        assert_eq!(String::from_utf8_lossy(&here.stdout), named.text(0), "{command:?}: {}", named.err);
+    }
+    let both = scratch.run(&["schedule", FLEET, "-f", "fleet/clusters.yaml"]);
+    assert_eq!(both.code, 1, "twice the same: {}", both.out);
 }
 
 #[test]
@@ -372,7 +492,6 @@ fn what_cannot_be_read_is_an_error() {
         assert_eq!((found.code, found.out.as_str()), (2, ""), "{args:?}");
         assert!(found.err.starts_with("error: "), "{}", found.err);
     }
-    assert_eq!(scratch.run(&["plan"]).code, 64);
     assert_eq!(scratch.run(&["plan", "--repo", FLEET, "-o", "wide"]).code, 64);
 }
 
@@ -450,5 +569,5 @@ fn a_configuration_names_the_repository_the_branch_and_the_accepted_commit() {
     .expect("a file");
     let remote = scratch.run(&["plan", "-c", CONFIG]);
     assert_eq!(remote.code, 2, "{}", remote.out);
-    assert!(remote.err.contains("is not on this machine; name a clone of it with --repo DIR"), "{}", remote.err);
+    assert!(remote.err.contains("is not on this machine; name a clone of it: gitfleet plan DIR"), "{}", remote.err);
 }

@@ -116,7 +116,7 @@ fn ux1a_10_a_switch_of_the_checked_out_branch_begins_nothing_until_a_person_says
     assert_eq!((held.code, has_b()), (1, false), "{}", held.err);
     let said = "the branch other is checked out, and main was followed";
     assert!(held.err.lines().any(|line| line.contains("WARN") && line.contains(said)), "{}", held.err);
-    let status = scratch.run(&["status", "-c", CONFIG]);
+    let status = scratch.run(&["status", "--exit-code", "-c", CONFIG]);
     assert!(status.text(1).contains(&format!("! {said}; ")), "{}", status.out);
     git(&["checkout", "-q", "main"]);
     assert_eq!(once().code, 0, "it is as it was");

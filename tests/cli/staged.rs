@@ -58,7 +58,7 @@ fn a_pass_ends_at_the_approval_and_the_next_continues() {
     assert_eq!(found.code, 3, "a gate waits for a person: {}", found.err);
     assert!(found.err.contains("gitfleet approve web-0 staging"), "{}", found.err);
     assert_eq!((value(&scratch, "s").as_str(), scratch.member("p1").len()), ("1", 0));
-    let status = told(&scratch, &["status"]);
+    let status = told(&scratch, &["status", "--all", "--exit-code"]);
     for wanted in
         ["stage dev", "waits for approval before the next stage", "gitfleet approve web-0 staging", "anybody who may"]
     {

@@ -36,7 +36,7 @@ fn waits(scratch: &Scratch) {
     let found = once(scratch);
     assert_eq!(found.code, 3, "{}", found.err);
     assert!(found.err.contains("gitfleet store adopt") && found.err.contains("east, west"), "{}", found.err);
-    let status = scratch.run(&["status", "-c", CONFIG]);
+    let status = scratch.run(&["status", "--exit-code", "-c", CONFIG]);
     assert!(status.text(3).contains("gitfleet store adopt"), "{}", status.out);
 }
 

@@ -90,8 +90,12 @@ fn a_stream_says_what_a_commit_changes() {
 #[test]
 fn what_is_printed_is_the_same_with_a_daemon_and_without() {
     let scratch = fleet();
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 16] = [
         &["status"],
+        &["status", "--all"],
+        &["status", "web", "--exit-code"],
+        &["status", "-o", "json"],
+        &["status", "wbe"],
         &["get", "placements"],
         &["get", "crp", "web", "-o", "wide"],
         &["get", "placements", "-o", "name"],

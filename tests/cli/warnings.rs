@@ -115,7 +115,7 @@ fn w10_status_says_what_plan_says() {
     );
     scratch.commit("first");
     assert_eq!(scratch.run(&["run", "-c", CONFIG, "--once"]).code, 1);
-    let status = scratch.run(&["status", "-c", CONFIG]);
+    let status = scratch.run(&["status", "--exit-code", "-c", CONFIG]);
     let line =
         "! spec.policy.clusterNames: cannot be fulfilled: wst, which is not in the fleet (did you mean `west`?)\n";
     assert!(status.text(1).contains(line), "{}", status.out);
@@ -157,9 +157,9 @@ fn ux1a_2_clusters_without_an_entry_lead_the_status() {
         "{}",
         once.err
     );
-    let status = scratch.run(&["status", "-c", CONFIG]);
+    let status = scratch.run(&["status", "--exit-code", "-c", CONFIG]);
     assert!(status.text(1).starts_with(&format!("! {said}")), "{}", status.out);
-    assert!(status.out.contains("✓ ClusterResourcePlacement p"), "{}", status.out);
+    assert!(status.out.contains("\np  ✓ 1/1  "), "{}", status.out);
     assert_eq!((joined(&scratch, "east"), joined(&scratch, "west")), ("True".into(), "False".into()));
     // One that is left alone on purpose is suspended.
     let west = cluster("west", "w")
@@ -167,7 +167,7 @@ fn ux1a_2_clusters_without_an_entry_lead_the_status() {
     scratch.write("clusters.yaml", &[cluster("east", "e"), west].concat());
     scratch.commit("suspended");
     assert_eq!(scratch.run(&["run", "-c", CONFIG, "--once"]).code, 0);
-    assert!(scratch.run(&["status", "-c", CONFIG]).text(0).starts_with("source "));
+    assert!(scratch.run(&["status", "--exit-code", "-c", CONFIG]).text(0).starts_with("source "));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn ux1a_3_a_cluster_that_never_answered_is_not_joined() {
     scratch.commit("first");
     let once = scratch.run(&["run", "-c", CONFIG, "--once"]);
     assert_eq!(once.code, 1, "{}", once.err);
-    let status = scratch.run(&["status", "-c", CONFIG]);
+    let status = scratch.run(&["status", "--exit-code", "-c", CONFIG]);
     assert!(status.text(1).starts_with("! 1 cluster has never answered: west: "), "{}", status.out);
     assert_eq!((joined(&scratch, "east"), joined(&scratch, "west")), ("True".into(), "False".into()));
     let table = scratch.run(&["get", "clusters", "west", "-c", CONFIG]);

@@ -89,7 +89,7 @@ fn a_stage_waits_for_what_prometheus_answers() {
     application.errors("0.5");
     let status = daemon.await_status("stage canary: the check error-rate answers 0.5, allowed: at most 0.01");
     assert!(status.contains("run web-0 is halted") || status.contains("halted: stage canary"), "{status}");
-    assert_eq!(world.gitfleet(&["status", "-c", "gitfleet.yaml"]).status.code(), Some(1));
+    assert_eq!(world.gitfleet(&["status", "--exit-code", "-c", "gitfleet.yaml"]).status.code(), Some(1));
     assert_eq!(held(&world, "b"), "");
 
     application.errors("0.002");

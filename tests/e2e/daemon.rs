@@ -212,9 +212,9 @@ impl Daemon<'_> {
         text.lines().filter(of).filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
     }
 
-    /// Returns what `status` says.
+    /// Returns all that `status` says.
     pub fn status(&self) -> String {
-        let output = self.world.gitfleet(&["status", "-c", "gitfleet.yaml"]);
+        let output = self.world.gitfleet(&["status", "--all", "-c", "gitfleet.yaml"]);
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 

@@ -198,7 +198,8 @@ fn write_help(page: &mut String, command: clap::Command, name: &str) {
     let mut command = command.bin_name(name).term_width(HELP_WIDTH).mut_args(|argument| {
         // What every command takes is told once.
         let is_repeated = argument.is_global_set() && name.contains(' ');
-        argument.hide_env_values(true).hide(is_repeated)
+        let is_hidden = is_repeated || argument.is_hide_set();
+        argument.hide_env_values(true).hide(is_hidden)
     });
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();

@@ -32,6 +32,14 @@ fn tables_fold_to_the_width() {
 }
 
 #[test]
+fn ux1b_12_no_word_of_a_line_is_broken() {
+    let line = Line::default()
+        .with(Style::Plain, "    waits for approval before the next stage since 4m, digest e02da7e57359");
+    let text = render_lines(&[line], Terminal { width: Some(60), colour: false });
+    assert!(text.lines().all(|line| line.len() <= 60) && text.contains("e02da7e57359"), "{text}");
+}
+
+#[test]
 fn one_object_or_a_list() {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "on"}});
     insta::assert_snapshot!(render_yaml(std::slice::from_ref(&object)), @r#"

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterNode, DIGEST_SHOWN, Line, Node, Style, TimedLine, Words, staged};
+use super::{ClusterNode, DIGEST_SHOWN, Line, Node, StageCell, Style, TimedLine, Words, staged};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
@@ -32,6 +32,9 @@ pub struct PlacementRow {
     /// The commit of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<CommitId>,
+    /// When its newest snapshot was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// Gone from git.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
@@ -41,6 +44,9 @@ pub struct PlacementRow {
     pub clusters: usize,
     /// How many of them have the newest snapshot, available or compared.
     pub up_to_date: usize,
+    /// The stages of the run that moves it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageCell>,
     /// What is below its heading.
     pub below: Node,
 }
@@ -69,10 +75,12 @@ impl PlacementRow {
             placement: view.record.key.clone(),
             snapshot: view.newest(),
             commit: view.snapshot.map(|snapshot| snapshot.commit.clone()),
+            since: view.snapshot.map(|snapshot| snapshot.created_at),
             removed: view.record.removed,
             state: rollout_state(view),
             clusters: picked.len(),
             up_to_date: picked.iter().filter(|(_, b)| b.is_some_and(|b| view.is_up_to_date(b))).count(),
+            stages: staged::stage_cells(view),
             below: Node { children, ..Node::default() }.with_clusters(clusters, width),
         }
     }
@@ -85,8 +93,21 @@ impl PlacementRow {
     fn heading(&self, now: Timestamp) -> Line {
         let snapshot = self.snapshot.map_or_else(|| "no snapshot".to_owned(), |index| format!("snapshot {index}"));
         let commit = self.commit.as_ref().map(|commit| format!(" ({})", commit.short())).unwrap_or_default();
+        let (style, glyph, description) = self.standing(now);
+        let colon = if description.is_empty() { "" } else { ": " };
+        let (key, done, total) = (&self.placement, self.up_to_date, counted(self.clusters, "cluster"));
+        Line::default()
+            .with(style, format!("{glyph} "))
+            .with(Style::Muted, format!("{} ", key.kind()))
+            .with(Style::Strong, key.to_string())
+            .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {total} up to date{colon}"))
+            .with(style, description)
+    }
+
+    /// Returns the state with the sign for it, and in a phrase unless it is as it is to be.
+    pub fn standing(&self, now: Timestamp) -> (Style, &'static str, String) {
         let is_shown_below = is_shown_below(&self.state);
-        let (style, glyph, description) = match &self.state {
+        match &self.state {
             RolloutState::AllAtTarget if self.removed => (Style::Ok, "✓", "removed".to_owned()),
             RolloutState::AllAtTarget => (Style::Ok, "✓", String::new()),
             RolloutState::Progressing if self.removed => (Style::Progressing, "↻", "being removed".to_owned()),
@@ -108,15 +129,7 @@ impl PlacementRow {
             RolloutState::WaitingForPerson(wait) => (Style::Progressing, "!", wait.to_string()),
             RolloutState::Unreachable(text) => (Style::Progressing, "!", format!("waits for offline clusters: {text}")),
             RolloutState::Failed(failure) => (Style::Bad, "✗", failure.to_string()),
-        };
-        let colon = if description.is_empty() { "" } else { ": " };
-        let (key, done, total) = (&self.placement, self.up_to_date, counted(self.clusters, "cluster"));
-        Line::default()
-            .with(style, format!("{glyph} "))
-            .with(Style::Muted, format!("{} ", key.kind()))
-            .with(Style::Strong, key.to_string())
-            .with(Style::Plain, format!("  {snapshot}{commit}, {done} of {total} up to date{colon}"))
-            .with(style, description)
+        }
     }
 }
 

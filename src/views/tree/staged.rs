@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::row::{cluster_state, held, object_lines};
 use super::{ClusterNode, DIGEST_SHOWN, Node, Style, TimedLine, Words};
@@ -17,6 +18,31 @@ use crate::status::staged_run::{
     ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
 };
 use crate::status::work::{counted, listing};
+
+/// One stage of the run that moves a placement, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageCell {
+    /// Its name.
+    pub name: String,
+    /// What kind of state it is in, and the sign for it.
+    pub state: (Style, String),
+    /// How many of its clusters are done.
+    pub done: usize,
+    /// How many clusters it has.
+    pub total: usize,
+}
+
+/// Returns the stages of the run that moves the placement, in order; none where no run does.
+pub fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
+    let cell = |run: &RunRecord, stage: &StageRecord| {
+        let (style, glyph) = sign(run, stage);
+        let done = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
+        StageCell { name: stage.name.clone(), state: (style, glyph.to_owned()), done, total: stage.clusters.len() }
+    };
+    let run = active_run(view.runs).filter(|_| view.is_external());
+    run.into_iter().flat_map(|run| run.stages.iter().map(move |stage| cell(run, stage))).collect()
+}
 
 /// Returns the branch of the run that moves the placement; for finished runs only the newest, in one line.
 pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
@@ -104,9 +130,9 @@ struct RunView<'a> {
     approvers: Option<&'a str>,
 }
 
-fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
-    let RunView { view, run, approvers, .. } = *of;
-    let (style, glyph) = match stage.phase {
+/// Returns the sign for the state of a stage, and its meaning.
+fn sign(run: &RunRecord, stage: &StageRecord) -> (Style, &'static str) {
+    match stage.phase {
         StagePhase::Succeeded | StagePhase::Skipped => (Style::Ok, "✓"),
         StagePhase::Failed => (Style::Bad, "✗"),
         // Its phase stays that of a stage under way, because a retry continues from there.
@@ -114,7 +140,12 @@ fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
         StagePhase::Updating => (Style::Progressing, "↻"),
         StagePhase::WaitingBefore | StagePhase::WaitingAfter => (Style::Progressing, "!"),
         StagePhase::Pending => (Style::Muted, "·"),
-    };
+    }
+}
+
+fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
+    let RunView { view, run, approvers, .. } = *of;
+    let (style, glyph) = sign(run, stage);
     let words = match stage.phase {
         StagePhase::Skipped => "no clusters".to_owned(),
         StagePhase::Pending if is_current => format!("{}, next", counted(stage.clusters.len(), "cluster")),

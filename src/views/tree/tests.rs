@@ -45,6 +45,8 @@ fn status_lines(view: &StatusView) -> Vec<Line> {
     let StatusView { source, branch, placements, clusters, ocm, now } = *view;
     let summary = Summary {
         complaint: None,
+        waiting: Vec::new(),
+        waiting_unlisted: 0,
         standing: BTreeSet::new(),
         states: BTreeMap::new(),
         source: source_lines(&SourceView { source, branch, clusters, now }),
