@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{Core, Sent, SourceLook};
 use crate::api::placement::ApplyStrategyType;
@@ -117,6 +118,30 @@ impl Core {
     }
 }
 
+/// Facts of a journal entry that people read, and the words before them.
+const TOLD: [(&str, &str); 9] = [
+    ("stage", "stage "),
+    ("index", "snapshot "),
+    ("to", "snapshot "),
+    ("snapshot", "snapshot "),
+    ("person", "by "),
+    ("by", "by "),
+    ("phase", ""),
+    ("message", ""),
+    ("why", ""),
+];
+
+/// Returns what people are told of an entry beside its sentence; the whole is in the journal.
+fn about(facts: &Value) -> Option<String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let told = TOLD.iter().filter_map(|(name, words)| Some(format!("{words}{}", text(facts.get(name)?)?)));
+    Some(told.collect::<Vec<_>>().join(", ")).filter(|told| !told.is_empty())
+}
+
 /// Logs a journal entry.
 pub(super) fn log_entry(entry: &JournalEntry) {
     let Some(sentence) = log_sentence(&entry.event) else { return };
@@ -129,7 +154,8 @@ pub(super) fn log_entry(entry: &JournalEntry) {
         tracing::field::display(fields.join(" "))
     });
     let cluster = cluster.map(tracing::field::display);
-    tracing::info!(%placement, cluster, facts, "{sentence}");
+    let about = about(&entry.facts).map(tracing::field::display);
+    tracing::info!(%placement, cluster, about, facts, "{sentence}");
 }
 
 /// Returns what the log says of a kind of entry; `None` where other log entries say it.

@@ -15,16 +15,13 @@ use self::sentence::Sentence;
 use crate::text::one_line;
 
 /// What is logged where nothing is asked for: our own changes, and other people's trouble. What `kube_runtime` warns of, a
-/// watch that is refused, is told by us, once; that a server's certificate is not checked, too, with the cluster's name.
-pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client::client::tls=error,gitfleet=info";
+/// watch that is refused, is told by us, once; what `kube_client` cannot reach, or does not check, too, with the cluster's name.
+pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client=off,gitfleet=info";
 
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
 
 mod sentence;
-
-/// Fields that people read without their names: the sentence, and what the journal says of an event.
-const UNNAMED: [&str; 2] = ["message", "facts"];
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -83,15 +80,14 @@ where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = EnvFilter::try_new(filter).map_err(|source| Error::Filter { filter: filter.to_owned(), source })?;
+    let details = filter.max_level_hint().is_none_or(|level| level >= tracing::Level::DEBUG);
     let builder = fmt::Subscriber::builder().with_env_filter(filter).with_writer(writer);
     Ok(match format {
         // What an event says may be a stranger's, such as the name of a file: it begins no line. JSON has escapes of its own.
         LogFormat::Text => {
-            let fields = debug_fn(|writer, field, value| match field.name() {
-                name if UNNAMED.contains(&name) => write!(writer, "{value:?}"),
-                name => write!(writer, "{name}={value:?}"),
-            });
-            let builder = builder.with_ansi(colour).fmt_fields(fields.delimited(" ")).event_format(Sentence);
+            let fields = debug_fn(|writer, field, value| write!(writer, "{}={value:?}", field.name()));
+            let builder = builder.with_ansi(colour).fmt_fields(fields.delimited(" "));
+            let builder = builder.event_format(Sentence { details });
             Box::new(builder.map_writer(|writer| Lines { writer, colour }).finish())
         }
         LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),

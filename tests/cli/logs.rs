@@ -1,4 +1,4 @@
-//! What a daemon logs: where something happened stands at the end of a line, and in a list for machines.
+//! What a daemon logs: sentences for people, and fields for machines.
 
 use serde_json::Value;
 
@@ -24,13 +24,14 @@ fn pruned(format: &str) -> (String, String) {
 fn text_names_placement_cluster_and_commit() {
     let (text, commit) = pruned("text");
     for ending in [
-        format!("INFO pruned object=ConfigMap web/d cluster=east placement=web commit={commit}"),
-        format!("INFO rolled out: snapshot 1 is available on all 1 clusters placement=web commit={commit}"),
+        format!(" web  east: pruned object=ConfigMap web/d ({commit})"),
+        format!(" web  rolled out: snapshot 1 is available on all 1 clusters ({commit})"),
+        format!(" web  east: rolling out to cluster: snapshot 1 ({commit})"),
     ] {
         assert!(text.lines().any(|line| line.ends_with(&ending)), "{ending}: {text}");
     }
     let accepted = text.lines().find(|line| line.contains("commit accepted")).expect("it is said");
-    assert!(accepted.ends_with(&format!("commit={commit}")), "{accepted}");
+    assert!(accepted.ends_with(&format!("({commit})")), "{accepted}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! How people read an event: time, level, sentence, its fields, and the fields of the spans it happened in.
+//! How people read an event.
 
-use std::collections::BTreeSet;
 use std::fmt::{Debug, Result};
 
 use tracing::field::{Field, Visit};
@@ -12,11 +11,17 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// Faint, for what is seldom read.
 const DIM: &str = "\u{1b}[2m";
+/// Where the time of day is in a timestamp.
+const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
 /// The end of colours and styles.
 const PLAIN: &str = "\u{1b}[0m";
 
-/// One event, one sentence. The names of spans are for machines.
-pub(super) struct Sentence;
+/// One event, one line: the time of day, the level unless it is the usual one, the placement, the cluster, the sentence, further
+/// fields, the commit. The names of spans are for machines.
+pub(super) struct Sentence {
+    /// Whether to write the details that the journal keeps as well.
+    pub details: bool,
+}
 
 impl<S, N> FormatEvent<S, N> for Sentence
 where
@@ -26,24 +31,25 @@ where
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> Result {
         let (level, has_colour) = (*event.metadata().level(), to.has_ansi_escapes());
         let style = |style: &'static str| if has_colour { style } else { "" };
-        to.write_str(style(DIM))?;
-        SystemTime.format_time(&mut to)?;
-        write!(to, "{} {}{level:>5}{} ", style(PLAIN), style(colour(level)), style(PLAIN))?;
-        context.format_fields(to.by_ref(), event)?;
-        let mut names = Names::default();
-        event.record(&mut names);
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        write!(to, "{}{}{} ", style(DIM), time.get(TIME_OF_DAY).unwrap_or(&time), style(PLAIN))?;
+        if level != Level::INFO {
+            write!(to, "{}{level}{} ", style(colour(level)), style(PLAIN))?;
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
-            let Some(fields) = extensions.get::<FormattedFields<N>>() else { continue };
+            let Some(of_span) = extensions.get::<FormattedFields<N>>() else { continue };
             // Values in spans are names, which hold no space: each word is a field. What was recorded is not recorded twice.
-            for field in fields.split(' ').filter(|field| !field.is_empty()) {
-                let name = field.split_once('=').map_or(field, |(name, _)| name);
-                if names.0.insert(name.to_owned()) {
-                    write!(to, " {field}")?;
+            for (name, value) in of_span.split(' ').filter_map(|field| field.split_once('=')) {
+                if fields.value(name).is_none() {
+                    fields.0.push((name.to_owned(), value.to_owned()));
                 }
             }
         }
-        writeln!(to)
+        fields.write(&mut to, self.details)
     }
 }
 
@@ -57,12 +63,43 @@ fn colour(level: Level) -> &'static str {
     }
 }
 
-/// The names of an event's fields that have a value.
+/// What an event says, and its spans.
 #[derive(Default)]
-struct Names(BTreeSet<String>);
+struct Fields(Vec<(String, String)>);
 
-impl Visit for Names {
-    fn record_debug(&mut self, field: &Field, _: &dyn Debug) {
-        self.0.insert(field.name().to_owned());
+impl Fields {
+    fn value(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.0.iter().find(|(known, _)| known == name)?;
+        Some(value.trim_matches('"')).filter(|value| !value.is_empty())
+    }
+
+    fn write(&self, to: &mut Writer<'_>, details: bool) -> Result {
+        if let Some(placement) = self.value("placement") {
+            write!(to, "{placement}  ")?;
+        }
+        if let Some(cluster) = self.value("cluster") {
+            write!(to, "{cluster}: ")?;
+        }
+        to.write_str(self.value("message").unwrap_or_default())?;
+        if let Some(about) = self.value("about") {
+            write!(to, ": {about}")?;
+        }
+        for (name, value) in &self.0 {
+            match name.as_str() {
+                "facts" if details => write!(to, " {value}")?,
+                "placement" | "cluster" | "message" | "about" | "commit" | "facts" => {}
+                name => write!(to, " {name}={value}")?,
+            }
+        }
+        match self.value("commit") {
+            Some(commit) => writeln!(to, " ({commit})"),
+            None => writeln!(to),
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.push((field.name().to_owned(), format!("{value:?}")));
     }
 }
