@@ -38,6 +38,34 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
+/// What libraries say on the way to a cause, and that tells nobody anything.
+const EMPTY_WORDS: [&str; 6] = [
+    "client error (Connect)",
+    "client error (SendRequest)",
+    "tcp connect error",
+    "connection error",
+    "error sending request",
+    "error trying to connect",
+];
+
+/// Returns an error with its causes on one line: what says nothing, or was said before, is left out.
+pub fn causes(chain: impl IntoIterator<Item = String>) -> String {
+    let mut text = String::new();
+    for link in chain {
+        let link = link.strip_prefix("ServiceError: ").unwrap_or(&link);
+        // The number is for machines.
+        let link = link.rsplit_once(" (os error ").map_or(link, |(words, _)| words);
+        if EMPTY_WORDS.contains(&link) || text.contains(link) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(link);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +85,29 @@ mod tests {
             assert_eq!(one_line(line), line, "an escape stays what it is");
         }
         assert_eq!(lines("a\nb\u{1b}"), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn ux1b_26_a_cause_is_told_once() {
+        let rows: [(&[&str], &str); 4] = [
+            (
+                &[
+                    "ServiceError: client error (Connect)",
+                    "client error (Connect)",
+                    "tcp connect error",
+                    "Connection refused (os error 111)",
+                ],
+                "Connection refused",
+            ),
+            (
+                &["asking the daemon", "client error (Connect)", "invalid peer certificate"],
+                "asking the daemon: invalid peer certificate",
+            ),
+            (&["reading a.yaml: no such file", "no such file"], "reading a.yaml: no such file"),
+            (&["alone"], "alone"),
+        ];
+        for (chain, text) in rows {
+            assert_eq!(causes(chain.iter().map(|link| (*link).to_owned())), text);
+        }
     }
 }

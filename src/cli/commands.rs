@@ -97,12 +97,12 @@ pub struct Retry {
 /// The options of every command that changes something.
 #[derive(Debug, clap::Args)]
 pub struct CommandOptions {
-    /// Reason code stored with the decision.
-    #[arg(long, value_name = "WORD")]
-    reason: Option<String>,
-    /// Why, at length, for the record.
-    #[arg(long, value_name = "TEXT")]
+    /// Why, for the record.
+    #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
+    /// Reason code that the condition of an approval request shows.
+    #[arg(long, value_name = "WORD", hide = true)]
+    reason: Option<String>,
     /// How to show what happened.
     #[arg(short, long, value_enum, default_value_t)]
     output: CommandAnswer,

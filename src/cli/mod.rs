@@ -12,6 +12,7 @@ mod export;
 mod folder;
 mod forge;
 mod get;
+pub mod help;
 mod kinds;
 mod manifests;
 mod member;
@@ -33,7 +34,7 @@ mod wanted;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::model::commands::Verb;
 use crate::telemetry::log::{self, LogFormat};
@@ -46,12 +47,17 @@ use exit::Exit;
     after_help = "Exit codes: 0 success, 1 differences found, not converged, or refused, 2 error, 3 approval required, 64 wrong usage."
 )]
 pub struct Cli {
-    /// How logs are written to standard error.
-    #[arg(long, global = true, value_enum, default_value = "text", env = "GITFLEET_LOG_FORMAT")]
+    /// How logs are written to standard error: text or json.
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text", env = "GITFLEET_LOG_FORMAT")]
+    #[arg(help_heading = help::GLOBAL, hide_possible_values = true)]
     log_format: LogFormat,
     /// What is logged, such as `debug` or `gitfleet=debug,kube=info`.
-    #[arg(long, global = true, value_name = "FILTER", env = "GITFLEET_LOG")]
+    #[arg(long, global = true, value_name = "FILTER", env = "GITFLEET_LOG", help_heading = help::GLOBAL)]
     log: Option<String>,
+    /// When to colour: auto, always or never.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    #[arg(help_heading = help::GLOBAL, hide_possible_values = true)]
+    color: help::Colour,
     #[command(subcommand)]
     command: Command,
 }
@@ -169,9 +175,21 @@ fn quoted(word: &str) -> String {
     if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
+/// Returns the command line with everything that its help says.
+pub fn command() -> clap::Command {
+    help::described(Cli::command())
+}
+
+fn parse() -> clap::error::Result<Cli> {
+    let mut command = command();
+    let parsed =
+        command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| help::with_plain_usage(error, &mut command))
+}
+
 /// Runs the command line; returns the process's exit code.
 pub fn main() -> Exit {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // A closed pipe is no reason to complain about a help text.
@@ -185,7 +203,8 @@ pub fn main() -> Exit {
         Command::Demo(_) => Some(demo::LOG_FILTER),
         _ => None,
     };
-    if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence)) {
+    output::set_colour(cli.color);
+    if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence), cli.color.wanted()) {
         return fail(&error.into());
     }
     let result = match cli.command {
@@ -218,7 +237,7 @@ pub fn main() -> Exit {
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Completion { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "gitfleet", &mut script);
+            clap_complete::generate(shell, &mut command(), "gitfleet", &mut script);
             output::print(&String::from_utf8_lossy(&script))
         }
     };
@@ -230,8 +249,9 @@ fn crd() -> String {
     crate::api::crds().iter().flat_map(|crd| ["---\n".to_owned(), crate::yaml::to_string(crd)]).collect()
 }
 
-/// Says on standard error what went wrong, with the whole chain, once.
+/// Says on standard error what went wrong, and its cause, once.
 fn fail(error: &anyhow::Error) -> Exit {
-    eprintln!("error: {}", crate::text::lines(&format!("{error:#}")));
+    let causes = crate::text::causes(error.chain().map(ToString::to_string));
+    eprintln!("{} {}", output::alarm("error:"), crate::text::lines(&causes));
     Exit::Error
 }

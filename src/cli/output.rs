@@ -1,6 +1,7 @@
 //! Renders tables, trees and objects for a terminal or a pipe. Rendering only: callers write the text to stdout.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -8,6 +9,7 @@ use comfy_table::{ContentArrangement, Table as Layout, presets};
 use serde_json::Value;
 
 use super::exit::Exit;
+use super::help::Colour;
 use crate::model::manifest::InputError;
 use crate::status::work::counted;
 use crate::views::layout::wrapped;
@@ -120,18 +122,36 @@ impl Terminal {
         Self { width: None, colour: false }
     }
 
-    /// Returns what holds for standard output, by terminal, `NO_COLOR` (any value but empty) and `TERM=dumb`.
-    ///
-    /// Source: <https://no-color.org>.
+    /// Returns what holds for standard output, by `--color`, terminal, `NO_COLOR` (any value but empty) and `TERM=dumb`.
     pub fn of_stdout() -> Self {
         let layout = Layout::new();
-        if !layout.is_tty() {
-            return Self::plain();
-        }
-        let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-        Self { width: layout.width(), colour: !set("NO_COLOR") && !dumb }
+        let width = if layout.is_tty() { layout.width() } else { None };
+        Self { width, colour: has_colour(layout.is_tty()) }
     }
+}
+
+/// What `--color` says.
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+/// Sets what `--color` says, for the whole process.
+pub fn set_colour(colour: Colour) {
+    // The command line is read once.
+    let _ = COLOUR.set(colour);
+}
+
+/// Tells whether to colour what goes to a terminal, or does not.
+///
+/// Source: <https://no-color.org>.
+fn has_colour(is_terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    let wanted = COLOUR.get().copied().unwrap_or_default().wanted();
+    wanted.unwrap_or_else(|| is_terminal && !set("NO_COLOR") && !is_dumb())
+}
+
+/// Returns a word that begins a complaint on standard error.
+pub fn alarm(word: &str) -> String {
+    if has_colour(std::io::stderr().is_terminal()) { format!("\x1b[31m{word}\x1b[0m") } else { word.to_owned() }
 }
 
 /// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.

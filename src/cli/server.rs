@@ -118,6 +118,9 @@ impl Server {
             let text = if self.token.is_some() { "it does not know the token; " } else { "reading needs a token; " };
             bail!("asking the daemon at {address}: it answered {status}: {text}{TOKEN_ADVICE}");
         }
+        if status == StatusCode::NOT_FOUND && !body.is_empty() {
+            bail!("{}", String::from_utf8_lossy(&body));
+        }
         anyhow::ensure!(
             status.is_success(),
             "asking the daemon at {address}: it answered {status}: {}",

@@ -235,16 +235,8 @@ pub(super) fn is_expired(error: &watcher::Error) -> bool {
 
 /// Writes an error with its causes on one line, without repeating what a cause already said.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
+    let links = std::iter::successors(Some(error), |error| error.source());
+    crate::text::causes(links.map(ToString::to_string))
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl Execution<'_> {
         if let Some(pause) = &pass.state.record.paused {
             return Err(refusal(RefusalReason::NotPossible, format!("{key} was paused by {} already", pause.by)));
         }
-        let reason = self.command.reason.clone();
+        let reason = self.command.reason.clone().or_else(|| self.command.message.clone());
         pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
         Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
     }

@@ -33,6 +33,12 @@ impl Cause {
         Self::text(&texts.join(": "), secrets)
     }
 
+    /// Returns the text of the last cause alone: those before it may be written for developers.
+    pub(super) fn last(error: &gix::Error) -> Self {
+        let last = error.iter_errors().last().map(ToString::to_string).unwrap_or_default();
+        Self::text(&last, &Secrets::default())
+    }
+
     fn text(text: &str, secrets: &Secrets) -> Self {
         // Before it is cut: the first half of a token would not be recognised any more.
         let mut text = secrets.redact(text).replace(['\n', '\r'], " ");

@@ -252,7 +252,7 @@ impl Reader {
         let unknown = |error: gix::Error| Error::RevisionUnknown {
             location: self.location.to_string(),
             revision: revision.to_owned(),
-            cause: error.into(),
+            cause: super::Cause::last(&error),
         };
         let object =
             repo.rev_parse_single(revision.as_bytes().as_bstr()).and_then(|id| id.object()).map_err(unknown)?;

@@ -52,10 +52,12 @@ pub enum Error {
 
 /// Starts logging to stderr for the whole process.
 ///
-/// `filter` is the flag's, before the environment's; text has colour only on a terminal and without `NO_COLOR`.
-pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), Error> {
+/// `filter` is the flag's, before the environment's; text has colour where that is wanted, else only on a terminal and without
+/// `NO_COLOR`.
+pub fn init(format: LogFormat, filter: Option<&str>, wanted: Option<bool>) -> Result<(), Error> {
     let variable = std::env::var(FILTER_VARIABLE).ok();
-    let colour = colour(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let usual = || colour(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let colour = wanted.unwrap_or_else(usual);
     let subscriber = subscriber(format, chosen_filter(filter, variable.as_deref()), colour, std::io::stderr)?;
     subscriber.try_init().map_err(Error::Twice)
 }

@@ -12,17 +12,13 @@ fn help() {
 
     Usage: gitfleet [OPTIONS] <COMMAND>
 
-    Commands:
-      run         Follow the source and keep the fleet in step with it
-      demo        Show gitfleet at work: an example fleet, and changes made one after the other
-      validate    Check every manifest of a folder; prints each error with file and line
-      plan        Show what a tree would do to the fleet; needs no cluster
-      simulate    Simulate a rollout on a virtual clock; needs no cluster
-      schedule    Decide which clusters placements go to, from objects in files alone
-      explain     Show why a placement has the clusters it has, and not others
+    Look:
+      status      Show who is waited for, what is wrong, and how each placement stands
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
-      status      Show who is waited for, what is wrong, and how each placement stands
+      explain     Show why a placement has the clusters it has, and not others
+
+    Decide:
       approve     Approve a gate that waits for approval
       reject      Say no at a gate: the run ends, and its snapshot is not rolled out again
       pause       Start nothing new for a placement
@@ -32,38 +28,36 @@ fn help() {
       cordon      Keep placements away from a cluster: taint it, as a commit
       uncordon    Take the taint of a cordon away, as a commit
       drain       Move placements off a cluster: cordon it and evict what is there, as a commit
-      export      Print what other tools need of the records
-      source      Say that a source that moved is the same one
-      store       Back the store up, restore it, or continue after it was lost
+
+    Preview:
+      validate    Check every manifest of a folder; prints each error with file and line
+      plan        Show what a tree would do to the fleet; needs no cluster
+      simulate    Simulate a rollout on a virtual clock; needs no cluster
+      schedule    Decide which clusters placements go to, from objects in files alone
+
+    Set up:
+      demo        Show gitfleet at work: an example fleet, and changes made one after the other
+      run         Follow the source and keep the fleet in step with it
       member      Prepare a member cluster
       forge       Connect the git host: statuses, comments, webhooks
-      crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
+      source      Say that a source that moved is the same one
+      store       Back the store up, restore it, or continue after it was lost
       config      Print what the configuration file may hold
-      version     Print the version
+      crd         Print the CustomResourceDefinitions of the kinds that gitfleet reads
+
+    Other:
+      export      Print what other tools need of the records
       completion  Print a completion script for a shell
-      help        Print this message or the help of the given subcommand(s)
+      version     Print the version
 
-    Options:
-          --log-format <LOG_FORMAT>
-              How logs are written to standard error
-
-              Possible values:
-              - text: One line of text an event
-              - json: One JSON object an event
-              
-              [env: GITFLEET_LOG_FORMAT=]
-              [default: text]
-
-          --log <FILTER>
-              What is logged, such as `debug` or `gitfleet=debug,kube=info`
-              
-              [env: GITFLEET_LOG=]
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
+    Global options:
+          --log-format <FORMAT>  How logs are written to standard error: text or json [env:
+                                 GITFLEET_LOG_FORMAT=] [default: text]
+          --log <FILTER>         What is logged, such as `debug` or `gitfleet=debug,kube=info` [env:
+                                 GITFLEET_LOG=]
+          --color <WHEN>         When to colour: auto, always or never [default: auto]
+      -h, --help                 Print help
+      -V, --version              Print version
 
     Exit codes: 0 success, 1 differences found, not converged, or refused, 2 error, 3 approval required,
     64 wrong usage.
@@ -141,6 +135,40 @@ fn wrong_usage_is_64_and_says_so_on_stderr() {
         let found = scratch.run(args);
         assert_eq!((found.code, found.out.as_str()), (64, ""), "{args:?}: {}", found.err);
         assert!(!found.err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn ux1b_23_usage_shows_as_mandatory_only_what_is() {
+    let scratch = Scratch::new();
+    let output =
+        scratch.command(&["pause"]).env("GITFLEET_CONFIG", "gitfleet.yaml").output().expect("the binary starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("Usage: gitfleet pause [OPTIONS] <PLACEMENT>\n"), "{err}");
+}
+
+#[test]
+fn ux1b_26_one_cause_once_and_nothing_for_developers() {
+    let scratch = Scratch::new();
+    let status = scratch.command(&["status", "--server", "127.0.0.1:1"]).env("GITFLEET_CONFIG", "").output();
+    let err = String::from_utf8(status.expect("the binary starts").stderr).expect("text");
+    assert!(
+        err.starts_with("error: asking the daemon at 127.0.0.1:1 (") && err.ends_with("): Connection refused\n"),
+        "{err}"
+    );
+    scratch.write("a.yaml", "");
+    scratch.commit("first");
+    let plan = scratch.run(&["plan", "fleet", "--base", "nope"]);
+    assert!(plan.err.contains("has no commit \"nope\": ") && !plan.err.contains(['{', '}']), "{}", plan.err);
+    assert!(!plan.err.contains("Caused by"), "{}", plan.err);
+}
+
+#[test]
+fn ux1b_31_colour_where_it_is_asked_for() {
+    let scratch = Scratch::new();
+    for (when, is_coloured) in [("always", true), ("auto", false), ("never", false)] {
+        let plan = scratch.run(&["plan", "fleet", "--color", when]);
+        assert_eq!(plan.text(0).contains('\x1b'), is_coloured, "{when}: {}", plan.out);
     }
 }
 

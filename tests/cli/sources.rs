@@ -164,7 +164,7 @@ fn w01_a_host_that_is_overloaded_is_said_and_begins_nothing() {
     configure(&scratch, "url: ./fleet", &format!("url: 'http://{}/fleet.git'", overloaded()));
     let daemon = Daemon::start(scratch.command(&RUN));
     let status = status_with(&scratch, &daemon, "✗ the source cannot be read: ");
-    assert!(status.contains("503") && status.contains("accepted none"), "{status}");
+    assert!(status.contains("503") && status.contains("no commit is accepted yet"), "{status}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/page/", &["api", "model", "error", "rollout", "status", "text", "views"]),
     // The adapters. They meet in the daemon.
     ("src/git/", &["api", "model", "error", "watch"]),
-    ("src/cluster/", &["api", "model", "error", "watch", "yaml"]),
+    ("src/cluster/", &["api", "model", "error", "text", "watch", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     ("src/forge/", &["api", "model", "error"]),
     ("src/prometheus.rs", &["error"]),

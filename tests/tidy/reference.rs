@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 use std::fs;
 
-use clap::CommandFactory as _;
 use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
-use gitfleet::cli::Cli;
 use gitfleet::http::{
     BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, PAGE_STREAMS_MAX,
     READS_MAX, REQUEST_TIME, Route, SESSION_TIME, SESSIONS_MAX, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME, routes,
@@ -123,7 +121,7 @@ fn command_line_page_is_fresh() {
     let mut page = "# Command line\n\nThe help of every command.\n\n\
                     <!-- Made from src/cli by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n"
         .to_owned();
-    write_help(&mut page, Cli::command(), "gitfleet");
+    write_help(&mut page, gitfleet::cli::command(), "gitfleet");
     fresh("cli.md", &page);
 }
 

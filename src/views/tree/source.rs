@@ -68,6 +68,7 @@ pub fn ocm_lines(record: &OcmPlacementRecord) -> Vec<TimedLine> {
 fn own_lines(view: &SourceView) -> Vec<TimedLine> {
     let source = view.source;
     let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
+    let accepted = source.accepted.as_ref().map(CommitId::short);
     let mut lines = Vec::new();
     if let Some(why) = &source.unrestored {
         let description = format!(
@@ -80,7 +81,10 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         let heading = if source.seen == source.accepted {
             format!("commit {seen} is refused now")
         } else {
-            format!("commit {seen} is refused; {} stays accepted", short(&source.accepted))
+            match accepted {
+                Some(accepted) => format!("commit {seen} is refused; {accepted} stays accepted"),
+                None => format!("commit {seen} is refused; no commit is accepted yet"),
+            }
         };
         lines.push(TimedLine::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
         for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
@@ -114,8 +118,10 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
     lines.push(
         TimedLine::default().with(Style::Strong, "source ").with(Style::Plain, format!("{}{branch}", source.url)),
     );
-    let mut commits =
-        TimedLine::default().with(Style::Muted, "  accepted ").with(Style::Plain, short(&source.accepted));
+    let mut commits = match accepted {
+        Some(accepted) => TimedLine::default().with(Style::Muted, "  accepted ").with(Style::Plain, accepted),
+        None => TimedLine::default().with(Style::Muted, "  no commit is accepted yet"),
+    };
     if source.seen != source.accepted {
         commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
     }
