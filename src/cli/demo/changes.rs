@@ -159,10 +159,12 @@ mod tests {
             placement: name.parse().expect("a name"),
             snapshot: Some(0),
             commit: Some(commit.clone()),
+            since: None,
             removed: false,
             state,
             clusters: 3,
             up_to_date: 1,
+            stages: Vec::new(),
             below: crate::views::tree::Node::default(),
         };
         let waits = || RolloutState::WaitingForPerson(PersonWait::Approval("approve it".into()));
