@@ -14,9 +14,15 @@ use crate::views::tree::{ClusterNode, LISTED_MAX, StagedNode, Style, all_cluster
 /// Squares that one placement has; the rest is counted.
 const SQUARES_MAX: usize = 2_000;
 
+/// The sign of a cluster whose turn has not come.
+const QUEUED_SIGN: &str = "·";
+/// The sign of a cluster that does not answer.
+const OFFLINE_SIGN: &str = "?";
+
 /// Returns how the state of a cluster looks.
 fn tone(node: &ClusterNode) -> Tone {
     match node.state.0 {
+        Style::Muted if node.state.1 == OFFLINE_SIGN => Tone::Waiting,
         Style::Ok => Tone::Ok,
         Style::Progressing => Tone::Moving,
         Style::Bad => Tone::Bad,
@@ -31,7 +37,8 @@ pub(super) fn grid(visit: &Visit, placed: &Placed) -> Markup {
     let more = nodes.len().saturating_sub(SQUARES_MAX);
     nodes.truncate(SQUARES_MAX);
     let groups: Vec<&[StagedNode]> = nodes.chunk_by(|one, other| one.stage == other.stage).collect();
-    let wrong: Vec<&ClusterNode> = nodes.iter().map(|staged| &staged.node).filter(|node| !node.is_right()).collect();
+    let wrong = nodes.iter().map(|staged| &staged.node);
+    let wrong: Vec<&ClusterNode> = wrong.filter(|node| !node.is_right() && node.state.1 != QUEUED_SIGN).collect();
     html! {
         section aria-labelledby="clusters" {
             h2 #clusters { "Clusters" }
@@ -72,7 +79,7 @@ fn sentence(node: &ClusterNode, now: Timestamp) -> String {
 
 fn in_words(visit: &Visit, wrong: &[&ClusterNode]) -> Markup {
     html! {
-        h3 { "Not up to date" }
+        h3 { "Under way, or in trouble" }
         ul.clusters {
             @for node in wrong.iter().take(LISTED_MAX) {
                 li {

@@ -1,6 +1,7 @@
 //! Pages as browsers get them, from small records.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 
 use super::act::{answer, command, question};
 use super::events::{EventsQuery, Listed};
@@ -284,5 +285,43 @@ fn pictures_say_their_state() {
     let graph = placement::graph_picture(&visit, placed(&fleet, "web")).expect("it has stages").0;
     for word in ["staging", "canary", "production", "approval"] {
         assert!(graph.contains(word), "{word}: {graph}");
+    }
+}
+
+/// Returns bytes of a page as it is sent.
+fn compressed(markup: &Markup) -> usize {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(markup.0.as_bytes()).expect("memory takes it");
+    encoder.finish().expect("memory takes it").len()
+}
+
+#[test]
+fn pages_of_a_large_fleet_fit_the_budget() {
+    const BYTES_MAX: usize = 60 * 1024;
+    let names: Vec<String> = (0..1000).map(|number| format!("cluster-eu-central-{number:04}")).collect();
+    let many: Vec<&str> = names.iter().map(String::as_str).collect();
+    let few = Case::healthy(&["east", "north", "south", "west"]).with_run(run_at_approval());
+    let mut large = Case::healthy(&many);
+    for name in many.iter().step_by(10) {
+        large.offline(name);
+    }
+    large.settle();
+    let named = |number: usize| PlacementKey::cluster_scoped(format!("placement-{number:03}"));
+    let waiting = (0..100).map(|number| (named(number), Some(records(&few, &named(number).name))));
+    let wide = PlacementKey::cluster_scoped("wide");
+    let fleet = FleetView::whole(Changes {
+        placements: waiting.chain([(wide.clone(), Some(records(&large, "wide")))]).collect(),
+        clusters: large.clusters.values().cloned().collect(),
+        ..Changes::default()
+    });
+    let site = site();
+    let visit = visit(&site, &fleet, true);
+    for page in [
+        super::fleet::page(&visit, &ListQuery::default()),
+        super::clusters::page(&visit, &ListQuery::default()),
+        placement::page(&visit, &fleet.placements[&wide], &TabContent::Overview),
+    ] {
+        let bytes = compressed(&document(&visit, &page));
+        assert!(bytes <= BYTES_MAX, "{}: {bytes} bytes", page.title);
     }
 }
