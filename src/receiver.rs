@@ -103,7 +103,7 @@ impl SigningKey {
 
 /// One try to tell a receiver something.
 #[derive(Clone, Copy, Debug)]
-pub struct Notice<'a> {
+pub struct WebhookMessage<'a> {
     /// Names what is told: the same at each try.
     pub id: &'a str,
     /// The time of this try, in seconds since 1970.
@@ -147,8 +147,8 @@ impl Receiver {
     ///
     /// # Errors
     /// It did not say that it took it. It may have taken it all the same.
-    pub async fn tell(&self, notice: Notice<'_>, key: Option<&SigningKey>) -> Result<(), Error> {
-        let Notice { id, timestamp, content_type, body } = notice;
+    pub async fn tell(&self, message: WebhookMessage<'_>, key: Option<&SigningKey>) -> Result<(), Error> {
+        let WebhookMessage { id, timestamp, content_type, body } = message;
         let mut request = self.http.post(self.url.expose_secret()).header(header::CONTENT_TYPE, content_type);
         request = request.header("webhook-id", id).header("webhook-timestamp", timestamp);
         if let Some(key) = key {

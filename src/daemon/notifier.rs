@@ -16,7 +16,7 @@ use crate::clock;
 use crate::config::{self, NotificationReceiver, read_certificates, read_secret};
 use crate::model::notification::{NotificationKind, NotificationTemplate, NotifiedUpTo};
 use crate::model::records::JournalEntry;
-use crate::receiver::{self, Notice, Receiver, SigningKey};
+use crate::receiver::{self, Receiver, SigningKey, WebhookMessage};
 use crate::store::{self, Expected, Store, records, write_batch};
 use crate::telemetry::metrics::{ByNotification, Metrics, Notified, Part};
 use crate::views::notification::{CloudEvent, body, notification};
@@ -183,8 +183,8 @@ impl Recipient {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let key = secret.as_ref().map(SigningKey::new).transpose()?;
         let timestamp = clock::wall().as_second();
-        let notice = Notice { id: &event.id, timestamp, content_type: body.content_type, body: &body.text };
-        Ok(self.receiver.tell(notice, key.as_ref()).await?)
+        let message = WebhookMessage { id: &event.id, timestamp, content_type: body.content_type, body: &body.text };
+        Ok(self.receiver.tell(message, key.as_ref()).await?)
     }
 }
 

@@ -6,7 +6,7 @@ use super::badge::Tone;
 use super::matrix::{MatrixRow, matrix};
 use super::needs::{Ask, asks, list, longest_first};
 use super::query::{ListQuery, Sort};
-use super::standing::{ClusterStanding, Standing};
+use super::standing::{ClusterStanding, PlacementStanding};
 use super::words::{act_link, commit_link, count_link, host_link, pager, said, time, to_copy, toned};
 use super::{HtmlPage, Section, Visit};
 use crate::model::records::{ClusterRecord, SourceRecord, StoreRecord};
@@ -22,13 +22,14 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
         .fleet
         .shown(visit.now)
         .map(|(placed, shown)| {
-            let standing = Standing::of(&shown.row.state);
+            let standing = PlacementStanding::of(&shown.row.state);
             MatrixRow { placed, shown, standing }
         })
         .collect();
     let mut waiting: Vec<Ask> = rows.iter().flat_map(|row| asks(visit, row.placed)).collect();
     longest_first(&mut waiting);
-    let counts = Standing::ALL.map(|standing| (standing, rows.iter().filter(|row| row.standing == standing).count()));
+    let counts =
+        PlacementStanding::ALL.map(|standing| (standing, rows.iter().filter(|row| row.standing == standing).count()));
     let all = rows.len();
     let sought = query.q.to_lowercase();
     rows.retain(|row| {
@@ -109,7 +110,7 @@ fn newest(visit: &Visit, source: &SourceRecord) -> Markup {
     }
 }
 
-fn counted_states(visit: &Visit, placements: &[(Standing, usize)], all: usize) -> Markup {
+fn counted_states(visit: &Visit, placements: &[(PlacementStanding, usize)], all: usize) -> Markup {
     let base = &visit.site.base;
     let clusters = ClusterStanding::ALL.map(|standing| {
         let is_so = |cluster: &&ClusterRecord| ClusterStanding::of(cluster) == standing;
@@ -151,7 +152,7 @@ fn filters(visit: &Visit, query: &ListQuery) -> Markup {
             a #trouble href=(trouble) aria-current=[query.trouble.then_some("true")] { "only trouble" }
             " "
             @if !query.state.is_empty() || !query.q.is_empty() {
-                @let (state, q) = (Standing::ALL.iter().find(|s| s.key() == query.state), &query.q);
+                @let (state, q) = (PlacementStanding::ALL.iter().find(|s| s.key() == query.state), &query.q);
                 span { "shown: " @if let Some(state) = state { (state.words()) " " } @if !q.is_empty() { "with \"" (said(q)) "\" " } }
                 a href=(href(ListQuery { sort: query.sort, ..ListQuery::default() })) { "show all" } " "
             }

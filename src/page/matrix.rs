@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
-use super::standing::Standing;
+use super::standing::PlacementStanding;
 use super::words::{commit_link, placement_link, placement_path, time};
 use crate::model::progress::{Progress, StageProgress};
 use crate::views::comments::style::state_text;
@@ -22,7 +22,7 @@ pub(super) struct MatrixRow<'a> {
     /// What is said of it.
     pub(super) shown: Arc<Shown>,
     /// Its state.
-    pub(super) standing: Standing,
+    pub(super) standing: PlacementStanding,
 }
 
 /// Draws the table.

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
-use super::standing::Standing;
+use super::standing::PlacementStanding;
 use super::words::{
     act_link, cluster_link, commit_link, host_link, placement_link, placement_path, said, time, to_copy, toned,
 };
@@ -70,7 +70,7 @@ pub(super) fn list(visit: &Visit, asks: &[Ask], named: bool) -> Markup {
         }
         @if asks.len() > NEEDS_MAX {
             p { "and " (counted(asks.len() - NEEDS_MAX, "more")) ": "
-                a href=(format!("{}/?state={}", visit.site.base, Standing::Person.key())) { "placements that wait for a person" } }
+                a href=(format!("{}/?state={}", visit.site.base, PlacementStanding::Person.key())) { "placements that wait for a person" } }
         }
     }
 }

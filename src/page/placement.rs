@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::events::{Listed, listed};
 use super::needs::{asks, list, longest_first};
 use super::query::ListQuery;
-use super::standing::Standing;
+use super::standing::PlacementStanding;
 use super::words::{act_link, commit_link, host_link, placement_path, said, time, to_copy, toned};
 use super::{Follows, HtmlPage, Section, Visit, changes, explain, grid, history, pictures};
 use crate::model::explanation::Explanation;
@@ -104,7 +104,7 @@ pub fn page(visit: &Visit, placed: &Placed, content: &TabContent) -> HtmlPage {
 
 fn heading(visit: &Visit, placed: &Placed) -> Markup {
     let (record, shown) = (&placed.records.record, placed.shown(visit.fleet, visit.now));
-    let standing = Standing::of(&shown.row.state);
+    let standing = PlacementStanding::of(&shown.row.state);
     let (clusters, done) = (shown.row.clusters, shown.row.up_to_date);
     let key = record.key.to_string();
     html! {
@@ -134,7 +134,7 @@ fn heading(visit: &Visit, placed: &Placed) -> Markup {
             @if record.paused.is_some() { (act_link(visit, "resume", &[("target", &key)])) }
             @else { (act_link(visit, "pause", &[("target", &key)])) }
             (act_link(visit, "rollback", &[("target", &key)]))
-            @if record.held.is_some() || standing == Standing::Failed { (act_link(visit, "retry", &[("target", &key)])) }
+            @if record.held.is_some() || standing == PlacementStanding::Failed { (act_link(visit, "retry", &[("target", &key)])) }
         }
     }
 }
@@ -159,7 +159,7 @@ fn overview(visit: &Visit, placed: &Placed) -> Markup {
     html! {
         @if !waiting.is_empty() {
             section #needs aria-labelledby="needs-title" { h2 #needs-title { "Needs you" } (list(visit, &waiting, false)) }
-        } @else if Standing::of(&shown.row.state) != Standing::Done {
+        } @else if PlacementStanding::of(&shown.row.state) != PlacementStanding::Done {
             p { (said(&shown.row.state.to_string())) }
         }
         section aria-labelledby="stages" {
@@ -195,7 +195,7 @@ pub fn graph_picture(visit: &Visit, placed: &Placed) -> Option<Markup> {
 /// Returns the state of a placement as a picture of its own.
 pub fn badge_picture(visit: &Visit, placed: &Placed) -> Markup {
     let shown = placed.shown(visit.fleet, visit.now);
-    let standing = Standing::of(&shown.row.state);
+    let standing = PlacementStanding::of(&shown.row.state);
     let words = format!("{}, {} of {}", standing.words(), shown.row.up_to_date, shown.row.clusters);
     badge(&placed.records.record.key.to_string(), &words, standing.tone())
 }

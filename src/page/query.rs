@@ -1,6 +1,6 @@
 //! What addresses of lists ask for. What cannot be read counts as absent: people shorten addresses by hand.
 
-use super::standing::Standing;
+use super::standing::PlacementStanding;
 
 /// Rows of a page.
 pub const ROWS_MAX: usize = 100;
@@ -36,7 +36,7 @@ impl Sort {
 pub struct ListQuery {
     /// Names that hold this text.
     pub q: String,
-    /// A word for a state: of placements [`Standing::key`], of clusters likewise.
+    /// A word for a state: of placements [`PlacementStanding::key`], of clusters likewise.
     pub state: String,
     /// Only what somebody must see.
     pub trouble: bool,
@@ -94,7 +94,7 @@ impl ListQuery {
     }
 
     /// Tells whether it asks for a placement in this state.
-    pub(super) fn takes(&self, standing: Standing) -> bool {
+    pub(super) fn takes(&self, standing: PlacementStanding) -> bool {
         (self.state.is_empty() || self.state == standing.key()) && (!self.trouble || standing.is_trouble())
     }
 

@@ -6,7 +6,7 @@ use crate::status::rollout::{PersonWait, RolloutState};
 
 /// The state of a placement, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum PlacementStanding {
     /// It will not reach its goal by itself.
     Failed,
     /// A person must act.
@@ -23,7 +23,7 @@ pub(super) enum Standing {
     Done,
 }
 
-impl Standing {
+impl PlacementStanding {
     /// All of them.
     pub(super) const ALL: [Self; 7] =
         [Self::Failed, Self::Person, Self::Offline, Self::Paused, Self::Moving, Self::Waiting, Self::Done];

@@ -314,14 +314,14 @@ fn pages_of_a_large_fleet_fit_the_budget() {
         clusters: large.clusters.values().cloned().collect(),
         ..Changes::default()
     });
-    let site = site();
-    let visit = visit(&site, &fleet, true);
+    let (here, wanted) = (site(), &fleet.placements[&wide]);
+    let seen = visit(&here, &fleet, true);
     for page in [
-        super::fleet::page(&visit, &ListQuery::default()),
-        super::clusters::page(&visit, &ListQuery::default()),
-        placement::page(&visit, &fleet.placements[&wide], &TabContent::Overview),
+        super::fleet::page(&seen, &ListQuery::default()),
+        super::clusters::page(&seen, &ListQuery::default()),
+        placement::page(&seen, wanted, &TabContent::Overview),
     ] {
-        let bytes = compressed(&document(&visit, &page));
+        let bytes = compressed(&document(&seen, &page));
         assert!(bytes <= BYTES_MAX, "{}: {bytes} bytes", page.title);
     }
 }

@@ -43,8 +43,8 @@ async fn server(status: u16, header: Option<(&'static str, String)>) -> (Script,
 
 async fn tell(url: &str, secret: Option<&str>) -> Result<(), Error> {
     let key = secret.map(|secret| SigningKey::new(&secret.into()).unwrap());
-    let notice = Notice { id: "7-1", timestamp: 1_614_265_330, content_type: "text/plain", body: "{}" };
-    Receiver::new(url.into(), None).unwrap().tell(notice, key.as_ref()).await
+    let message = WebhookMessage { id: "7-1", timestamp: 1_614_265_330, content_type: "text/plain", body: "{}" };
+    Receiver::new(url.into(), None).unwrap().tell(message, key.as_ref()).await
 }
 
 #[test]
@@ -122,11 +122,11 @@ async fn a_receiver_of_a_private_authority_is_known_by_its_certificates() {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
-    let notice = Notice { id: "7-1", timestamp: 1, content_type: "text/plain", body: "" };
+    let message = WebhookMessage { id: "7-1", timestamp: 1, content_type: "text/plain", body: "" };
     let known = Receiver::new(url.as_str().into(), Some(made.cert.pem().as_bytes())).unwrap();
-    assert_eq!(known.tell(notice, None).await, Ok(()));
+    assert_eq!(known.tell(message, None).await, Ok(()));
     let unknown = Receiver::new(url.as_str().into(), None).unwrap();
-    assert!(matches!(unknown.tell(notice, None).await, Err(Error::Unreachable(_))));
+    assert!(matches!(unknown.tell(message, None).await, Err(Error::Unreachable(_))));
 }
 
 #[test]

@@ -31,7 +31,7 @@ const SIZE_DEFAULT: (u16, u16) = (80, 24);
 const CTRL_C: u8 = 3;
 
 /// What the screen waits for.
-enum News {
+enum Input {
     /// The fleet changed, or cannot be read.
     Fleet(anyhow::Result<Summary>),
     /// Somebody pressed a key.
@@ -55,20 +55,20 @@ pub fn watch(args: &Args, source: RecordsSource) -> anyhow::Result<Exit> {
     let (sender, news) = mpsc::channel();
     let mut summary = changes.recv()??;
     let keys = sender.clone();
-    thread::spawn(move || changes.into_iter().all(|read| sender.send(News::Fleet(read)).is_ok()));
+    thread::spawn(move || changes.into_iter().all(|read| sender.send(Input::Fleet(read)).is_ok()));
     let screen = Screen::enter()?;
     if screen.has_keys {
         thread::spawn(move || {
-            io::stdin().lock().bytes().map_while(Result::ok).all(|key| keys.send(News::Key(key)).is_ok())
+            io::stdin().lock().bytes().map_while(Result::ok).all(|key| keys.send(Input::Key(key)).is_ok())
         });
     }
     loop {
         draw(args, &summary, terminal)?;
         match news.recv_timeout(TICK) {
-            Ok(News::Fleet(read)) => summary = read?,
+            Ok(Input::Fleet(read)) => summary = read?,
             // The thread that reads the fleet sends its error before it ends.
-            Ok(News::Key(b'q' | CTRL_C)) | Err(RecvTimeoutError::Disconnected) => return Ok(args.exit(&summary)),
-            Ok(News::Key(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Input::Key(b'q' | CTRL_C)) | Err(RecvTimeoutError::Disconnected) => return Ok(args.exit(&summary)),
+            Ok(Input::Key(_)) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }

@@ -18,9 +18,9 @@ const LISTED_FROM: usize = 4;
 const AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The kind and namespace of an object.
-type Place = (String, String, String, String);
+type ListedPlace = (String, String, String, String);
 
-fn place(id: &ObjectId) -> Place {
+fn place(id: &ObjectId) -> ListedPlace {
     (id.group.clone(), id.version.clone(), id.kind.clone(), id.namespace.clone())
 }
 
@@ -29,12 +29,12 @@ type Names = OnceCell<(Instant, Option<BTreeSet<String>>)>;
 
 /// What the steps of one plan find out together.
 #[derive(Debug, Default)]
-pub struct Presence(BTreeMap<Place, Names>);
+pub struct Presence(BTreeMap<ListedPlace, Names>);
 
 impl Presence {
     /// Prepares the questions of steps that were planned together.
     pub fn of(tasks: &[Task]) -> Arc<Self> {
-        let mut counts: BTreeMap<Place, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<ListedPlace, usize> = BTreeMap::new();
         for task in tasks {
             if let Step::Apply { position, probe: true, .. } = task.step {
                 *counts.entry(place(&task.order.manifests[position].id)).or_default() += 1;
