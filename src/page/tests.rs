@@ -306,8 +306,8 @@ fn pages_of_a_large_fleet_fit_the_budget() {
         large.offline(name);
     }
     large.settle();
-    let named = |number: usize| PlacementKey::cluster_scoped(format!("placement-{number:03}"));
-    let waiting = (0..100).map(|number| (named(number), Some(records(&few, &named(number).name))));
+    let key = |number: usize| PlacementKey::cluster_scoped(format!("placement-{number:03}"));
+    let waiting = (0..100).map(|number| (key(number), Some(records(&few, &key(number).name))));
     let wide = PlacementKey::cluster_scoped("wide");
     let fleet = FleetView::whole(Changes {
         placements: waiting.chain([(wide.clone(), Some(records(&large, "wide")))]).collect(),
