@@ -36,7 +36,7 @@ impl Sort {
 pub struct ListQuery {
     /// Names that hold this text.
     pub q: String,
-    /// A word for a state: of placements [`PlacementStanding::key`], of clusters likewise.
+    /// A word for a state: of placements the key of a `PlacementStanding`, of clusters likewise.
     pub state: String,
     /// Only what somebody must see.
     pub trouble: bool,
