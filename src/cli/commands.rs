@@ -5,12 +5,13 @@ use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 
 use anyhow::Context as _;
 
+use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::records::{RecordsSource, load_configuration, locate};
-use super::{Daemon, output, person, run};
+use super::{Daemon, commit_gates, config_file, output, person, run};
 use crate::clock;
 use crate::core::execute::{Authority, execute_in_store, preview_in_store};
-use crate::model::commands::{Command, Done, Person, Refusal, Verb, WaitingGate};
+use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::ClusterName;
 use crate::model::names::first_of;
 use crate::model::runs::Channel;
@@ -18,22 +19,38 @@ use crate::status::work::counted;
 use crate::store::embedded::EmbeddedStore;
 
 /// The end of the help of every command that changes something.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused: nothing has changed, 2 error, 64 wrong usage.";
+pub(super) const EXIT_CODES: &str =
+    "Exit codes: 0 done, also where it was so already; 1 refused: nothing has changed; 2 error; 64 wrong usage.";
 
 /// Clusters that are listed before a person is asked.
 const CLUSTERS_SHOWN_MAX: usize = 10;
+/// Digits of a commit that must be named at least.
+const SHA_SHOWN_MIN: usize = 4;
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64;
 
 /// Options of `approve` and `reject`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = format!("{EXIT_CODES}
+
+Examples:
+  gitfleet approve web-3 staging
+  gitfleet approve --commit 433feff --stage staging"))]
 pub struct AtGate {
     /// A run or an approval request, as `get approvals` names it; with stage `deletion` a placement. NAME or NAMESPACE/NAME.
-    run: String,
+    #[arg(required_unless_present = "commit", add = names(CompletedName::Runs))]
+    run: Option<String>,
     /// The stage that waits; `deletion` for the deletion gate of a placement. `approve` without one shows the gate that waits and
     /// asks, on a terminal; elsewhere it is refused.
+    #[arg(add = names(CompletedName::Stages))]
     stage: Option<String>,
+    /// Instead of a run: every gate of this commit, or the beginning of its id, in all placements. It shows them and asks once; where a
+    /// script says it, the stage is to be named. Deletions are approved one by one.
+    #[arg(long, value_name = "SHA", value_parser = sha, conflicts_with_all = ["run", "stage", "digest"])]
+    commit: Option<String>,
+    /// With --commit: only gates of this stage.
+    #[arg(long = "stage", value_name = "STAGE", requires = "commit", add = names(CompletedName::Stages))]
+    at: Option<String>,
     /// The digest that was shown, or how it begins; if the digest of the gate has changed, nothing is approved.
     #[arg(long, value_name = "HEX", value_parser = digest)]
     digest: Option<String>,
@@ -49,6 +66,7 @@ pub struct AtGate {
 #[command(after_help = EXIT_CODES)]
 pub struct AtPlacement {
     /// The placement, NAME or NAMESPACE/NAME.
+    #[arg(add = names(CompletedName::Placements))]
     placement: String,
     #[command(flatten)]
     options: CommandOptions,
@@ -60,6 +78,7 @@ pub struct AtPlacement {
 pub struct Resume {
     /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where
     /// gitfleet has not read the source since it started, it continues with the accepted commit.
+    #[arg(add = names(CompletedName::Placements))]
     placement: Option<String>,
     #[command(flatten)]
     options: CommandOptions,
@@ -70,6 +89,7 @@ pub struct Resume {
 #[command(after_help = EXIT_CODES)]
 pub struct Rollback {
     /// The placement or the run to take back, NAME or NAMESPACE/NAME.
+    #[arg(add = names(CompletedName::Runs))]
     name: String,
     /// The snapshot to return to; absent is the last that succeeded everywhere, and where that is the current one, the one before.
     #[arg(long, value_name = "INDEX")]
@@ -89,6 +109,7 @@ pub struct Rollback {
 #[command(after_help = EXIT_CODES)]
 pub struct Retry {
     /// The placement or the run, NAME or NAMESPACE/NAME.
+    #[arg(add = names(CompletedName::Runs))]
     name: String,
     #[command(flatten)]
     options: CommandOptions,
@@ -125,14 +146,28 @@ fn digest(text: &str) -> Result<String, String> {
     if is_digest { Ok(text.to_ascii_lowercase()) } else { Err("a digest has 1 to 64 hexadecimal digits".to_owned()) }
 }
 
+/// The beginning of a commit's id.
+fn sha(text: &str) -> Result<String, String> {
+    let is_sha = (SHA_SHOWN_MIN..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_sha {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(format!("a commit has {SHA_SHOWN_MIN} to 64 hexadecimal digits"))
+    }
+}
+
 impl AtGate {
     /// Runs `approve` or `reject`.
     ///
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub fn run(&self, verb: Verb) -> anyhow::Result<Exit> {
-        let command =
-            Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, &self.run) };
+        if let Some(commit) = &self.commit {
+            let gates = commit_gates::waiting(&self.options, verb, commit, self.at.as_deref())?;
+            return commit_gates::decide(&self.options, verb, gates, self.yes, self.at.is_some());
+        }
+        let run = self.run.as_deref().unwrap_or_default();
+        let command = Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, run) };
         let is_seen = self.yes || self.digest.is_some();
         // A rejection opens nothing, and who names a digest has seen the gate. A script is not asked.
         if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -221,8 +256,14 @@ fn operator() -> Person {
     Person::of(person::os_user(), Channel::CommandLine)
 }
 
+/// Says why nothing was done. What is so already is no failure.
 fn refused(refusal: &Refusal) -> Exit {
-    eprintln!("refused: {refusal}");
+    let message = config_file::as_called(&refusal.to_string());
+    if refusal.reason == RefusalReason::SoAlready {
+        eprintln!("nothing to do: {message}");
+        return Exit::Done;
+    }
+    eprintln!("refused: {message}");
     Exit::NotAsWished
 }
 
@@ -236,11 +277,11 @@ fn confirm(gate: &WaitingGate) -> anyhow::Result<bool> {
 }
 
 /// Returns the first names of the clusters that something concerns.
-fn named(gate: &WaitingGate) -> String {
+pub(super) fn named(gate: &WaitingGate) -> String {
     first_of(gate.clusters.iter().map(ClusterName::as_str), CLUSTERS_SHOWN_MAX)
 }
 
-fn answers_yes(question: &str) -> anyhow::Result<bool> {
+pub(super) fn answers_yes(question: &str) -> anyhow::Result<bool> {
     eprint!("{question}? [y/N] ");
     let mut answer = String::new();
     io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer).context("reading your answer")?;
@@ -257,12 +298,25 @@ impl CommandOptions {
         };
         match answer {
             Ok(done) => self.show(&done),
-            Err(refusal) => Ok(refused(&refusal)),
+            Err(refusal) => {
+                let exit = refused(&refusal);
+                if refusal.reason == RefusalReason::NotFound
+                    && let Some(near) = commit_gates::near(self, &command.target)
+                {
+                    eprintln!("did you mean {near}?");
+                }
+                Ok(exit)
+            }
         }
     }
 
+    /// Finds where the records are, and where commands go.
+    pub(super) fn source(&self) -> anyhow::Result<RecordsSource> {
+        locate(&self.daemon)
+    }
+
     /// Asks what an approval would open.
-    fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
+    pub(super) fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
         match locate(&self.daemon)? {
             RecordsSource::Daemon(server) => server.preview(command),
             RecordsSource::Store(path) => {
@@ -274,20 +328,18 @@ impl CommandOptions {
     }
 
     fn authority(&self) -> anyhow::Result<Authority> {
-        let file = self.daemon.config.as_deref().context("a store is found by its configuration; name it with -c")?;
-        Ok(Authority::of(&load_configuration(file)?))
+        Ok(Authority::of(&load_configuration(&config_file::require(self.daemon.config.as_deref())?)?))
     }
 
     fn show(&self, done: &Done) -> anyhow::Result<Exit> {
         match self.output {
-            CommandAnswer::Text => output::print(&format!("{}\n", done.message)),
+            CommandAnswer::Text => output::print(&format!("{}\n", config_file::as_called(&done.message))),
             CommandAnswer::Json => output::print_json(done),
         }
     }
 
     fn execute_in_store(&self, path: &std::path::Path, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
-        let file = self.daemon.config.as_deref().context("a store is found by its configuration; name it with -c")?;
-        let configuration = load_configuration(file)?;
+        let configuration = load_configuration(&config_file::require(self.daemon.config.as_deref())?)?;
         let authority = Authority::of(&configuration);
         // Opening for writing would make a store where there is none, which only an adoption is for.
         if command.verb != Verb::Adopt {

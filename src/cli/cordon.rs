@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use similar::TextDiff;
 
+use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::records::{load_configuration, locate};
-use super::{Daemon, output, person};
+use super::{Daemon, config_file, output, person};
 use crate::clock;
 use crate::daemon::commit_reader::{Cache, Error, read_commit, read_folder};
 use crate::git::{self, NewCommit};
@@ -31,7 +32,8 @@ Exit codes: 0 done, also where there is nothing to change; 1 something stays on 
 #[derive(Debug, clap::Args)]
 pub struct TreeChange {
     /// The member cluster.
-    cluster: String,
+    #[arg(add = names(CompletedName::Clusters))]
+    pub(super) cluster: String,
     /// The folder with the tree; else what the configuration file says: `source.path` in the source, or in the clone that the
     /// current folder is in; else the current folder.
     #[arg(long, value_name = "DIR")]
@@ -48,7 +50,7 @@ pub struct Cordon {
     #[command(flatten)]
     change: TreeChange,
     /// The daemon's configuration file: says where the tree is.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -68,7 +70,7 @@ impl Cordon {
     /// # Errors
     /// The tree cannot be read, has no such MemberCluster, or the change cannot be made.
     pub fn cordon(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change, self.config.as_deref())?;
+        let mut edit = Edit::begin(&self.change, config_file::named(self.config.as_deref()).as_deref())?;
         edit.cordon()?;
         edit.end("Cordon", "is cordoned already")
     }
@@ -78,7 +80,7 @@ impl Cordon {
     /// # Errors
     /// As [`Self::cordon`].
     pub fn uncordon(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change, self.config.as_deref())?;
+        let mut edit = Edit::begin(&self.change, config_file::named(self.config.as_deref()).as_deref())?;
         let (path, old) = edit.member_file()?;
         if let Some(new) = uncordoned(&old, &self.change.cluster).with_context(|| path.clone())? {
             edit.files.push(ChangedFile { path, old: Some(old), new });
@@ -93,7 +95,7 @@ impl DrainArgs {
     /// # Errors
     /// As [`Cordon::cordon`]; the records cannot be read.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        let mut edit = Edit::begin(&self.change, self.daemon.config.as_deref())?;
+        let mut edit = Edit::begin(&self.change, config_file::named(self.daemon.config.as_deref()).as_deref())?;
         let path = edit.cordon()?;
         let drain = found(&locate(&self.daemon)?.read_under(&DRAINED.map(str::to_owned))?, &self.change.cluster)?;
         if !drain.evictions.is_empty() {
@@ -158,25 +160,32 @@ impl TreeFolder {
 }
 
 /// A file of the tree before and after.
-struct ChangedFile {
+pub(super) struct ChangedFile {
     path: String,
     /// Absent for a new file.
     old: Option<String>,
-    new: String,
+    /// What is in it then.
+    pub(super) new: String,
 }
 
 /// A change that is being made.
-struct Edit<'a> {
+pub(super) struct Edit<'a> {
     change: &'a TreeChange,
     folder: TreeFolder,
-    tree: Tree,
+    /// The tree before.
+    pub(super) tree: Tree,
     /// The repository and the commit that is continued, where a commit is to be made.
     base: Option<(git::Reader, CommitId)>,
-    files: Vec<ChangedFile>,
+    /// What changes.
+    pub(super) files: Vec<ChangedFile>,
 }
 
 impl<'a> Edit<'a> {
-    fn begin(change: &'a TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
+    /// Reads the tree.
+    ///
+    /// # Errors
+    /// It cannot be read, or has errors.
+    pub(super) fn begin(change: &'a TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
         let folder = TreeFolder::of(change, config)?;
         let refused = |error| match error {
             Error::Refused(errors) => match errors.first() {
@@ -230,7 +239,10 @@ impl<'a> Edit<'a> {
     }
 
     /// Returns a file that is not there yet, under a name or the first of its numbered ones.
-    fn new_file(&self, stem: &str) -> anyhow::Result<ChangedFile> {
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn new_file(&self, stem: &str) -> anyhow::Result<ChangedFile> {
         let names = std::iter::once(format!("{stem}.yaml")).chain((2..).map(|number| format!("{stem}-{number}.yaml")));
         for path in names {
             if self.read(&path)?.is_none() {
@@ -241,7 +253,10 @@ impl<'a> Edit<'a> {
     }
 
     /// Prints or commits what has changed.
-    fn end(&self, verb: &str, otherwise: &str) -> anyhow::Result<Exit> {
+    ///
+    /// # Errors
+    /// It cannot be committed.
+    pub(super) fn end(&self, verb: &str, otherwise: &str) -> anyhow::Result<Exit> {
         let cluster = &self.change.cluster;
         if self.files.is_empty() {
             eprintln!("{cluster} {otherwise}");

@@ -1,27 +1,46 @@
-//! `gitfleet describe`: one object with its fields and events.
+//! `gitfleet describe`: one object with its fields and events; a placement as a page.
 
 use serde_json::Value;
 
 use super::Daemon;
+use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::get::named;
 use super::kinds::{GetKind, Listing};
+use super::listed;
 use super::output::{self, Terminal};
-use super::records::locate;
+use super::records::{RecordsSource, locate};
+use super::subjects::Subjects;
 use super::wanted::ShownPart;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::model::records::JournalEntry;
+use crate::status::placement::PlacementView;
+use crate::status::work::counted;
+use crate::store::records::PLACEMENT_PREFIX;
 use crate::views::describe::{events_table, object_lines};
+use crate::views::description::placement_page;
+use crate::views::sentences::recent;
 use crate::views::tree::{Line, Style};
+
+/// Events of a placement's page; `gitfleet events` has all.
+const PAGE_EVENTS_MAX: usize = 20;
 
 /// Options of `describe`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A placement is shown as a page: how it stands, its clusters, and the last events. Names of kinds (`describe crp web`) show every field \
+and condition, as kubectl does on a hub.
+
+Examples:
+  gitfleet describe placement web
+  gitfleet describe cluster prod-eu-1")]
 pub struct Args {
     /// What kind of object it is: one of these words, or a kind by its name, plural or short name.
     #[arg(value_parser = GetKind::parser())]
     kind: GetKind,
     /// Its name, or NAMESPACE/NAME.
+    #[arg(add = names(CompletedName::Runs))]
     name: String,
     #[command(flatten)]
     daemon: Daemon,
@@ -33,6 +52,9 @@ pub struct Args {
 /// Nothing has the name, or the records cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
+    if args.kind.is_ours && args.kind.listing == Listing::Placements {
+        return describe_placements(args, &source);
+    }
     let saved = source.read_for(args.kind.listing, ShownPart::Whole, Some(&args.name))?;
     let objects = named(&saved, args.kind, &args.name)?;
     let terminal = Terminal::of_stdout();
@@ -57,6 +79,48 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     output::print(&text)
+}
+
+/// Prints the page of each placement of a name.
+fn describe_placements(args: &Args, source: &RecordsSource) -> anyhow::Result<Exit> {
+    let saved = source.read_for(Listing::Placements, ShownPart::Whole, Some(&args.name))?;
+    if !saved.placements.iter().any(|record| listed::is_meant(&record.key, &args.name)) {
+        // Says which name is near.
+        listed::one_placement(&source.read_under(&[PLACEMENT_PREFIX.to_owned()])?, &args.name)?;
+    }
+    let approvers = saved.source.as_ref().and_then(|source| source.approvers.as_deref());
+    let subjects = Subjects::open(&args.daemon);
+    let mut pages = Vec::new();
+    for view in listed::views(&saved, clock::now()).iter().filter(|view| listed::is_meant(&view.record.key, &args.name))
+    {
+        pages.push(page(view, approvers, subjects.as_ref(), source)?);
+    }
+    output::print(&pages.join("\n"))
+}
+
+fn page(
+    view: &PlacementView,
+    approvers: Option<&str>,
+    subjects: Option<&Subjects>,
+    source: &RecordsSource,
+) -> anyhow::Result<String> {
+    let terminal = Terminal::of_stdout();
+    let page = placement_page(view, approvers, &|commit| subjects.and_then(|subjects| subjects.of(commit)));
+    let mut text = output::render_lines(&page.head, terminal);
+    text.push('\n');
+    text.push_str(&output::render_table(&page.clusters, terminal));
+    let muted = |words: String| output::render_lines(&[Line::default().with(Style::Muted, words)], terminal);
+    if page.unlisted > 0 {
+        text.push_str(&muted(format!("and {}", counted(page.unlisted, "more cluster"))));
+    }
+    let entries = source.journal(Some(&view.record.key))?;
+    let commit = |index: u64| view.snapshot_at(index).map(|snapshot| snapshot.commit.short().to_owned());
+    text.push('\n');
+    text.push_str(&output::render_table(&recent(&entries, PAGE_EVENTS_MAX, &commit, view.now), terminal));
+    if let Some(rest) = entries.len().checked_sub(PAGE_EVENTS_MAX).filter(|rest| *rest > 0) {
+        text.push_str(&muted(format!("{} before; gitfleet events {}", counted(rest, "event"), view.record.key)));
+    }
+    Ok(text)
 }
 
 /// What an event must name to be an event of an object; absent asks for nothing.

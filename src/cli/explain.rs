@@ -6,11 +6,12 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 
-use super::Daemon;
+use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
 use super::records::{self, RecordsSource};
+use super::{Daemon, config_file};
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
@@ -39,9 +40,10 @@ Examples:
   gitfleet explain ns1/placement --repo . --base main --head HEAD")]
 pub struct Args {
     /// A ClusterResourcePlacement, or NAMESPACE/NAME of a ResourcePlacement or an OCM Placement.
+    #[arg(add = names(CompletedName::Placements))]
     placement: String,
     /// Only this cluster: the filter that rejected it and the values it compared, or every term of the score, the rank and the tie-break.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = names(CompletedName::Clusters))]
     cluster: Option<String>,
     /// ClusterResourcePlacement, ResourcePlacement or Placement, where two have the same name.
     #[arg(long, value_name = "KIND")]
@@ -118,9 +120,8 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
             RecordsSource::Daemon(server) => server.explain(&query),
             // Only a configuration leads to a store, so there is one.
             RecordsSource::Store(_) => {
-                let configuration =
-                    records::load_configuration(args.daemon.config.as_deref().unwrap_or_else(|| "".as_ref()))?;
-                from_store(&configuration, &query)
+                let file = config_file::require(args.daemon.config.as_deref())?;
+                from_store(&records::load_configuration(&file)?, &query)
             }
         };
     };

@@ -10,8 +10,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::exit::Exit;
 use super::output::{self, Terminal};
-use super::proxy;
 use super::records::load_configuration;
+use super::{config_file, proxy};
 use crate::config::{Configuration, read_webhook_secrets};
 use crate::daemon::forge_bot;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
@@ -37,16 +37,16 @@ pub enum ForgeArgs {
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// The daemon's configuration file.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Options of `forge setup`.
 #[derive(Debug, clap::Args)]
 pub struct Setup {
     /// The daemon's configuration file.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where the host reaches the daemon, such as https://gitfleet.example/webhooks/gitea.
     #[arg(long, value_name = "URL")]
     url: String,
@@ -71,7 +71,7 @@ impl ForgeArgs {
     /// The configuration cannot be read, or the host cannot be asked.
     pub fn run(&self) -> anyhow::Result<Exit> {
         let (Self::Check(Check { config }) | Self::Setup(Setup { config, .. })) = self;
-        let configuration = load_configuration(config)?;
+        let configuration = load_configuration(&config_file::require(config.as_deref())?)?;
         proxy::heed(configuration.proxy)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match self {
@@ -86,31 +86,45 @@ impl ForgeArgs {
     }
 }
 
+/// Whether something is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
+    /// It is.
     Ok,
+    /// It is not, and is needed.
     Missing,
+    /// It cannot be told, or is not needed.
     Unknown,
 }
 
 /// One thing that is needed.
-struct Row {
+#[derive(Debug)]
+pub(super) struct Row {
     need: &'static str,
-    state: State,
+    /// Whether it is there.
+    pub(super) state: State,
     detail: String,
 }
 
 impl Row {
-    fn ok(need: &'static str, detail: impl Into<String>) -> Self {
+    /// It is there.
+    pub(super) fn ok(need: &'static str, detail: impl Into<String>) -> Self {
         Self { need, state: State::Ok, detail: detail.into() }
     }
 
-    fn missing(need: &'static str, detail: impl Into<String>) -> Self {
+    /// It is missing.
+    pub(super) fn missing(need: &'static str, detail: impl Into<String>) -> Self {
         Self { need, state: State::Missing, detail: detail.into() }
+    }
+
+    /// It cannot be told, or is not needed.
+    pub(super) fn unknown(need: &'static str, detail: impl Into<String>) -> Self {
+        Self { need, state: State::Unknown, detail: detail.into() }
     }
 }
 
-fn table(rows: Vec<Row>) -> Table {
+/// Returns the table of what is needed.
+pub(super) fn table(rows: Vec<Row>) -> Table {
     let text = |state| match state {
         State::Ok => "ok",
         State::Missing => "missing",
@@ -120,8 +134,11 @@ fn table(rows: Vec<Row>) -> Table {
     Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
-/// Looks at everything that the daemon needs, in the order in which it is to be fixed.
-async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
+/// Looks at everything that the daemon needs of the host, in the order in which it is to be fixed.
+///
+/// # Errors
+/// The host cannot be queried.
+pub(super) async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
     let settings = settings(configuration)?;
     let admin = Admin::connect(&settings)?;
     let mut rows = Vec::new();

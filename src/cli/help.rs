@@ -81,6 +81,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "config schema",
         ["gitfleet config schema > gitfleet.schema.json", "gitfleet config schema | jq .properties.source"],
     ),
+    ("man", ["gitfleet man man1", "gitfleet man ~/.local/share/man/man1"]),
     ("version", ["gitfleet version", "gitfleet --version"]),
     (
         "completion",

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{Error, ErrorKind};
 
 use crate::api::table::{self, KINDS};
-use crate::views::table::TableKind;
+use crate::views::table::{Columns, TableKind};
 use crate::yaml::suggest;
 
 /// What lists together.
@@ -91,6 +91,25 @@ impl Listing {
             Self::Approvals => TableKind::Approvals,
         }
     }
+
+    /// Tells whether a table of it can have columns of our own: the others with the same table are no resource snapshots.
+    fn has_own_columns(self) -> bool {
+        !matches!(self, Self::Policies | Self::Overrides | Self::Works | Self::OcmPlacements | Self::PlacementDecisions)
+    }
+}
+
+/// The listings that `all` stands for.
+const ALL: [Listing; 4] = [Listing::Placements, Listing::Runs, Listing::Approvals, Listing::Clusters];
+
+/// Returns the kinds that a word names: one, several with commas, or `all`.
+///
+/// # Errors
+/// Nothing of a name is shown; for people.
+pub fn kinds_of(words: &str) -> Result<Vec<GetKind>, String> {
+    if words.eq_ignore_ascii_case("all") {
+        return Ok(ALL.map(|listing| GetKind { listing, only: None, is_ours: true }).to_vec());
+    }
+    words.split(',').filter(|word| !word.is_empty()).map(GetKind::of).collect()
 }
 
 /// What a person asked for: a listing, or one kind of it.
@@ -100,6 +119,8 @@ pub struct GetKind {
     pub listing: Listing,
     /// The kind, where the word names one.
     pub only: Option<&'static str>,
+    /// Whether the word is our noun, and not the name of a kind of KubeFleet's or OCM's.
+    pub is_ours: bool,
 }
 
 impl GetKind {
@@ -107,9 +128,9 @@ impl GetKind {
     ///
     /// # Errors
     /// Nothing of that name is shown; for people.
-    fn of(word: &str) -> Result<Self, String> {
+    pub fn of(word: &str) -> Result<Self, String> {
         if let Ok(listing) = Listing::from_str(word, true) {
-            return Ok(Self { listing, only: None });
+            return Ok(Self { listing, only: None, is_ours: true });
         }
         let Some(kind) = table::named(word) else {
             let ours = Listing::value_variants().iter().filter_map(clap::ValueEnum::to_possible_value);
@@ -129,7 +150,17 @@ impl GetKind {
         };
         // A cluster is shown as a MemberCluster, whichever kind git has of it.
         let only = (*listing != Listing::Clusters).then_some(*only);
-        Ok(Self { listing: *listing, only })
+        Ok(Self { listing: *listing, only, is_ours: false })
+    }
+
+    /// Returns whose columns a table of it has: our nouns have ours.
+    pub fn columns(self) -> Columns {
+        if self.is_ours && self.listing.has_own_columns() { Columns::Own } else { Columns::KubeFleet }
+    }
+
+    /// Tells whether all objects of it are of the cluster, and in no namespace.
+    pub fn is_cluster_wide(self) -> bool {
+        self.listing == Listing::Clusters || self.only.is_some_and(|kind| kind.starts_with("Cluster"))
     }
 
     /// Returns what reads it from a command line.
@@ -139,7 +170,7 @@ impl GetKind {
 
     /// Returns its name, for people.
     pub fn name(self) -> String {
-        self.only.map_or_else(|| format!("{:?}", self.listing).to_lowercase(), str::to_owned)
+        self.only.map_or_else(|| format!("{:?}", self.listing).to_lowercase(), |kind| format!("{kind}s"))
     }
 }
 
@@ -181,8 +212,28 @@ mod tests {
             ("overrides", Listing::Overrides, None),
         ];
         for (word, listing, only) in rows {
-            assert_eq!(GetKind::of(word), Ok(GetKind { listing, only }), "{word}");
+            let found = GetKind::of(word).map(|kind| (kind.listing, kind.only));
+            assert_eq!(found, Ok((listing, only)), "{word}");
         }
+    }
+
+    #[test]
+    fn our_nouns_have_our_columns() {
+        let rows = [
+            ("placements", Columns::Own),
+            ("runs", Columns::Own),
+            ("cluster", Columns::Own),
+            ("policies", Columns::KubeFleet),
+            ("crp", Columns::KubeFleet),
+            ("csur", Columns::KubeFleet),
+            ("memberclusters", Columns::KubeFleet),
+        ];
+        for (word, columns) in rows {
+            assert_eq!(GetKind::of(word).map(GetKind::columns), Ok(columns), "{word}");
+        }
+        let several = kinds_of("placements,csur").expect("kinds");
+        assert_eq!(several.iter().map(|kind| kind.is_ours).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(kinds_of("all").map(|all| all.len()), Ok(ALL.len()));
     }
 
     #[test]

@@ -33,8 +33,13 @@ impl<'a> Manifests<'a> {
     /// The folder is in no repository.
     pub fn open(saved: &'a Records, repo: &Path, shows_secrets: bool) -> anyhow::Result<Self> {
         let (reader, _) = git::discover(repo).context("name with --repo a clone of the source")?;
+        Ok(Self::read_by(saved, reader, shows_secrets))
+    }
+
+    /// Takes what reads the source's commits.
+    pub fn read_by(saved: &'a Records, reader: git::Reader, shows_secrets: bool) -> Self {
         let overrides = saved.overrides.iter().map(|snapshot| (&snapshot.id, snapshot)).collect();
-        Ok(Self { saved, reader, overrides, payloads: BTreeMap::new(), shows_secrets })
+        Self { saved, reader, overrides, payloads: BTreeMap::new(), shows_secrets }
     }
 
     /// Returns what a cluster is to hold, overrides applied, secret values masked unless they are to be shown.
@@ -43,6 +48,24 @@ impl<'a> Manifests<'a> {
     /// The repository does not have the commit, or an override fails on the cluster.
     pub fn of(&mut self, binding: &Binding) -> anyhow::Result<Vec<Value>> {
         let Some(index) = binding.snapshot else { return Ok(Vec::new()) };
+        let objects = self.at(binding, index)?;
+        Ok(if self.shows_secrets { objects } else { hidden(&objects, &mask_key(&objects)) })
+    }
+
+    /// Returns what a cluster holds with its snapshot and what it would with another, secret values masked: equal ones alike, so that a
+    /// change is seen.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn both(&mut self, binding: &Binding, wanted: u64) -> anyhow::Result<(Vec<Value>, Vec<Value>)> {
+        let old = binding.snapshot.map_or(Ok(Vec::new()), |index| self.at(binding, index))?;
+        let new = self.at(binding, wanted)?;
+        let mask = mask_key(&[old.as_slice(), &new].concat());
+        Ok((hidden(&old, &mask), hidden(&new, &mask)))
+    }
+
+    /// Returns a cluster's objects of a snapshot, secret values included.
+    fn at(&mut self, binding: &Binding, index: u64) -> anyhow::Result<Vec<Value>> {
         let key = (binding.placement.clone(), index);
         if !self.payloads.contains_key(&key) {
             let snapshot = self.saved.snapshots.get(&binding.placement).and_then(|of| of.get(&index));
@@ -56,13 +79,12 @@ impl<'a> Manifests<'a> {
             self.overrides.get(id).copied()
         });
         let made = made.map_err(|why| anyhow!("{}: {why}", binding.cluster))?;
-        let objects: Vec<Value> = made.iter().map(|manifest| Value::clone(&manifest.object)).collect();
-        if self.shows_secrets {
-            return Ok(objects);
-        }
-        let mask = mask_key(&objects);
-        Ok(objects.iter().map(|object| masked(object, &mask)).collect())
+        Ok(made.iter().map(|manifest| Value::clone(&manifest.object)).collect())
     }
+}
+
+fn hidden(objects: &[Value], mask: &MaskKey) -> Vec<Value> {
+    objects.iter().map(|object| masked(object, mask)).collect()
 }
 
 /// Returns a key that follows from the objects: a guess at one value can only be tried together with a guess at all others.

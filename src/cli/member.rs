@@ -1,5 +1,6 @@
 //! `gitfleet member`: prepares a member cluster for deliveries.
 
+mod add;
 mod rbac;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
 /// What is done about members.
 #[derive(Debug, clap::Subcommand)]
 pub enum MemberArgs {
+    /// Add a cluster to the tree, as a commit, and say how the configuration reaches it.
+    Add(add::Add),
     /// Print the RBAC a member cluster needs, or the kubeconfig made of it.
     Bootstrap(Bootstrap),
 }
@@ -92,7 +95,10 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(what: &MemberArgs) -> anyhow::Result<Exit> {
-    let MemberArgs::Bootstrap(args) = what;
+    let args = match what {
+        MemberArgs::Add(args) => return args.run(),
+        MemberArgs::Bootstrap(args) => args,
+    };
     match args.output {
         Print::Rbac => output::print(&args.manifests()?),
         Print::Kubeconfig => output::print(&args.kubeconfig()?),

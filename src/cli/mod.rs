@@ -3,19 +3,30 @@
 pub mod exit;
 pub mod output;
 
+mod asked;
+mod check;
 mod commands;
+mod commit_gates;
+mod completion;
+mod config_file;
 mod cordon;
 mod demo;
 mod describe;
+mod diff;
+mod events;
 mod explain;
 mod export;
 mod folder;
 mod forge;
 mod get;
 pub mod help;
+mod history;
+mod init;
 mod kinds;
+mod listed;
 mod manifests;
 mod member;
+mod paths;
 mod person;
 mod plan;
 mod plan_config;
@@ -28,13 +39,15 @@ mod simulate;
 mod source;
 mod status;
 mod store;
+mod subjects;
 mod validate;
 mod wanted;
 
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use anyhow::Context as _;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::model::commands::Verb;
 use crate::telemetry::log::{self, LogFormat};
@@ -58,12 +71,20 @@ pub struct Cli {
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     #[arg(help_heading = help::GLOBAL, hide_possible_values = true)]
     color: help::Colour,
+    /// The daemon's configuration file, for commands that ask the daemon; it may also stand after the command. Else GITFLEET_CONFIG,
+    /// ./gitfleet.yaml, or gitfleet/gitfleet.yaml in the configuration folder of the user.
+    #[arg(short, long, value_name = "FILE", help_heading = help::GLOBAL)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a repository and a configuration to begin with.
+    Init(init::Args),
+    /// Say whether all that the daemon needs is there: source, store, members, git host.
+    Check(check::Args),
     /// Follow the source and keep the fleet in step with it.
     Run(run::Args),
     /// Show gitfleet at work: an example fleet, and changes made one after the other.
@@ -82,6 +103,12 @@ enum Command {
     Get(get::Args),
     /// Show one object with its conditions and what happened to it.
     Describe(describe::Args),
+    /// Show the snapshots of a placement: commits, who approved, what became of each.
+    History(history::Args),
+    /// Show how clusters differ from what they are to hold of a placement.
+    Diff(diff::Args),
+    /// Show what happened, as sentences.
+    Events(events::Args),
     /// Show who is waited for, what is wrong, and how each placement stands.
     Status(status::Args),
     /// Approve a gate that waits for approval.
@@ -124,11 +151,16 @@ enum Command {
     Config(ConfigCommand),
     /// Print the version.
     Version,
-    /// Print a completion script for a shell.
+    /// Print a completion script for a shell, which completes names of placements and clusters too.
     Completion {
         /// The shell.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder.
+    Man {
+        /// The folder; it is made if it is missing.
+        folder: PathBuf,
     },
 }
 
@@ -141,8 +173,9 @@ enum ConfigCommand {
 /// Where the daemon is, for commands that ask it.
 #[derive(Debug, Default, clap::Args)]
 pub struct Daemon {
-    /// The daemon's configuration file: says where it listens and where its store is.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
+    /// The daemon's configuration file: says where it listens and where its store is. Else GITFLEET_CONFIG, and unless --server is
+    /// given ./gitfleet.yaml, or gitfleet/gitfleet.yaml in the configuration folder of the user.
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The daemon's address.
     #[arg(long, value_name = "HOST:PORT", env = "GITFLEET_SERVER")]
@@ -153,26 +186,26 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Returns the options that find the same daemon from where this command was called, each after a blank; empty where the
-    /// environment or the default finds it.
-    pub(super) fn as_called(&self) -> String {
-        let is_set = |name: &str, value: &OsStr| std::env::var_os(name).is_some_and(|set| set == value);
-        let config = self.config.as_deref().filter(|path| !is_set("GITFLEET_CONFIG", path.as_os_str()));
-        let server = self.server.as_deref().filter(|server| !is_set("GITFLEET_SERVER", server.as_ref()));
-        let options = [
-            ("-c", config.map(|path| path.display().to_string())),
-            ("--server", server.map(str::to_owned)),
-            ("--token-file", self.token_file.as_ref().map(|path| path.display().to_string())),
-        ];
-        let given = options.into_iter().filter_map(|(option, value)| Some((option, value?)));
-        given.flat_map(|(option, value)| [" ".to_owned(), option.to_owned(), " ".to_owned(), quoted(&value)]).collect()
+    /// Returns the configuration's file, named or found. Where an address is named none is searched for: its token is for the daemon
+    /// of its own store.
+    fn config_file(&self) -> Option<PathBuf> {
+        let option = self.config.as_deref();
+        if self.server.is_some() { config_file::named(option) } else { config_file::find(option) }
     }
 }
 
-/// Returns a word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=~".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+/// Returns the configuration that a command line names, in front of the command or after it.
+fn named_configuration(matches: &ArgMatches) -> Option<&Path> {
+    let mut last = matches;
+    let mut config = last.get_raw("config").and_then(|mut values| values.next());
+    while let Some((_, below)) = last.subcommand() {
+        last = below;
+        let is_given = |id: &str| matches!(last.try_contains_id(id), Ok(true));
+        let is_named = is_given("config") && last.value_source("config") == Some(ValueSource::CommandLine);
+        config =
+            last.try_get_raw("config").ok().flatten().filter(|_| is_named).and_then(|mut raw| raw.next()).or(config);
+    }
+    config.map(Path::new)
 }
 
 /// Returns the command line with everything that its help says.
@@ -182,13 +215,18 @@ pub fn command() -> clap::Command {
 
 fn parse() -> clap::error::Result<Cli> {
     let mut command = command();
-    let parsed =
-        command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| help::with_plain_usage(error, &mut command))
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let matches = matches.map_err(|error| help::with_plain_usage(error, &mut command))?;
+    if let Some(file) = named_configuration(&matches) {
+        config_file::note_called_with(file);
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| help::with_plain_usage(error, &mut command))
 }
 
 /// Runs the command line; returns the process's exit code.
 pub fn main() -> Exit {
+    // A shell that completes a line calls us with this variable, and no command is carried out.
+    clap_complete::CompleteEnv::with_factory(command).var(completion::VARIABLE).complete();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -207,7 +245,10 @@ pub fn main() -> Exit {
     if let Err(error) = log::init(cli.log_format, cli.log.as_deref().or(silence), cli.color.wanted()) {
         return fail(&error.into());
     }
+    config_file::note_in_front(cli.config);
     let result = match cli.command {
+        Command::Init(args) => init::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Validate(args) => validate::run(&args),
@@ -217,6 +258,9 @@ pub fn main() -> Exit {
         Command::Explain(args) => explain::run(&args),
         Command::Get(args) => get::run(&args),
         Command::Describe(args) => describe::run(&args),
+        Command::History(args) => history::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Events(args) => events::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Approve(args) => args.run(Verb::Approve),
         Command::Reject(args) => args.run(Verb::Reject),
@@ -235,13 +279,18 @@ pub fn main() -> Exit {
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
         Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),
-        Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command(), "gitfleet", &mut script);
-            output::print(&String::from_utf8_lossy(&script))
-        }
+        Command::Completion { shell } => completion::script(shell).and_then(|script| output::print(&script)),
+        Command::Man { folder } => man(&folder),
     };
     result.unwrap_or_else(|error| fail(&error))
+}
+
+/// Writes a manual page of each command.
+fn man(folder: &Path) -> anyhow::Result<Exit> {
+    let place = folder.display();
+    std::fs::create_dir_all(folder).with_context(|| format!("making the folder {place}"))?;
+    clap_mangen::generate_to(command(), folder).with_context(|| format!("writing manual pages into {place}"))?;
+    output::print(&format!("wrote the manual pages into {place}; `man -l {place}/gitfleet.1` shows the first\n"))
 }
 
 /// Returns the CustomResourceDefinitions as YAML documents.
@@ -252,6 +301,7 @@ fn crd() -> String {
 /// Says on standard error what went wrong, and its cause, once.
 fn fail(error: &anyhow::Error) -> Exit {
     let causes = crate::text::causes(error.chain().map(ToString::to_string));
-    eprintln!("{} {}", output::alarm("error:"), crate::text::lines(&causes));
-    Exit::Error
+    eprintln!("{} {}", output::alarm("error:"), config_file::as_called(&crate::text::lines(&causes)));
+    // What lacks a configuration was called wrongly.
+    if error.is::<config_file::NoConfiguration>() { Exit::Usage } else { Exit::Error }
 }

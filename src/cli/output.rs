@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use comfy_table::{ContentArrangement, Table as Layout, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table as Layout, Width, presets};
 use serde_json::Value;
 
+use super::config_file::as_called;
 use super::exit::Exit;
 use super::help::Colour;
 use crate::model::manifest::InputError;
@@ -19,8 +20,8 @@ use crate::views::tree::{Line, REFUSED_ERRORS_MAX, Style};
 /// Blanks between columns.
 const COLUMN_GAP: u16 = 3;
 
-/// Narrowest terminal that tables are folded for; below it lines run over, which reads better than columns of one letter.
-const WIDTH_MIN: u16 = 40;
+/// Narrowest last column that is folded; below it lines run over, which reads better than a column of single words.
+const FOLDED_MIN: u16 = 20;
 /// Narrowest terminal that lines are wrapped for.
 const WRAPPED_MIN: u16 = 20;
 
@@ -34,12 +35,18 @@ const SPINNER_TICK: Duration = Duration::from_millis(100);
 /// # Errors
 /// Standard output cannot be written, such as on a full disk.
 pub fn print(text: &str) -> anyhow::Result<Exit> {
+    print_on(text).map(|_| Exit::Done)
+}
+
+/// Writes to standard output; tells whether somebody still reads it.
+///
+/// # Errors
+/// As [`print`](fn@print).
+pub fn print_on(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("writing to standard output")
-        }
-        _ => Ok(Exit::Done),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("writing to standard output"),
     }
 }
 
@@ -154,23 +161,22 @@ pub fn alarm(word: &str) -> String {
     if has_colour(std::io::stderr().is_terminal()) { format!("\x1b[31m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// Returns a table without borders, as kubectl lays it out; folded to the terminal's width where there is one.
+/// Returns a table without borders, as kubectl lays it out. Names are copied, so no cell is folded but free text at the end of a row,
+/// at blanks; what is too wide then runs over.
 pub fn render_table(table: &Table, terminal: Terminal) -> String {
     let mut layout = Layout::new();
     // The caller has read the width of the terminal, and pipes get none: the library is not to read it again.
-    layout.load_style(presets::NOTHING).force_no_tty();
-    match terminal.width {
-        Some(width) if width >= WIDTH_MIN => {
-            layout.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        _ => drop(layout.set_content_arrangement(ContentArrangement::Disabled)),
-    }
+    layout.load_style(presets::NOTHING).force_no_tty().set_content_arrangement(ContentArrangement::Disabled);
     layout.set_header(&table.headers);
     for row in &table.rows {
-        layout.add_row(row.iter().map(|cell| printable(cell)));
+        layout.add_row(row.iter().map(|cell| as_called(&printable(cell))));
     }
     for column in layout.column_iter_mut() {
         column.set_padding((0, COLUMN_GAP));
+    }
+    let widths = layout.column_max_content_widths();
+    if let (Some(room), Some(column)) = (last_room(table, &widths, terminal), layout.column_iter_mut().last()) {
+        column.set_padding((0, 0)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(room)));
     }
     let mut text = String::new();
     for line in layout.lines() {
@@ -178,6 +184,21 @@ pub fn render_table(table: &Table, terminal: Terminal) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns the width that the last column is folded to; `None` where it fits, or would have to be folded inside a word.
+fn last_room(table: &Table, widths: &[u16], terminal: Terminal) -> Option<u16> {
+    let (last, others) = widths.split_last()?;
+    let before = others.iter().fold(0_u16, |sum, width| sum.saturating_add(*width).saturating_add(COLUMN_GAP));
+    let room = terminal.width?.checked_sub(before).filter(|room| *room >= FOLDED_MIN && room < last)?;
+    let cells = table.rows.iter().filter_map(|row| row.last());
+    let longest = cells.flat_map(|cell| cell.split_whitespace()).map(|word| word.chars().count()).max()?;
+    (longest <= usize::from(room)).then_some(room)
+}
+
+/// Returns objects as one of kind `List`.
+pub fn list_of(objects: &[Value]) -> Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects})
 }
 
 /// Returns objects as JSON with two blanks of indent; several, or none, as a `List`.
@@ -208,7 +229,7 @@ pub fn render_lines(lines: &[Line], terminal: Terminal) -> String {
         let mut shown = String::new();
         for span in &line.spans {
             // Cleaned before colours come to it, whose control characters are to stay.
-            let description = printable(&span.text);
+            let description = as_called(&printable(&span.text));
             match ansi(span.style) {
                 Some(code) if terminal.colour => shown.extend(["\x1b[", code, "m", &description, "\x1b[0m"]),
                 _ => shown.push_str(&description),
@@ -240,7 +261,7 @@ fn ansi(style: Style) -> Option<&'static str> {
 fn document(objects: &[Value]) -> Value {
     match objects {
         [one] => one.clone(),
-        several => serde_json::json!({"apiVersion": "v1", "kind": "List", "items": several}),
+        several => list_of(several),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::kinds::Listing;
 use super::server::{ANSWER_TIMEOUT, Server};
 use super::wanted::{ShownPart, placements_of, prefixes};
-use super::{Daemon, person};
+use super::{Daemon, config_file, person};
 use crate::clock;
 use crate::config::{Configuration, read_secret};
 use crate::daemon::published::fleet_of;
@@ -25,6 +25,8 @@ use crate::store::embedded::EmbeddedStore;
 use crate::store::records::PLACEMENT_PREFIX;
 use crate::store::saved::Records;
 use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
+use crate::views::fleet::FleetView;
+use crate::views::lists::{self, ListFilter, ListPart, Order, PAGE_ITEMS_MAX};
 use crate::views::summary::Summary;
 use crate::views::tree::PlacementRow;
 
@@ -44,7 +46,11 @@ pub enum RecordsSource {
 /// # Errors
 /// The configuration or the token's file cannot be read.
 pub fn locate(daemon: &Daemon) -> anyhow::Result<RecordsSource> {
-    let configuration = daemon.config.as_deref().map(load_configuration).transpose()?;
+    let file = daemon.config_file();
+    let configuration = file.as_deref().map(load_configuration).transpose()?;
+    // One that was found, and whose store is elsewhere, is that of a daemon on another machine.
+    let is_named = config_file::named(daemon.config.as_deref()).is_some();
+    let configuration = configuration.filter(|found| is_named || found.store.path.exists());
     let address = match (&daemon.server, &configuration) {
         (Some(server), _) => server.clone(),
         (None, None) => crate::config::HTTP_LISTEN_DEFAULT.to_owned(),
@@ -171,7 +177,6 @@ impl RecordsSource {
     /// # Errors
     /// As [`RecordsSource::read`].
     pub fn lines(&self, listing: Listing, name: Option<&str>) -> anyhow::Result<Option<Vec<Value>>> {
-        let Self::Daemon(server) = self else { return Ok(None) };
         let path = match listing {
             Listing::Placements => PLACEMENTS_PATH,
             Listing::Clusters => CLUSTERS_PATH,
@@ -179,7 +184,10 @@ impl RecordsSource {
             Listing::Works => WORKS_PATH,
             _ => return Ok(None),
         };
-        server.pages(path, name).map(Some)
+        match self {
+            Self::Daemon(server) => server.pages(path, name).map(Some),
+            Self::Store(_) => lines_of(&fleet_of(self.read()?), listing, name).map(Some),
+        }
     }
 
     /// Reads the records that a listing shows, of all objects or of those with a name.
@@ -206,8 +214,20 @@ impl RecordsSource {
     /// # Errors
     /// The daemon does not answer, or the store cannot be read.
     pub fn journal(&self, placement: Option<&PlacementKey>) -> anyhow::Result<Vec<JournalEntry>> {
+        Ok(self.journal_after(placement, 0)?.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    /// Reads what happened after an entry of the journal, to a placement or at all, each with its number.
+    ///
+    /// # Errors
+    /// As [`RecordsSource::journal`].
+    pub fn journal_after(
+        &self,
+        placement: Option<&PlacementKey>,
+        after: u64,
+    ) -> anyhow::Result<Vec<(u64, JournalEntry)>> {
         match self {
-            Self::Daemon(server) => journal_of(|after| {
+            Self::Daemon(server) => journal_of(after, |after| {
                 let mut parameters = form_urlencoded::Serializer::new(String::new());
                 parameters.append_pair("after", &after.to_string());
                 if let Some(placement) = placement {
@@ -217,10 +237,8 @@ impl RecordsSource {
                 serde_json::from_value(answer).context("the daemon's answer is no journal")
             }),
             Self::Store(path) => {
-                let store = EmbeddedStore::open_read_only(path)?;
-                let mut entries: Vec<_> =
-                    store.journal(0, JOURNAL_ENTRIES_MAX)?.into_iter().map(|(_, entry)| entry).collect();
-                entries.retain(|entry| placement.is_none_or(|wanted| entry.concerns(&wanted.to_string())));
+                let mut entries = EmbeddedStore::open_read_only(path)?.journal(after, JOURNAL_ENTRIES_MAX)?;
+                entries.retain(|(_, entry)| placement.is_none_or(|wanted| entry.concerns(&wanted.to_string())));
                 Ok(entries)
             }
         }
@@ -241,12 +259,38 @@ impl RecordsSource {
     }
 }
 
+/// Returns the lines of a fleet, as the daemon's pages have them.
+fn lines_of(fleet: &FleetView, listing: Listing, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let (now, filter) = (clock::now(), ListFilter { name: name.map(str::to_owned), ..ListFilter::default() });
+    let (mut lines, mut part) = (Vec::new(), ListPart { limit: Some(PAGE_ITEMS_MAX), after: None });
+    loop {
+        let page = match listing {
+            Listing::Placements => lists::placements(fleet, &filter, Order::Name, &part, now),
+            Listing::Clusters => lists::clusters(fleet, &filter, &part, now),
+            Listing::Bindings => lists::bindings(fleet, &filter, &part),
+            _ => lists::works(fleet, &filter, &part, now),
+        };
+        for item in page.items {
+            let mut line: Value = serde_json::from_str(item.get())?;
+            lists::see_now(&mut line, now);
+            lines.push(line);
+        }
+        part.after = page.next;
+        if part.after.is_none() {
+            return Ok(lines);
+        }
+    }
+}
+
 /// Reads a journal to its end, page by page.
-fn journal_of(mut page: impl FnMut(u64) -> anyhow::Result<JournalPage>) -> anyhow::Result<Vec<JournalEntry>> {
-    let (mut entries, mut after) = (Vec::new(), Some(0));
+fn journal_of(
+    after: u64,
+    mut page: impl FnMut(u64) -> anyhow::Result<JournalPage>,
+) -> anyhow::Result<Vec<(u64, JournalEntry)>> {
+    let (mut entries, mut after) = (Vec::new(), Some(after));
     while let Some(number) = after {
         let found = page(number)?;
-        entries.extend(found.entries.into_iter().map(|(_, entry)| entry));
+        entries.extend(found.entries);
         after = found.next;
     }
     Ok(entries)

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::exit::Exit;
 use super::records::overrides;
-use super::{person, proxy};
+use super::{config_file, person, proxy};
 use crate::clock;
 use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::daemon::configuration::{self, ConfigurationFile};
@@ -54,9 +54,9 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The configuration file.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
-    config: PathBuf,
+    /// The configuration file; else GITFLEET_CONFIG, ./gitfleet.yaml, or gitfleet/gitfleet.yaml in the configuration folder of the user.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Reconcile once and end: exits 0 converged, 3 approval required, 1 otherwise.
     #[arg(long)]
     once: bool,
@@ -73,7 +73,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let file = ConfigurationFile { path: args.config.clone(), overrides: overrides() };
+    let path = config_file::require(args.config.as_deref())?;
+    let file = ConfigurationFile { path, overrides: overrides() };
     let configuration = file.load()?;
     let once = args.once.then_some(args.timeout);
     // Who reconciles once does what the file said at the start.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 
 use super::exit::Exit;
 use super::records::load_configuration;
-use super::{output, run};
+use super::{config_file, output, run};
 use crate::core::identity;
 use crate::core::persist::SOURCE_NAME;
 use crate::model::records::SourceRecord;
@@ -28,8 +28,8 @@ pub struct Rename {
     /// The new name; it must be that of the configuration. Absent: that one.
     new: Option<String>,
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 impl SourceArgs {
@@ -45,10 +45,11 @@ impl SourceArgs {
 
 impl Rename {
     fn run(&self) -> anyhow::Result<Exit> {
-        let configuration = load_configuration(&self.config)?;
+        let config = config_file::require(self.config.as_deref())?;
+        let configuration = load_configuration(&config)?;
         let name = identity(&configuration);
         if let Some(new) = &self.new {
-            let file = self.config.display();
+            let file = config.display();
             ensure!(*new == name, "{file} names the source {name}, not {new}; set source.identity first");
         }
         let store = run::open_store(&configuration.store).context("stop the daemon first, if it runs")?;

@@ -14,7 +14,6 @@ use super::records::{RecordsSource, locate};
 use super::run::duration;
 use crate::clock;
 use crate::model::id::PlacementKey;
-use crate::views::layout::called;
 use crate::views::overview::overview;
 use crate::views::summary::{StatusPart, Summary};
 use crate::views::tree::Line;
@@ -193,9 +192,7 @@ impl Args {
     /// Returns what to show, for a terminal of this width.
     fn lines(&self, summary: &Summary, width: Option<usize>) -> Vec<Line> {
         let now = clock::now();
-        let lines = if self.all || !self.names.is_empty() { summary.lines(now) } else { overview(summary, now, width) };
-        let options = self.daemon.as_called();
-        lines.into_iter().map(|line| called(line, &options)).collect()
+        if self.all || !self.names.is_empty() { summary.lines(now) } else { overview(summary, now, width) }
     }
 
     fn exit(&self, summary: &Summary) -> Exit {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use super::commands::CommandOptions;
 use super::exit::Exit;
 use super::records::{RecordsSource, load_configuration, locate};
-use super::{Daemon, output, run};
+use super::{Daemon, config_file, output, run};
 use crate::clock;
 use crate::config;
 use crate::http::BACKUP_PATH;
@@ -42,8 +42,8 @@ pub enum StoreCommand {
         /// The backup.
         file: PathBuf,
         /// The daemon's configuration file: says where the store is.
-        #[arg(short, long, value_name = "FILE", env = "GITFLEET_CONFIG")]
-        config: PathBuf,
+        #[arg(short, long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Also where the store is not empty, or damaged: its database is moved aside.
         #[arg(long)]
         force: bool,
@@ -55,7 +55,9 @@ pub fn run(command: &StoreCommand) -> anyhow::Result<Exit> {
     match command {
         StoreCommand::Adopt { options } => options.send(Command::new(Verb::Adopt, "")),
         StoreCommand::Backup { file, daemon } => write_backup(file, daemon),
-        StoreCommand::Restore { file, config, force } => restore(file, config, *force),
+        StoreCommand::Restore { file, config, force } => {
+            restore(file, &config_file::require(config.as_deref())?, *force)
+        }
     }
 }
 

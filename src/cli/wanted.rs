@@ -4,8 +4,8 @@ use super::kinds::Listing;
 use crate::model::id::PlacementKey;
 use crate::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX,
-    SNAPSHOT_PREFIX, WORK_PREFIX, binding_prefix, placement_key, policy_prefix, run_prefix, snapshot_prefix,
-    work_prefix,
+    SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX, binding_prefix, placement_key, policy_prefix, run_prefix,
+    snapshot_prefix, work_prefix,
 };
 use crate::views::objects::work_name;
 
@@ -15,8 +15,10 @@ const NAMED_MAX: usize = 16;
 /// How much of the objects is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownPart {
-    /// A line of a table.
+    /// A line of a table with KubeFleet's columns.
     Line,
+    /// A line of a table with our own columns.
+    OwnLine,
     /// The whole object.
     Whole,
 }
@@ -64,17 +66,27 @@ fn kinds(listing: Listing, detail: ShownPart) -> &'static [&'static str] {
         (Listing::Placements, ShownPart::Line) => {
             &[PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, BINDING_PREFIX, RUN_PREFIX, CLUSTER_PREFIX]
         }
-        (Listing::Placements, ShownPart::Whole) => {
-            &[PLACEMENT_PREFIX, POLICY_PREFIX, SNAPSHOT_PREFIX, BINDING_PREFIX, RUN_PREFIX, CLUSTER_PREFIX, WORK_PREFIX]
-        }
+        (Listing::Placements, _) => &[
+            PLACEMENT_PREFIX,
+            POLICY_PREFIX,
+            SNAPSHOT_PREFIX,
+            BINDING_PREFIX,
+            RUN_PREFIX,
+            CLUSTER_PREFIX,
+            WORK_PREFIX,
+            SOURCE_PREFIX,
+        ],
+        (Listing::Snapshots, ShownPart::OwnLine) => &[SNAPSHOT_PREFIX, PLACEMENT_PREFIX, BINDING_PREFIX],
         (Listing::Snapshots, _) => &[SNAPSHOT_PREFIX],
         (Listing::Policies, _) => &[POLICY_PREFIX],
         (Listing::Overrides, _) => &[OVERRIDE_PREFIX],
-        (Listing::Bindings, ShownPart::Line) => &[BINDING_PREFIX],
         (Listing::Bindings, ShownPart::Whole) | (Listing::Works, _) => &[BINDING_PREFIX, WORK_PREFIX],
+        (Listing::Bindings, _) => &[BINDING_PREFIX],
         (Listing::OcmPlacements | Listing::PlacementDecisions, _) => &[OCM_PREFIX],
         (Listing::Evictions, _) => &[PLACEMENT_PREFIX],
+        (Listing::Runs, ShownPart::OwnLine) => &[RUN_PREFIX, SNAPSHOT_PREFIX],
         (Listing::Runs, _) => &[RUN_PREFIX],
+        (Listing::Approvals, ShownPart::OwnLine) => &[RUN_PREFIX, PLACEMENT_PREFIX, SOURCE_PREFIX],
         (Listing::Approvals, _) => &[RUN_PREFIX, PLACEMENT_PREFIX],
         (Listing::Clusters, _) => &[CLUSTER_PREFIX],
     }

@@ -209,7 +209,7 @@ impl Execution<'_> {
     fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         if let Some(pause) = &pass.state.record.paused {
-            return Err(refusal(RefusalReason::NotPossible, format!("{key} was paused by {} already", pause.by)));
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} was paused by {} already", pause.by)));
         }
         let reason = self.command.reason.clone().or_else(|| self.command.message.clone());
         pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
@@ -219,7 +219,7 @@ impl Execution<'_> {
     fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         let Some(pause) = pass.state.record.paused.take() else {
-            return Err(refusal(RefusalReason::NotPossible, format!("{key} is not paused")));
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} is not paused")));
         };
         // A deadline does not count while the rollout is paused: clusters under way get the paused time back.
         let paused_for = self.now.duration_since(pause.at);
@@ -360,7 +360,7 @@ impl Execution<'_> {
             return Err(refusal(RefusalReason::SnapshotGone, message));
         }
         if current == Some(to) {
-            return Err(refusal(RefusalReason::NotPossible, format!("{key} is at snapshot {to} already")));
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} is at snapshot {to} already")));
         }
         self.may_return(pass, current, to)?;
         let why = format!("{} rolled back", self.person.name);

@@ -47,6 +47,16 @@ fn health_rules(health: &HealthSettings) -> HealthRules {
     }
 }
 
+/// Returns a member as it is reached; nothing is connected yet.
+pub fn target(cluster: &ClusterName, access: &MemberAccess) -> Arc<dyn Target> {
+    match access {
+        MemberAccess::Live { kubeconfig, context, allow_exec } => Arc::new(
+            Live::new(cluster.as_str(), kubeconfig.clone(), context.clone(), INVENTORY).allowing(allow_exec.clone()),
+        ),
+        MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
+    }
+}
+
 /// The running task of one member; ends when dropped.
 pub(super) struct MemberTask {
     commands: mpsc::UnboundedSender<MemberCommand>,
@@ -75,17 +85,8 @@ impl MemberTask {
             MemberAccess::Live { kubeconfig, context, .. } => Some((kubeconfig.clone(), context.clone())),
             MemberAccess::Directory { .. } => None,
         };
-        let target = move || -> Arc<dyn Target> {
-            match &access {
-                MemberAccess::Live { kubeconfig, context, allow_exec } => Arc::new(
-                    Live::new(cluster.as_str(), kubeconfig.clone(), context.clone(), INVENTORY)
-                        .allowing(allow_exec.clone()),
-                ),
-                MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
-            }
-        };
         // Shared with what tries a changed kubeconfig.
-        let target = Arc::new(target);
+        let target = Arc::new(move || target(&cluster, &access));
         let span = tracing::error_span!("member", cluster = %name);
         let follow = |(path, context)| Replaced::follow(path, context, Arc::clone(&target), span.clone());
         let replaced = file.map(follow);

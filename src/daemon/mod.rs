@@ -10,7 +10,7 @@ pub mod forge_bot;
 pub mod hub_writer;
 mod measure;
 pub mod member;
-mod members;
+pub mod members;
 pub mod metric_asker;
 pub mod notifier;
 mod pace;

@@ -36,7 +36,7 @@ pub use fetch::Excess;
 pub use folder::{Folder, read_folder};
 pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
-pub use source::{Source, SourceSpec, Tip};
+pub use source::{Source, SourceSpec, Tip, read_kept};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
 pub use work_tree::WorkTree;

@@ -111,17 +111,31 @@ impl Reader {
             {
                 break;
             }
-            let object = found.object().map_err(&reading)?;
-            let message = object.message_raw_sloppy().to_str_lossy().into_owned();
-            let subject: Vec<&str> = message.trim_start().lines().take_while(|line| !line.trim().is_empty()).collect();
-            let author_email = object.author().map(|author| author.email.to_str_lossy().into_owned());
-            commits.push(Commit {
-                commit: CommitId::new(found.id().to_string()),
-                subject: subject.join(" ").chars().take(SUBJECT_CHARS_MAX).collect(),
-                author_email: author_email.unwrap_or_default(),
-            });
+            commits.push(commit(&found.object().map_err(&reading)?));
         }
         Ok(commits)
+    }
+
+    /// Returns a commit's subject.
+    ///
+    /// # Errors
+    /// `ObjectMissing` where the commit is not there.
+    pub fn subject(&self, id: &CommitId) -> Result<String, Error> {
+        let repo = self.local();
+        let id = self.commit_id(&repo, id)?;
+        let found = repo.find_commit(id).map_err(Error::at(self.location(), "read commits of"))?;
+        Ok(commit(&found).subject)
+    }
+}
+
+fn commit(object: &gix::Commit<'_>) -> Commit {
+    let message = object.message_raw_sloppy().to_str_lossy().into_owned();
+    let subject: Vec<&str> = message.trim_start().lines().take_while(|line| !line.trim().is_empty()).collect();
+    let author_email = object.author().map(|author| author.email.to_str_lossy().into_owned());
+    Commit {
+        commit: CommitId::new(object.id.to_string()),
+        subject: subject.join(" ").chars().take(SUBJECT_CHARS_MAX).collect(),
+        author_email: author_email.unwrap_or_default(),
     }
 }
 

@@ -212,6 +212,21 @@ impl std::ops::Deref for Source {
     }
 }
 
+/// Opens, for reading alone, what this machine has of a source: the repository itself, or the copy that a daemon keeps below
+/// `state_dir`. Nothing is created or repaired, so it may be done while a daemon runs.
+///
+/// # Errors
+/// `Repository` where there is none yet, or it cannot be opened.
+pub fn read_kept(location: &str, subtree: &str, state_dir: &Path) -> Result<Reader, Error> {
+    let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
+    let place = match path.canonicalize() {
+        Ok(dir) if dir.join("HEAD").is_file() || dir.join(".git").exists() => dir,
+        Ok(dir) => kept_dir(state_dir, "folders", &dir.to_string_lossy()),
+        Err(_) => kept_dir(state_dir, "mirrors", location),
+    };
+    Reader::open(&place, open_options([]), location, subtree)
+}
+
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
     let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };

@@ -114,7 +114,10 @@ fn status(reason: RefusalReason) -> StatusCode {
         RefusalReason::NotFound => StatusCode::NOT_FOUND,
         RefusalReason::NotAllowed => StatusCode::FORBIDDEN,
         // The fleet has changed since the person saw it: another look may help.
-        RefusalReason::DigestMismatch | RefusalReason::NotWaiting | RefusalReason::Expired => StatusCode::CONFLICT,
+        RefusalReason::DigestMismatch
+        | RefusalReason::NotWaiting
+        | RefusalReason::Expired
+        | RefusalReason::SoAlready => StatusCode::CONFLICT,
         RefusalReason::Ambiguous
         | RefusalReason::NotSpecific
         | RefusalReason::SnapshotGone

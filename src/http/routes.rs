@@ -354,7 +354,7 @@ const ROUTES: &[Route] = &[
         caller: Caller::Commander,
         parameters: "a command as JSON: `verb`, `target`, and where they apply `stage`, `to`, `toCommit`, `digest`, \
                      `reason`, `message`",
-        answer: "what was done; else `reason` and `message`: 403 not allowed, 404 not found, 409 the gate changed or waits no more, 422 \
+        answer: "what was done; else `reason` and `message`: 403 not allowed, 404 not found, 409 the gate changed or waits no more, or it is so already, 422 \
                  not possible",
         limit: Some(Limit::Body(COMMAND_BYTES_MAX)),
         in_turn: false,

@@ -200,6 +200,8 @@ pub enum RefusalReason {
     SnapshotGone,
     /// It cannot be done as things stand.
     NotPossible,
+    /// What is asked for is so already.
+    SoAlready,
 }
 
 impl std::fmt::Display for Verb {

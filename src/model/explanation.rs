@@ -1,5 +1,6 @@
 //! Why clusters were picked or not: the output of `gitfleet explain`.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
@@ -55,6 +56,9 @@ pub struct ClusterExplanation {
     /// An earlier evaluation picked it; it is kept without a new evaluation.
     #[serde(default)]
     pub kept: bool,
+    /// Since when a kept cluster is picked, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picked_at: Option<Timestamp>,
     /// The first filter that rejected it, or would reject a kept cluster now; absent for a cluster that passes all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Refusal>,

@@ -144,6 +144,7 @@ fn an_explanation_says_what_is_and_what_was_wanted() {
         cluster_name: name.into(),
         picked: false,
         kept: false,
+        picked_at: None,
         rejected,
         scores: vec![],
         decided_score: None,

@@ -15,11 +15,15 @@ use crate::decide::ocm::{Ocm, key_named};
 use crate::decide::state::{FleetState, PlacementState};
 use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::records::Binding;
 use crate::model::tree::Tree;
 use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 use crate::snapshot::scheduled_policy;
 use crate::status::work::listing;
 use crate::yaml;
+
+/// What a decision says of scores where nothing was scored.
+const NOTHING_SCORED: &str = " (affinity score 0, topology spread score 0)";
 
 /// Kinds with an explanation.
 const KINDS: [&str; 3] = ["ClusterResourcePlacement", "ResourcePlacement", "Placement"];
@@ -119,7 +123,9 @@ pub fn from_trees(
         // `accepting` has decided it already: its own picks would count as those from before.
         after.fleet.ocm.undecide(&key, before.as_ref().map(|before| &before.fleet.ocm));
     }
-    let explanation = explain(&after.fleet, &after.placements, query, now)?;
+    let mut explanation = explain(&after.fleet, &after.placements, query, now)?;
+    // What a tree alone decides was picked at no time.
+    explanation.clusters.iter_mut().for_each(|cluster| cluster.picked_at = None);
     let changes = match before {
         None => None,
         Some(before) => match explain(&before.fleet, &before.placements, query, now) {
@@ -232,24 +238,48 @@ fn explain_placement(fleet: &FleetState, state: &PlacementState) -> Result<Expla
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
         // Kept clusters are not scored: only without bindings every cluster is evaluated.
         let afresh = explain_policy(&Request { bindings: &[], ..request }).map_err(judging)?;
-        evaluate_kept(&mut explanation.clusters, afresh.clusters);
+        let picked = bindings.iter().filter(|binding| !binding.deleting);
+        let picked = picked.map(|binding| (&binding.cluster, PastPick::of(binding))).collect();
+        evaluate_kept(&mut explanation.clusters, afresh.clusters, &picked);
     }
     Ok(explanation)
 }
 
+/// The decision that picked a cluster, when that was.
+struct PastPick {
+    reason: String,
+    at: Option<Timestamp>,
+}
+
+impl PastPick {
+    fn of(binding: &Binding) -> Self {
+        let reason = binding.decision.reason.to_string();
+        // The cluster's own name, and scores where nothing was scored, say nothing here.
+        let reason = reason.replace(&format!("picked: {} ", binding.cluster), "picked: ");
+        Self { reason: reason.replace(NOTHING_SCORED, ""), at: binding.created() }
+    }
+}
+
 /// Adds the present scores of kept clusters. If no place was open, no cluster was ranked: then all get their present ranks.
-fn evaluate_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplanation>) {
+fn evaluate_kept(
+    clusters: &mut [ClusterExplanation],
+    afresh: Vec<ClusterExplanation>,
+    picked: &BTreeMap<&ClusterName, PastPick>,
+) {
     let ranked = afresh.iter().filter(|cluster| cluster.rank.is_some()).count();
     let mut today: BTreeMap<ClusterName, ClusterExplanation> =
         afresh.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
     let settled = !clusters.iter().any(|cluster| cluster.picked && !cluster.kept);
+    let then = |cluster: &ClusterExplanation| {
+        picked.get(&cluster.cluster_name).map_or_else(|| "picked earlier".to_owned(), |picked| picked.reason.clone())
+    };
     for cluster in clusters.iter_mut().filter(|cluster| cluster.kept || (settled && cluster.rank.is_some())) {
         let Some(today) = today.remove(&cluster.cluster_name) else { continue };
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
         cluster.reason = match (cluster.kept, standing) {
-            (true, Some(standing)) => format!("kept: picked earlier and not judged again; today: {standing}"),
-            (true, None) if today.picked => "kept: picked earlier and not judged again".to_owned(),
-            (true, None) => format!("kept: picked earlier and not judged again; today: {}", today.reason),
+            (true, Some(standing)) => format!("{}; today: {standing}", then(cluster)),
+            (true, None) if today.picked => then(cluster),
+            (true, None) => format!("{}; today: {}", then(cluster), today.reason),
             (false, Some(standing)) if today.picked => {
                 format!("not picked: {standing}, but clusters that were picked earlier are kept")
             }
@@ -258,6 +288,7 @@ fn evaluate_kept(clusters: &mut [ClusterExplanation], afresh: Vec<ClusterExplana
         };
         if cluster.kept {
             cluster.rejected = today.rejected;
+            cluster.picked_at = picked.get(&cluster.cluster_name).and_then(|picked| picked.at);
         }
         cluster.scores = today.scores;
         (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };

@@ -48,20 +48,25 @@ pub fn object_lines(object: &Value) -> Vec<Line> {
     let mut others = metadata.as_object().cloned().unwrap_or_default();
     others.retain(|key, _| !["name", "namespace", "labels", "annotations"].contains(&key.as_str()));
     rest.insert("metadata".into(), others.into());
-    field_lines(&rest, 0, &mut lines);
+    field_lines(&rest, 0, false, &mut lines);
     lines
 }
 
-fn field_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>) {
+/// Fields whose keys users chose: they are shown as they are written.
+const KEYED_BY_USERS: [&str; 7] =
+    ["labels", "annotations", "matchLabels", "nodeSelector", "data", "properties", "deletions"];
+
+fn field_lines(fields: &Map<String, Value>, depth: usize, is_keyed_by_user: bool, lines: &mut Vec<Line>) {
     let indent = "  ".repeat(depth);
     let mut ordered: Vec<_> = fields.iter().filter(|(_, value)| !is_empty(value)).collect();
     ordered.sort_by(|a, b| a.0.cmp(b.0));
     for (key, value) in ordered {
-        let heading = Line::default().with(Style::Strong, format!("{indent}{}:", label(key)));
+        let shown = if is_keyed_by_user { key.clone() } else { label(key) };
+        let heading = Line::default().with(Style::Strong, format!("{indent}{shown}:"));
         match value {
             Value::Object(inner) => {
                 lines.push(heading);
-                field_lines(inner, depth + 1, lines);
+                field_lines(inner, depth + 1, KEYED_BY_USERS.contains(&key.as_str()), lines);
             }
             Value::Array(items) => {
                 lines.push(heading);
@@ -80,7 +85,7 @@ fn field_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>)
 /// Writes an entry of a list: a dash marks where it begins.
 fn entry_lines(fields: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>) {
     let from = lines.len();
-    field_lines(fields, depth + 1, lines);
+    field_lines(fields, depth + 1, false, lines);
     if let Some(span) = lines.get_mut(from).and_then(|line| line.spans.first_mut()) {
         // The line is indented one level deeper, so a blank is at that position.
         span.text.replace_range(depth * 2..=depth * 2, "-");

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::conventions::conventional;
 use super::fleet::{FleetView, Placed};
 use super::objects::placement_head;
 use super::tree::{ClusterNode, LISTED_MAX, PlacementRow, unhealthy};
@@ -71,6 +72,7 @@ impl<'a> PlacementDetail<'a> {
         let view = placed.records.view(&fleet.clusters, now);
         let mut object = placement_head(record);
         object["status"] = json!({"conditions": placement_conditions(&view)});
+        let object = conventional(object);
         let (unhealthy, unhealthy_unlisted) = unhealthy(&view, LISTED_MAX);
         let run = active_run(&placed.records.runs);
         let stages = |run: &'a RunRecord| run.stages.iter().chain(&run.deletion).map(|stage| stage_detail(run, stage));

@@ -46,8 +46,10 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
         // The column PICKED shows the rest.
         let prefix = if cluster.picked { "picked: " } else { "not picked: " };
         let reason = cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason);
-        let tie_break = cluster.tie_break.as_ref().filter(|_| wide);
-        row.push(tie_break.map_or(reason.to_owned(), |tie_break| format!("{reason}; {tie_break}")));
+        let since = cluster.picked_at.map(|at| format!("kept since {at:.0}"));
+        let tie_break = cluster.tie_break.clone().filter(|_| wide);
+        let all: Vec<String> = std::iter::once(reason.to_owned()).chain(since).chain(tie_break).collect();
+        row.push(all.join("; "));
         row
     });
     Table { rows: rows.collect(), headers }
@@ -74,6 +76,9 @@ pub fn cluster_lines(cluster: &ClusterExplanation) -> Vec<Line> {
     let mark = if cluster.picked { "✓ " } else { "· " };
     let head = Line::default().with(style, mark).with(Style::Strong, cluster.cluster_name.as_str());
     let mut lines = vec![head.with(Style::Plain, format!("  {}", cluster.reason))];
+    if let Some(at) = cluster.picked_at {
+        lines.push(fact("kept since", &format!("{at:.0}")));
+    }
     if let Some(Refusal { filter, subject, observed, wanted }) = &cluster.rejected {
         let observed = observed.as_deref().unwrap_or("absent");
         lines.push(fact("filter", filter));

@@ -133,7 +133,7 @@ impl Shown {
         });
         let mut line = placement_line(&view);
         line["rollout"] = serde_json::json!({
-            "state": row.state.kind(), "message": row.state.to_string(), "snapshot": row.snapshot, "commit": row.commit,
+            "state": row.state.kind(), "message": row.state.to_string(), "detail": row.state.detail(), "snapshot": row.snapshot, "commit": row.commit,
             "clusters": row.clusters, "upToDate": row.up_to_date,
         });
         Self { row, waiting, line, bytes, until: next_change(&view), progress: OnceLock::new() }

@@ -119,18 +119,6 @@ pub fn screen(mut lines: Vec<Line>, height: usize) -> Vec<Line> {
     lines
 }
 
-/// Adds to a command at the end of a line what finds the same daemon, such as ` -c gitfleet.yaml`, so that it works when pasted.
-#[must_use]
-pub fn called(mut line: Line, options: &str) -> Line {
-    let Some(last) = line.spans.last_mut().filter(|_| !options.is_empty()) else { return line };
-    let begins = last.text.rfind(PROGRAM);
-    // A command in the middle of a sentence stands between backticks.
-    if begins.is_some_and(|at| !last.text[..at].ends_with('`')) {
-        last.text.push_str(options);
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,19 +181,5 @@ mod tests {
         assert_eq!(texts(&screen(lines(), 5)).len(), 5);
         assert_eq!(texts(&screen(lines(), 3)), ["x0", "x1", "↓ 3 more lines"]);
         assert_eq!(texts(&screen(lines(), 1)), ["↓ 5 more lines"]);
-    }
-
-    #[test]
-    fn commands_to_copy_name_the_daemon() {
-        let rows = [
-            ("    gitfleet approve web-0 staging", "    gitfleet approve web-0 staging -c g.yaml"),
-            ("held: too slow; gitfleet retry web", "held: too slow; gitfleet retry web -c g.yaml"),
-            ("it waits for `gitfleet resume`", "it waits for `gitfleet resume`"),
-            ("nothing to copy", "nothing to copy"),
-        ];
-        for (text, expected) in rows {
-            assert_eq!(plain(&called(line(text), " -c g.yaml")), expected);
-            assert_eq!(plain(&called(line(text), "")), text);
-        }
     }
 }

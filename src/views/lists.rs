@@ -1,5 +1,7 @@
 //! Listings by pages: each item is what a table shows of an object, and nothing more.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -7,12 +9,18 @@ use serde_json::{Value, json};
 
 use super::fleet::{FleetView, Placed};
 use super::objects::{binding_object, member_cluster_object, member_namespace, placement_head, work_head, work_name};
+use super::rows::{cluster_counts, cluster_state};
 use super::table::{TableKind, line_of};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{Binding, ClusterRecord};
 use crate::status::placement::PlacementView;
 use crate::status::rollout::StateKind;
 use crate::status::rollup::placement_conditions;
+
+/// The label that every MemberCluster has.
+///
+/// Source: KubeFleet.
+const MEMBER_NAME: &str = "kubernetes-fleet.io/member-name";
 
 /// Items of a page, unless another number is asked for.
 pub const PAGE_ITEMS: usize = 100;
@@ -169,7 +177,13 @@ pub fn clusters(fleet: &FleetView, filter: &ListFilter, part: &ListPart, now: Ti
     let meant = fleet.clusters.iter().filter(|(name, cluster)| {
         filter.takes_name(None, name.as_str()) && filter.online.is_none_or(|online| cluster.online == online)
     });
-    page(part, meant.map(|(name, cluster)| (name.to_string(), cluster)), |cluster| cluster_line(cluster, now))
+    let counts = cluster_counts(fleet, now);
+    page(part, meant.map(|(name, cluster)| (name.to_string(), cluster)), |cluster| {
+        let mut line = cluster_line(cluster, now);
+        let (placements, behind) = counts.get(&cluster.name).copied().unwrap_or_default();
+        (line["cluster"]["placements"], line["cluster"]["behind"]) = (placements.into(), behind.into());
+        line
+    })
 }
 
 /// Returns what a table shows of a cluster, without the time at which one that answers was last seen.
@@ -178,8 +192,12 @@ pub fn cluster_line(cluster: &ClusterRecord, now: Timestamp) -> Value {
     if cluster.online {
         line["status"]["agentStatus"][0]["lastReceivedHeartbeat"] = Value::Null;
     }
-    line["cluster"] =
-        json!({"online": cluster.online, "left": cluster.left, "since": cluster.since, "message": cluster.message});
+    // It says the name once more.
+    let labels = cluster.labels.iter().filter(|(key, _)| *key != MEMBER_NAME);
+    line["cluster"] = json!({
+        "online": cluster.online, "left": cluster.left, "since": cluster.since, "message": cluster.message,
+        "state": cluster_state(cluster), "labels": labels.collect::<BTreeMap<_, _>>(),
+    });
     line
 }
 
@@ -239,7 +257,7 @@ mod tests {
     use crate::status::fixtures::{Case, at};
     use crate::views::fleet::tests::fleet;
     use crate::views::objects::{placement_object, work_object};
-    use crate::views::table::table;
+    use crate::views::table::{Columns, table};
 
     #[test]
     fn a_line_makes_the_table_that_its_object_makes() {
@@ -277,7 +295,8 @@ mod tests {
         ];
         for (kind, objects, lines) in rows {
             for wide in [false, true] {
-                assert_eq!(table(kind, &lines, wide, at(60)), table(kind, &objects, wide, at(60)), "{kind:?}");
+                let of = |objects: &[Value]| table(kind, Columns::KubeFleet, objects, wide, at(60));
+                assert_eq!(of(&lines), of(&objects), "{kind:?}");
             }
         }
     }

@@ -6,10 +6,14 @@
 //! Nothing here decides anything.
 
 pub mod comments;
+pub mod conventions;
 pub mod describe;
+pub mod description;
 pub mod detail;
+pub mod differences;
 pub mod explanation;
 pub mod fleet;
+pub mod history;
 pub mod layout;
 pub mod lists;
 pub mod notification;
@@ -19,8 +23,10 @@ pub mod overview;
 pub mod plan_text;
 pub mod pull_request;
 pub mod redact;
+pub mod rows;
 pub mod runs;
 pub mod scheduled;
+pub mod sentences;
 pub mod simulation;
 pub mod summary;
 pub mod table;

@@ -241,9 +241,7 @@ mod tests {
         ! 8 placements wait for approval after stage canary of 1a2b3c4, for 30s
             api, billing, cart, dns, edge, feed, geo, hub
             opens production: 296 clusters; by anybody who may command the daemon
-            gitfleet approve api-3 canary
-            gitfleet approve billing-3 canary
-            and 6 more like these; gitfleet get approvals
+            gitfleet approve --commit 1a2b3c4 --stage canary
 
         source https://git.example/platform/fleet.git
           accepted 1a2b3c4

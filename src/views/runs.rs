@@ -22,7 +22,7 @@ use crate::status::work::{counted, listing};
 
 mod requests;
 
-pub use requests::{approval_request_objects, deletion_gate_object};
+pub use requests::{approval_request_object, approval_request_objects, asked_approvals, deletion_gate_object};
 
 /// Returns the side of a stage.
 fn side(before: bool) -> Gate {

@@ -1,11 +1,29 @@
-//! Tables with the print columns of KubeFleet's kinds, read from the objects of [`super::objects`].
+//! Tables of the objects of [`super::objects`]: with the print columns of KubeFleet's kinds, or with our own.
 //!
 //! Columns are paths into objects, like `additionalPrinterColumns`, so records and answers of the daemon's API give the same
 //! table.
 
 use crate::model::conditions::ConditionType;
+use crate::status::rollout::StateKind;
 use jiff::Timestamp;
+use serde::Deserialize as _;
 use serde_json::Value;
+
+mod columns;
+
+use columns::{columns, own_columns};
+
+/// Characters of a commit that are shown.
+const COMMIT_SHOWN: usize = 7;
+
+/// Whose columns a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// Our own: what people look for.
+    Own,
+    /// Those that kubectl prints on a hub of KubeFleet or OCM.
+    KubeFleet,
+}
 
 /// The kind of objects in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,101 +77,23 @@ enum Cell {
     Name,
     /// The name alone, as in commands.
     BareName,
-}
-
-/// A column: header, cell, whether only `-o wide` shows it.
-type TableColumn = (&'static str, Cell, bool);
-
-const CREATED: Cell = Cell::Age("/metadata/creationTimestamp");
-const NAME: TableColumn = ("NAME", Cell::Name, false);
-
-static PLACEMENT_COLUMNS: [TableColumn; 10] = [
-    NAME,
-    ("GEN", Cell::At("/metadata/generation"), false),
-    ("TYPE", Cell::At("/spec/policy/placementType"), true),
-    ("SCHEDULED", Cell::Status(ConditionType::Scheduled), false),
-    ("SCHEDULED-GEN", Cell::Generation(ConditionType::Scheduled), false),
-    ("WORK-SYNCHRONIZED", Cell::Status(ConditionType::WorkSynchronized), true),
-    ("WORK-SYNCHRONIZED-GEN", Cell::Generation(ConditionType::WorkSynchronized), true),
-    ("AVAILABLE", Cell::Status(ConditionType::Available), false),
-    ("AVAILABLE-GEN", Cell::Generation(ConditionType::Available), false),
-    ("AGE", CREATED, false),
-];
-
-/// Source: print columns of KubeFleet's and OCM's CRDs; Works and PlacementDecisions have none there, so theirs belong to
-/// gitfleet.
-fn columns(kind: TableKind) -> &'static [TableColumn] {
-    match kind {
-        TableKind::Placements => &PLACEMENT_COLUMNS,
-        TableKind::Snapshots => &[NAME, ("GEN", Cell::At("/metadata/generation"), false), ("AGE", CREATED, false)],
-        TableKind::Bindings => &[
-            NAME,
-            ("WORKSYNCHRONIZED", Cell::Status(ConditionType::WorkSynchronized), false),
-            ("RESOURCESAPPLIED", Cell::Status(ConditionType::Applied), false),
-            ("RESOURCEAVAILABLE", Cell::Status(ConditionType::Available), true),
-            ("AGE", CREATED, false),
-        ],
-        TableKind::OcmPlacements => &[
-            NAME,
-            ("SUCCEEDED", Cell::Status(ConditionType::PlacementSatisfied), false),
-            ("REASON", Cell::Reason(ConditionType::PlacementSatisfied), false),
-            ("SELECTEDCLUSTERS", Cell::At("/status/numberOfSelectedClusters"), false),
-        ],
-        TableKind::Decisions => &[NAME, ("CLUSTERS", Cell::Count("/status/decisions"), false), ("AGE", CREATED, false)],
-        TableKind::Evictions => &[
-            NAME,
-            ("PLACEMENT", Cell::At("/spec/placementName"), false),
-            ("CLUSTER", Cell::At("/spec/clusterName"), false),
-            ("VALID", Cell::Status(ConditionType::Valid), false),
-            ("EXECUTED", Cell::Status(ConditionType::Executed), false),
-        ],
-        TableKind::Runs => &[
-            NAME,
-            ("PLACEMENT", Cell::At("/spec/placementName"), false),
-            ("RESOURCE-SNAPSHOT-INDEX", Cell::At("/spec/resourceSnapshotIndex"), false),
-            ("POLICY-SNAPSHOT-INDEX", Cell::At("/status/policySnapshotIndexUsed"), false),
-            ("INITIALIZED", Cell::Status(ConditionType::Initialized), false),
-            ("PROGRESSING", Cell::Status(ConditionType::Progressing), true),
-            ("SUCCEEDED", Cell::Status(ConditionType::Succeeded), false),
-            ("AGE", CREATED, false),
-            ("STRATEGY", Cell::At("/spec/stagedRolloutStrategyName"), true),
-        ],
-        TableKind::Approvals => &[
-            ("NAME", Cell::BareName, false),
-            ("UPDATE-RUN", Cell::At("/spec/parentStageRollout"), false),
-            ("STAGE", Cell::At("/spec/targetStage"), false),
-            ("APPROVED", Cell::Status(ConditionType::Approved), false),
-            ("APPROVALACCEPTED", Cell::Status(ConditionType::ApprovalAccepted), false),
-            ("AGE", CREATED, false),
-        ],
-        TableKind::Works => &[
-            NAME,
-            ("APPLIED", Cell::Status(ConditionType::Applied), false),
-            ("AVAILABLE", Cell::Status(ConditionType::Available), false),
-            ("DIFF-REPORTED", Cell::Status(ConditionType::DiffReported), true),
-            ("AGE", CREATED, false),
-        ],
-        TableKind::Clusters => &[
-            NAME,
-            ("JOINED", Cell::Status(ConditionType::Joined), false),
-            ("AGE", CREATED, false),
-            ("MEMBER-AGENT-LAST-SEEN", Cell::Age("/status/agentStatus/0/lastReceivedHeartbeat"), false),
-            ("NODE-COUNT", Cell::At("/status/properties/kubernetes-fleet.io~1node-count/value"), false),
-            ("AVAILABLE-CPU", Cell::At("/status/resourceUsage/available/cpu"), false),
-            ("AVAILABLE-MEMORY", Cell::At("/status/resourceUsage/available/memory"), false),
-            ("ALLOCATABLE-CPU", Cell::At("/status/resourceUsage/allocatable/cpu"), true),
-            ("ALLOCATABLE-MEMORY", Cell::At("/status/resourceUsage/allocatable/memory"), true),
-        ],
-    }
+    /// The state of a rollout at a JSON pointer, in words.
+    State(&'static str),
+    /// The beginning of the commit at a JSON pointer.
+    Commit(&'static str),
+    /// How many of how many, each at a JSON pointer.
+    Share(&'static str, &'static str),
+    /// The labels at a JSON pointer.
+    Labels(&'static str),
 }
 
 /// Returns the table of objects, in their order, with a namespace column where one of them has a namespace.
 ///
 /// A missing field is an empty cell, as with kubectl.
-pub fn table(kind: TableKind, objects: &[Value], wide: bool, now: Timestamp) -> Table {
+pub fn table(kind: TableKind, whose: Columns, objects: &[Value], wide: bool, now: Timestamp) -> Table {
     let namespaced = objects.iter().any(|o| o.pointer("/metadata/namespace").is_some());
     let mixed = objects.iter().any(|o| o.get("kind") != objects[0].get("kind"));
-    let columns: Vec<_> = columns(kind).iter().filter(|(_, _, only_wide)| wide || !only_wide).collect();
+    let columns: Vec<_> = columns(kind, whose).iter().filter(|(_, _, only_wide)| wide || !only_wide).collect();
     let mut table = Table::default();
     table.headers.extend(namespaced.then(|| "NAMESPACE".to_owned()));
     table.headers.extend(columns.iter().map(|(header, _, _)| (*header).to_owned()));
@@ -166,7 +106,7 @@ pub fn table(kind: TableKind, objects: &[Value], wide: bool, now: Timestamp) -> 
     table
 }
 
-/// Returns an object with no more than its line needs: the table of what is left is the same.
+/// Returns an object with no more than its line needs: the tables of what is left are the same.
 pub fn line_of(kind: TableKind, object: &Value) -> Value {
     let mut line = serde_json::Map::new();
     for field in ["apiVersion", "kind"] {
@@ -177,9 +117,15 @@ pub fn line_of(kind: TableKind, object: &Value) -> Value {
     for pointer in ["/metadata/name", "/metadata/namespace"] {
         copy(object, pointer, &mut line);
     }
-    for (_, cell, _) in columns(kind) {
+    for (_, cell, _) in columns(kind, Columns::KubeFleet).iter().chain(own_columns(kind).unwrap_or_default()) {
         match cell {
-            Cell::At(pointer) | Cell::Age(pointer) | Cell::Count(pointer) => copy(object, pointer, &mut line),
+            Cell::At(pointer)
+            | Cell::Age(pointer)
+            | Cell::Count(pointer)
+            | Cell::State(pointer)
+            | Cell::Commit(pointer)
+            | Cell::Labels(pointer) => copy(object, pointer, &mut line),
+            Cell::Share(done, all) => [done, all].into_iter().for_each(|pointer| copy(object, pointer, &mut line)),
             Cell::Status(type_) | Cell::Reason(type_) | Cell::Generation(type_) => shown.push(type_on(type_, object)),
             Cell::Name | Cell::BareName => {}
         }
@@ -256,6 +202,19 @@ fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String
         Cell::Generation(type_) => condition(type_, "observedGeneration"),
         Cell::Name if mixed => name_line(object),
         Cell::Name | Cell::BareName => text(object.pointer("/metadata/name")),
+        Cell::State(pointer) => match object.pointer(pointer).map(StateKind::deserialize) {
+            Some(Ok(state)) => state.to_string(),
+            _ => String::new(),
+        },
+        Cell::Commit(pointer) => text(object.pointer(pointer)).chars().take(COMMIT_SHOWN).collect(),
+        Cell::Share(done, all) => match (object.pointer(done), object.pointer(all)) {
+            (Some(done), Some(all)) => format!("{done}/{all}"),
+            _ => String::new(),
+        },
+        Cell::Labels(pointer) => {
+            let labels = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+            labels.map(|(key, value)| format!("{key}={}", text(Some(value)))).collect::<Vec<_>>().join(",")
+        }
     }
 }
 

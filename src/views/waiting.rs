@@ -18,8 +18,6 @@ use crate::status::work::counted;
 pub const WAITING_MAX: usize = 50;
 /// Placements that are named of one of them.
 const NAMED_MAX: usize = 10;
-/// Commands of one of them that are shown.
-const COMMANDS_SHOWN_MAX: usize = 2;
 
 /// What people are waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,14 +212,19 @@ impl Waiting {
         if !details.is_empty() {
             lines.push(TimedLine::default().with(Style::Muted, format!("    {}", details.join("; "))));
         }
-        let commands = self.commands.iter().take(COMMANDS_SHOWN_MAX);
+        let commands = self.shown_commands().into_iter();
         lines.extend(commands.map(|line| TimedLine::default().with(Style::Strong, format!("    {line}"))));
-        let count = self.commands.len() + if self.commands.is_empty() { 0 } else { self.more };
-        if let Some(more) = count.checked_sub(COMMANDS_SHOWN_MAX).filter(|more| *more > 0) {
-            let words = format!("    and {more} more like these; gitfleet get approvals");
-            lines.push(TimedLine::default().with(Style::Muted, words));
-        }
         lines
+    }
+
+    /// Returns the command for a single placement, or one for all gates of the commit and the stage.
+    fn shown_commands(&self) -> Vec<String> {
+        match (&self.commit, &self.stage) {
+            (Some(commit), Some(stage)) if self.placements.len() > 1 => {
+                vec![format!("gitfleet approve --commit {} --stage {stage}", commit.short())]
+            }
+            _ => self.commands.clone(),
+        }
     }
 
     fn heading(&self) -> Words {
@@ -289,9 +292,7 @@ mod tests {
         ! 3 placements wait for approval after stage canary of 1a2b3c4, for 30s
             api, billing, cart
             opens production: 3 clusters; by user:ann by comment, or a token of the API
-            gitfleet approve api-3 canary
-            gitfleet approve billing-3 canary
-            and 1 more like these; gitfleet get approvals
+            gitfleet approve --commit 1a2b3c4 --stage canary
         "#);
     }
 

@@ -357,3 +357,24 @@ fn d18_a_configuration_wants_approvals_that_no_strategy_has() {
     assert_eq!((found.code, found.err.contains("policy.clusters")), (1, true), "{}", found.err);
     assert!(scratch.member("p1").is_empty());
 }
+
+#[test]
+fn the_gates_of_a_commit_are_approved_together() {
+    let scratch = fleet();
+    assert_eq!(scratch.run(&ONCE).code, 3);
+    let of_first = "jsonpath={.items[0].metadata.annotations.gitfleet\\.io/commit}";
+    let commit = told(&scratch, &["get", "snapshots", "-o", of_first]).text(0).to_owned();
+    let unclear = told(&scratch, &["approve", "--commit", &commit[..8]]);
+    assert_eq!((unclear.code, unclear.err.contains("name the stage with --stage")), (2, true), "{}", unclear.err);
+    for wrong in [&["0000000"][..], &[commit.as_str(), "--stage", "production"]] {
+        let found = told(&scratch, &[&["approve", "--commit"], wrong].concat());
+        assert_eq!((found.code, found.err.contains("waits for you")), (2, true), "{wrong:?}: {}", found.err);
+    }
+    let (code, shown) = on_a_terminal(&scratch, &["approve", "--commit", &commit, "-c", CONFIG], "n");
+    assert_eq!((code, shown.contains("web-0 at stage staging, digest ")), (1, true), "{shown}");
+    assert_eq!(scratch.run(&ONCE).code, 3);
+    let done = told(&scratch, &["approve", "--commit", &commit[..8], "--stage", "staging"]);
+    assert!(done.text(0).starts_with("approved: web-0"), "{}", done.out);
+    scratch.run(&ONCE).text(0);
+    assert_eq!(value(&scratch, "p1"), "1");
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::scratch::Scratch;
+use crate::scratch::{CONFIG, Scratch};
 
 #[test]
 fn help() {
@@ -17,6 +17,9 @@ fn help() {
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
       explain     Show why a placement has the clusters it has, and not others
+      history     Show the snapshots of a placement: commits, who approved, what became of each
+      events      Show what happened, as sentences
+      diff        Show how clusters differ from what they are to hold of a placement
 
     Decide:
       approve     Approve a gate that waits for approval
@@ -37,7 +40,9 @@ fn help() {
 
     Set up:
       demo        Show gitfleet at work: an example fleet, and changes made one after the other
+      init        Write a repository and a configuration to begin with
       run         Follow the source and keep the fleet in step with it
+      check       Say whether all that the daemon needs is there: source, store, members, git host
       member      Prepare a member cluster
       forge       Connect the git host: statuses, comments, webhooks
       source      Say that a source that moved is the same one
@@ -47,7 +52,8 @@ fn help() {
 
     Other:
       export      Print what other tools need of the records
-      completion  Print a completion script for a shell
+      completion  Print a completion script for a shell, which completes names of placements and clusters too
+      man         Write the manual pages into a folder
       version     Print the version
 
     Global options:
@@ -56,6 +62,10 @@ fn help() {
           --log <FILTER>         What is logged, such as `debug` or `gitfleet=debug,kube=info` [env:
                                  GITFLEET_LOG=]
           --color <WHEN>         When to colour: auto, always or never [default: auto]
+      -c, --config <FILE>        The daemon's configuration file, for commands that ask the daemon; it
+                                 may also stand after the command. Else GITFLEET_CONFIG,
+                                 ./gitfleet.yaml, or gitfleet/gitfleet.yaml in the configuration folder
+                                 of the user
       -h, --help                 Print help
       -V, --version              Print version
 
@@ -76,11 +86,36 @@ fn version() {
 fn completion_for_shells() {
     let scratch = Scratch::new();
     for (shell, sign) in
-        [("bash", "complete -F _gitfleet"), ("zsh", "#compdef gitfleet"), ("fish", "complete -c gitfleet")]
+        [("bash", "_clap_complete_gitfleet"), ("zsh", "#compdef gitfleet"), ("fish", "--command gitfleet")]
     {
         let found = scratch.run(&["completion", shell]);
-        assert!(found.text(0).contains(sign), "{shell}");
-        assert!(found.out.contains("validate"), "{shell}");
+        assert!(found.text(0).contains(sign), "{shell}: {}", found.out);
+        assert!(found.out.contains("GITFLEET_COMPLETE"), "{shell}: {}", found.out);
+    }
+}
+
+#[test]
+fn names_are_completed() {
+    let scratch = Scratch::with_web();
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let completed = |words: &[&str]| {
+        let mut command = scratch.command(&[&["--", "gitfleet"], words].concat());
+        let output = command.env("GITFLEET_COMPLETE", "fish").output().expect("the binary starts");
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(completed(&["describe", "placement", "w"]), ["web"]);
+    assert_eq!(completed(&["diff", "web", "--cluster", ""]), ["east", "west"]);
+    assert_eq!(completed(&["-c", "nowhere.yaml", "pause", "w"]), [""; 0]);
+    assert!(completed(&["val"])[0].starts_with("validate"));
+}
+
+#[test]
+fn manual_pages_of_all_commands() {
+    let scratch = Scratch::new();
+    scratch.run(&["man", "pages"]).text(0);
+    for page in ["gitfleet.1", "gitfleet-get.1", "gitfleet-member-bootstrap.1"] {
+        let text = fs::read_to_string(scratch.path("pages").join(page)).expect(page);
+        assert!(text.contains(".SH SYNOPSIS"), "{page}: {text}");
     }
 }
 

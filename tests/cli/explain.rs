@@ -101,6 +101,12 @@ fn explain(scratch: &Scratch, args: &[&str]) -> Outcome {
     scratch.run(&[&["explain"], args].concat())
 }
 
+/// Returns a text with `TIME` for each moment.
+fn without_times(text: &str) -> String {
+    let time = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ").expect("a pattern");
+    time.replace_all(text, "TIME").into_owned()
+}
+
 fn of_tree(scratch: &Scratch, args: &[&str]) -> String {
     explain(scratch, &[&["--repo", FLEET], args].concat()).text(0).to_owned()
 }
@@ -290,8 +296,8 @@ fn between_two_commits_the_moves_and_why() {
     no cluster moves from base to head
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    edge-10   yes      1      8       kept: picked earlier and not judged again; today: rank 1 of 2
-    edge-06   yes                     kept: picked earlier and not judged again; today: label env is "lab", wanted "prod"
+    edge-10   yes      1      8       passed every filter (affinity score 8, topology spread score 0); today: rank 1 of 2
+    edge-06   yes                     passed every filter (affinity score 58, topology spread score 0); today: label env is "lab", wanted "prod"
     edge-05   no       2      8       rank 2 of 2, but clusters that were picked earlier are kept
     edge-07   no                      available-cpu 3 is below 4
     edge-08   no                      label env is "lab", wanted "prod"
@@ -334,15 +340,15 @@ fn from_the_store_and_from_a_daemon() {
     }
     let scratch = fleet();
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
-    insta::assert_snapshot!(explain(&scratch, &["web", "-c", CONFIG]).text(0), @r#"
+    insta::assert_snapshot!(without_times(explain(&scratch, &["web", "-c", CONFIG]).text(0)), @r#"
     ✓ ClusterResourcePlacement web
         wanted     PickN 2
         outcome    2 of 2 clusters found
         picked     2 of 6 clusters
 
     CLUSTER   PICKED   RANK   SCORE   WHY
-    edge-06   yes      1      58      kept: picked earlier and not judged again; today: rank 1 of 3
-    edge-10   yes      2      8       kept: picked earlier and not judged again; today: rank 2 of 3
+    edge-06   yes      1      58      passed every filter (affinity score 58, topology spread score 0); today: rank 1 of 3; kept since TIME
+    edge-10   yes      2      8       passed every filter (affinity score 8, topology spread score 0); today: rank 2 of 3; kept since TIME
     edge-05   no       3      8       rank 3 of 3
     edge-07   no                      available-cpu 3 is below 4
     edge-08   no                      label env is "lab", wanted "prod"

@@ -10,6 +10,7 @@
 
 mod approve;
 mod basics;
+mod begin;
 mod checks;
 mod cordon;
 mod daemon;
@@ -18,6 +19,7 @@ mod edges;
 mod examples;
 mod explain;
 mod export;
+mod get;
 mod identities;
 mod leaving;
 mod logs;
@@ -29,6 +31,7 @@ mod notify;
 mod ocm;
 mod overrides;
 mod page;
+mod pages;
 mod plan;
 mod pushes;
 mod reconfigured;

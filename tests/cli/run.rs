@@ -155,7 +155,7 @@ fn a_fleet_that_leaves_at_once_waits_for_a_person() {
     assert!(status.text(3).contains("clusters that left wait for a person"), "{}", status.out);
     assert!(status.out.contains("east, west: what they hold stays there"), "{}", status.out);
     let gate = scratch.run(&["get", "approvals", "-c", CONFIG, "-o", "json"]).json(0);
-    assert_eq!(gate["spec"]["leaving"], serde_json::json!(["east", "west"]), "{gate}");
+    assert_eq!(gate["items"][0]["spec"]["leaving"], serde_json::json!(["east", "west"]), "{gate}");
     scratch.run(&["approve", "web", "deletion", "-c", CONFIG]).text(0);
     once(&scratch).text(0);
     assert_eq!(scratch.member("west"), ALL, "what they hold stays there");
@@ -181,8 +181,11 @@ fn records_can_be_read_without_a_daemon() {
         get(kind, "wide").text(0);
         assert_eq!(get(kind, "name").text(0).lines().count(), rows, "{kind}");
         let json = get(kind, "json").json(0);
-        let items = if rows == 1 { 1 } else { json["items"].as_array().map_or(0, Vec::len) };
-        assert_eq!(items, rows, "{kind}: {json}");
+        assert_eq!(
+            (&json["kind"], json["items"].as_array().map(Vec::len)),
+            (&"List".into(), Some(rows)),
+            "{kind}: {json}"
+        );
         get(kind, "yaml").text(0);
     }
     let web = "clusterresourceplacement.placement.kubernetes-fleet.io/web\n";

@@ -85,7 +85,7 @@ fn a_pass_ends_at_the_approval_and_the_next_continues() {
     for wanted in ["ApprovalRequested", "Approved", "tried it"] {
         assert!(described.text(0).contains(wanted), "{wanted}: {}", described.out);
     }
-    let described = told(&scratch, &["describe", "placement", "web"]);
+    let described = told(&scratch, &["describe", "crp", "web"]);
     for wanted in [
         "PlacementRolloutStarted",
         "PlacementOverriddenSucceeded",

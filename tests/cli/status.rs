@@ -19,7 +19,7 @@ fn who_is_waited_for_comes_first() {
     assert!(lines[0].starts_with("! web: waits for approval after stage staging of "), "{}", status.out);
     assert!(lines[0].contains(", digest "), "{}", status.out);
     assert_eq!(lines[1], "    opens production: 2 clusters; by anybody who may command the daemon");
-    assert_eq!(lines[2], "    gitfleet approve web-0 staging -c gitfleet.yaml");
+    assert_eq!(lines[2], "    gitfleet approve web-0 staging", "./gitfleet.yaml is found anyway");
     assert!(status.out.contains("\n1 placement: 1 waiting for a person\nweb  ! 2/4  "), "{}", status.out);
     assert!(status.out.contains("  ✓ dev  ! staging 1/1  · production\n"), "{}", status.out);
     // The line is there to be copied.
@@ -62,7 +62,7 @@ fn parts_and_formats() {
     assert!(yaml.text(0).contains("answer: approval"), "{}", yaml.out);
     let whole = told(&scratch, &["status", "web"]);
     assert!(whole.text(0).contains("└─ · stage production  2 clusters"), "{}", whole.out);
-    assert!(whole.out.contains("gitfleet approve web-0 staging -c gitfleet.yaml\n"), "{}", whole.out);
+    assert!(whole.out.contains("gitfleet approve web-0 staging\n"), "{}", whole.out);
     let unknown = told(&scratch, &["status", "webb"]);
     assert_eq!((unknown.code, unknown.err.as_str()), (2, "error: there is no placement webb (did you mean `web`?)\n"));
 }

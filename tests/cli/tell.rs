@@ -68,7 +68,8 @@ fn a_store_that_is_not_there_is_not_made() {
 fn a_refusal_is_1_and_changes_nothing() {
     let scratch = fleet();
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
-    let records = || scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0)["spec"].clone();
+    let records =
+        || scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0)["items"][0]["spec"].clone();
     let before = records();
     let found = scratch.run(&["approve", "nobody", "canary", "-c", CONFIG, "-o", "json"]);
     assert_eq!((found.code, found.out.as_str()), (1, ""), "{}", found.err);
@@ -110,7 +111,7 @@ fn what_happened_is_told() {
     let all = journal(&[]);
     assert!(all.iter().any(|entry| entry["event"] == "SnapshotCreated" && entry["placement"] == "web"), "{all:?}");
     assert_eq!(journal(&["nobody"]), Vec::<Value>::new());
-    let found = scratch.run(&["describe", "placement", "web", "-c", CONFIG]);
+    let found = scratch.run(&["describe", "crp", "web", "-c", CONFIG]);
     for words in
         ["Kind:         ClusterResourcePlacement", "  Observed Resource Index:  0", "Events:", "SnapshotCreated"]
     {

@@ -90,7 +90,7 @@ fn a_stream_says_what_a_commit_changes() {
 #[test]
 fn what_is_printed_is_the_same_with_a_daemon_and_without() {
     let scratch = fleet();
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 20] = [
         &["status"],
         &["status", "--all"],
         &["status", "web", "--exit-code"],
@@ -104,7 +104,11 @@ fn what_is_printed_is_the_same_with_a_daemon_and_without() {
         &["get", "works", "web-work"],
         &["get", "works", "fleet-member-east/web-work", "-o", "json"],
         &["get", "clusters", "-o", "name"],
-        &["get", "snapshots"],
+        &["get", "snapshots", "--kubefleet"],
+        &["get", "placements,clusters", "-o", "wide"],
+        &["get", "bindings"],
+        &["get", "approvals"],
+        &["get", "evictions"],
         &["get", "unicorns"],
         &["get", "works", "nothing"],
     ];

@@ -23,12 +23,20 @@ fn tables_look_like_kubectl() {
 }
 
 #[test]
-fn tables_fold_to_the_width() {
+fn only_free_text_at_the_end_of_a_row_is_folded() {
     let mut long = sample();
-    long.rows[0][1] = "a long explanation that does not fit into one line".to_owned();
-    let folded = render_table(&long, Terminal { width: Some(60), colour: false });
-    assert!(folded.lines().all(|line| line.chars().count() <= 60), "{folded}");
-    assert!(folded.lines().count() > 3, "{folded}");
+    let at = |width| Terminal { width: Some(width), colour: false };
+    assert_eq!(render_table(&long, at(20)), render_table(&long, Terminal::plain()), "names are never folded");
+    long.rows[0][2] = "a long explanation that does not fit into one line".to_owned();
+    insta::assert_snapshot!(render_table(&long, at(70)), @r"
+    NAME                           AVAILABLE   AGE
+    web                            True        a long explanation that
+                                               does not fit into one line
+    a-rather-long-placement-name               3h12m
+    ");
+    assert_eq!(render_table(&long, at(50)), render_table(&long, Terminal::plain()), "too little room");
+    long.rows[0][2] = "https://forge.example/acme/fleet/a-word-that-is-too-long-for-it".to_owned();
+    assert_eq!(render_table(&long, at(70)), render_table(&long, Terminal::plain()), "a word is never folded");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::views::runs::{approval_request_objects, run_object};
-use crate::views::table::{TableKind, table};
+use crate::views::table::{Columns, TableKind, table};
 
 /// The example as it stands.
 const EXAMPLE: &str = include_str!("../../../tests/fixtures/examples/staged-update.yaml");
@@ -74,7 +74,7 @@ fn the_staged_update_example_with_its_status_document() {
         [Some("example-staged-update-run-after-canary")]
     );
     let now = case.now;
-    let columns = |kind, objects: &[Value]| table(kind, objects, false, now).headers.join(" ");
+    let columns = |kind, objects: &[Value]| table(kind, Columns::KubeFleet, objects, false, now).headers.join(" ");
     assert_eq!(columns(TableKind::Approvals, &requests), "NAME UPDATE-RUN STAGE APPROVED APPROVALACCEPTED AGE");
     let runs = [run_object(case.run(RUN), case.now)];
     assert_eq!(

@@ -170,7 +170,7 @@ fn a_rollback_by_hand_goes_to_any_snapshot_that_is_kept() {
     let gone = case.say_as("ann", Verb::Rollback, "p", None, Some(9)).expect_err("it is not kept");
     assert_eq!(gone.reason, RefusalReason::SnapshotGone);
     let there = case.say_as("ann", Verb::Rollback, "p", None, Some(1)).expect_err("it is there");
-    assert_eq!(there.reason, RefusalReason::NotPossible);
+    assert_eq!(there.reason, RefusalReason::SoAlready);
     assert!(!case.decide(), "and it stays");
 }
 
@@ -210,14 +210,14 @@ fn pause_and_resume() {
     case.content("1");
     case.settle();
     case.say(Verb::Pause, "p").expect("it goes");
-    assert_eq!(case.say(Verb::Pause, "p").expect_err("it is").reason, RefusalReason::NotPossible);
+    assert_eq!(case.say(Verb::Pause, "p").expect_err("it is").reason, RefusalReason::SoAlready);
     assert_eq!(case.settle(), "a1 b0 c0 d0");
     assert_eq!(case.phases(), "p-0 Succeeded, p-1 Stopped");
     case.say(Verb::Resume, "p").expect("it is paused");
     case.settle();
     case.say(Verb::Approve, "p-1 one").expect("the gate opens");
     assert_eq!(case.settle(), "a1 b1 c1 d1");
-    assert_eq!(case.say(Verb::Resume, "p").expect_err("it is not").reason, RefusalReason::NotPossible);
+    assert_eq!(case.say(Verb::Resume, "p").expect_err("it is not").reason, RefusalReason::SoAlready);
 }
 
 #[test]

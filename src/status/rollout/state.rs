@@ -108,6 +108,17 @@ impl RolloutState {
         }
     }
 
+    /// Returns what it waits for or why it failed, without the state itself; empty where there is nothing more to say.
+    pub fn detail(&self) -> String {
+        match self {
+            Self::AllAtTarget | Self::Progressing | Self::WaitingForTime(None) => String::new(),
+            Self::WaitingForTime(Some(until)) => format!("until {until:.0}"),
+            Self::WaitingForPerson(wait) => wait.to_string(),
+            Self::Failed(why) => why.to_string(),
+            Self::Unreachable(why) => why.clone(),
+        }
+    }
+
     /// Returns the more urgent of two states. A moving one may still change the other, so it goes first.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {

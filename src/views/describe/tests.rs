@@ -21,7 +21,7 @@ fn an_object() {
     let object = json!({
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterStagedUpdateRun",
         "metadata": {"name": "web-3", "generation": 4, "labels": {"a/b": "c", "d": "e"}},
-        "spec": {"placementName": "web", "empty": [], "names": ["east", "west"]},
+        "spec": {"placementName": "web", "empty": [], "names": ["east", "west"], "matchLabels": {"environment": "dev"}},
         "status": {"conditions": [
             {"type": "Initialized", "status": "True"},
             {"type": "Progressing", "status": "False"},
@@ -38,6 +38,8 @@ fn an_object() {
         Metadata:
           Generation:  4
         Spec:
+          Match Labels:
+            environment:  dev
           Names:
             east
             west

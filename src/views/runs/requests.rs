@@ -14,17 +14,20 @@ use crate::views::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
 
 /// Returns the approval requests of a run: one for each requested approval, open or not.
 pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for stage in &run.stages {
-        for (before, tasks) in [(true, &stage.before), (false, &stage.after)] {
-            let asked = tasks.iter().filter(|task| task.type_ == StageTaskType::Approval && task.asked_at.is_some());
-            objects.extend(asked.map(|task| request(run, stage, before, task)));
-        }
-    }
-    objects
+    asked_approvals(run).map(|(stage, before, task)| approval_request_object(run, stage, before, task)).collect()
 }
 
-fn request(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {
+/// Returns the approvals that a run has asked for: the stage, whether it is the gate before it, and the task.
+pub fn asked_approvals(run: &RunRecord) -> impl Iterator<Item = (&StageRecord, bool, &TaskRecord)> {
+    run.stages.iter().flat_map(|stage| {
+        let before = stage.before.iter().map(move |task| (stage, true, task));
+        let tasks = before.chain(stage.after.iter().map(move |task| (stage, false, task)));
+        tasks.filter(|(_, _, task)| task.type_ == StageTaskType::Approval && task.asked_at.is_some())
+    })
+}
+
+/// Returns the approval request of a gate.
+pub fn approval_request_object(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {
     let key = &run.placement;
     let mut metadata =
         metadata(key.namespace.as_deref(), &request_name(&run.name, &stage.name, super::side(before)), task.asked_at);

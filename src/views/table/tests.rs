@@ -10,7 +10,7 @@ use crate::views::objects::{
 use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
 
 fn shown(kind: TableKind, objects: &[Value], wide: bool) -> String {
-    let table = table(kind, objects, wide, at(7200));
+    let table = table(kind, Columns::KubeFleet, objects, wide, at(7200));
     let rows = std::iter::once(&table.headers).chain(&table.rows);
     rows.map(|row| row.join(" | ")).collect::<Vec<_>>().join("\n")
 }

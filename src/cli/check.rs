@@ -1,0 +1,250 @@
+//! `gitfleet check`: whether everything is there that the daemon needs. Changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use futures::{StreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::exit::Exit;
+use super::forge::{self, Row, State};
+use super::output::{self, Terminal};
+use super::records::{RecordsSource, load_configuration};
+use super::{config_file, proxy};
+use crate::clock;
+use crate::cluster::ApplyOptions;
+use crate::config::{Configuration, MemberAccess};
+use crate::daemon::commit_reader::{Cache, read_commit};
+use crate::daemon::members::target;
+use crate::daemon::run::state_dir;
+use crate::daemon::source_poller::source_spec;
+use crate::git;
+use crate::model::id::{ClusterName, ObjectId};
+use crate::model::names::first_of;
+use crate::model::records::{ClusterRecord, SourceRecord};
+use crate::status::work::counted;
+use crate::store;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
+use crate::store::saved::Records;
+
+/// Members that are asked at a time.
+const MEMBERS_AT_A_TIME: usize = 16;
+/// Members without access that are named.
+const NAMED_MAX: usize = 10;
+/// How far ahead of the clock something stored may be: the clock was set back then.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// Options of `check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Reads the configuration, and asks the source, the store, every member and the git host. On a member it reads the inventory, and sends \
+one write as a dry run. Nothing is changed, except that a remote source is fetched into the store's folder, as `gitfleet run` does. \
+Where a daemon runs, it is asked for what it holds open itself.
+
+Exit codes: 0 nothing is missing, 1 something is, 2 the configuration cannot be read.
+
+Examples:
+  gitfleet check
+  gitfleet check -c /etc/gitfleet/gitfleet.yaml")]
+pub struct Args {
+    /// The daemon's configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The configuration cannot be read.
+pub fn run(args: &Args) -> anyhow::Result<Exit> {
+    let file = config_file::require(args.config.as_deref())?;
+    let configuration = load_configuration(&file)?;
+    proxy::heed(configuration.proxy)?;
+    let mut rows = vec![Row::ok("configuration", file.display().to_string())];
+    let (row, known) = store_row(&configuration);
+    rows.push(row);
+    rows.push(clock_row(known.as_ref().and_then(|known| known.source.as_ref()), clock::wall()));
+    let is_running = matches!(known, Some(StoredParts { by_daemon: true, .. }));
+    let source = source_row(&configuration, known.as_ref());
+    let reads = source.state == State::Ok;
+    rows.push(source);
+    let clusters = match known {
+        Some(known) if !known.clusters.is_empty() => known.clusters,
+        _ if reads && !is_running => clusters_of_source(&configuration),
+        _ => Vec::new(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    rows.extend(runtime.block_on(member_rows(&configuration, &clusters)));
+    rows.extend(match &configuration.forge {
+        None => vec![Row::unknown("git host", "no section `forge`: no statuses, comments or webhooks")],
+        Some(_) => match runtime.block_on(forge::check(&configuration)) {
+            Ok(rows) => rows,
+            Err(error) => vec![Row::missing("git host", format!("{error:#}"))],
+        },
+    });
+    let is_bad = rows.iter().any(|row| row.state == State::Missing);
+    output::print(&output::render_table(&forge::table(rows), Terminal::of_stdout()))?;
+    Ok(if is_bad { Exit::NotAsWished } else { Exit::Done })
+}
+
+/// What is stored.
+struct StoredParts {
+    source: Option<SourceRecord>,
+    clusters: Vec<ClusterName>,
+    by_daemon: bool,
+}
+
+impl StoredParts {
+    fn of(records: Records, by_daemon: bool) -> Self {
+        let there = records.clusters.into_values().filter(|cluster| !cluster.left);
+        let clusters = there.map(|cluster: ClusterRecord| cluster.name).collect();
+        Self { source: records.source, clusters, by_daemon }
+    }
+}
+
+/// Reads what is stored, from the daemon if one runs.
+fn store_row(configuration: &Configuration) -> (Row, Option<StoredParts>) {
+    let path = &configuration.store.path;
+    let wanted = [SOURCE_PREFIX, CLUSTER_PREFIX];
+    match EmbeddedStore::open_read_only(path) {
+        Ok(store) => match Records::under(&store, &wanted) {
+            Ok(records) => (Row::ok("store", path.display().to_string()), Some(StoredParts::of(records, false))),
+            Err(error) => (Row::missing("store", error.to_string()), None),
+        },
+        Err(store::Error::Locked { .. }) => {
+            let listen = configuration.http.listen;
+            let asked = RecordsSource::of_daemon(configuration)
+                .and_then(|daemon| daemon.read_under(&wanted.map(str::to_owned)));
+            match asked {
+                Ok(records) => {
+                    let words = format!("{}, held by the daemon at {listen}", path.display());
+                    (Row::ok("store", words), Some(StoredParts::of(records, true)))
+                }
+                Err(error) => (Row::missing("store", format!("a process holds {}: {error:#}", path.display())), None),
+            }
+        }
+        Err(_) if !path.exists() => {
+            (Row::unknown("store", format!("{} is not there yet; `gitfleet run` makes it", path.display())), None)
+        }
+        Err(error) => (Row::missing("store", error.to_string()), None),
+    }
+}
+
+/// Compares the clock with what is stored: nothing there happened later than now.
+fn clock_row(source: Option<&SourceRecord>, now: Timestamp) -> Row {
+    let last = source.and_then(|source| source.seen_at.max(source.accepted_at));
+    match last.filter(|last| last.duration_since(now) > CLOCK_TOLERANCE) {
+        Some(last) => Row::missing("clock", format!("it says {now:.0}, and the source was read at {last:.0}; set it")),
+        None => Row::ok("clock", format!("{now:.0}")),
+    }
+}
+
+fn source_row(configuration: &Configuration, known: Option<&StoredParts>) -> Row {
+    const NEED: &str = "source";
+    let place = &configuration.source.url;
+    if let Some(StoredParts { source: Some(source), by_daemon: true, .. }) = known {
+        return match (&source.failure, &source.seen) {
+            (Some(failure), _) => Row::missing(NEED, failure.clone()),
+            (None, Some(commit)) => Row::ok(NEED, format!("{place} at {}, read by the daemon", commit.short())),
+            (None, None) => Row::unknown(NEED, format!("{place}: the daemon has not read it yet")),
+        };
+    }
+    let read = || {
+        let mut source = git::Source::open(source_spec(configuration)?, &state_dir(configuration))?;
+        anyhow::Ok(source.poll(&AtomicBool::new(false))?)
+    };
+    match read() {
+        Ok(Some(tip)) => {
+            let branch = tip.branch.map(|branch| format!(" of branch {branch}")).unwrap_or_default();
+            Row::ok(NEED, format!("{place} at {}{branch}", tip.commit.short()))
+        }
+        Ok(None) => Row::ok(NEED, place.clone()),
+        Err(error) => Row::missing(NEED, format!("{error:#}")),
+    }
+}
+
+/// Returns the clusters that the source has, where no store says which they are.
+fn clusters_of_source(configuration: &Configuration) -> Vec<ClusterName> {
+    let read = || {
+        let mut source = git::Source::open(source_spec(configuration)?, &state_dir(configuration))?;
+        let tip = source.poll(&AtomicBool::new(false))?;
+        let tree = tip.map(|tip| read_commit(source.reader(), &tip.commit, &mut Cache::new())).transpose()?;
+        anyhow::Ok(tree.map(|tree| tree.member_files.keys().cloned().collect()).unwrap_or_default())
+    };
+    read().unwrap_or_default()
+}
+
+/// Asks every member; says of those that are right only how many they are.
+async fn member_rows(configuration: &Configuration, clusters: &[ClusterName]) -> Vec<Row> {
+    const NEED: &str = "members";
+    if clusters.is_empty() {
+        return vec![Row::unknown(NEED, "no MemberCluster is known yet")];
+    }
+    let (mut unnamed, mut named) = (Vec::new(), BTreeMap::new());
+    for cluster in clusters {
+        match configuration.member(cluster) {
+            Some(access) => drop(named.insert(cluster, access)),
+            None => unnamed.push(cluster.as_str()),
+        }
+    }
+    let asked = stream::iter(
+        named
+            .iter()
+            .map(|(cluster, access)| async move { ask(cluster, access).await.map_err(|why| (cluster.as_str(), why)) }),
+    );
+    let answers: Vec<_> = asked.buffer_unordered(MEMBERS_AT_A_TIME).collect().await;
+    let mut wrong: Vec<(&str, String)> = answers.iter().filter_map(|answer| answer.clone().err()).collect();
+    wrong.sort();
+    let right = answers.len() - wrong.len();
+    let total = counted(clusters.len(), "cluster");
+    let mut rows = vec![Row::ok(NEED, format!("{right} of {total} can be delivered to"))];
+    if right < clusters.len() {
+        rows[0].state = State::Missing;
+    }
+    if !unnamed.is_empty() {
+        let first = first_of(unnamed.into_iter(), NAMED_MAX);
+        rows.push(Row::missing("member access", format!("no entry of `members:` names {first}")));
+    }
+    rows.extend(wrong.into_iter().map(|(name, why)| Row::missing("member", format!("{name}: {why}"))));
+    rows
+}
+
+/// Connects to a member, reads its inventory, and tries a write without carrying it out.
+async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<(), String> {
+    if let MemberAccess::Directory { path } = access {
+        // Connecting would make the folder.
+        let there = path.ancestors().find(|path| path.exists());
+        let writable =
+            there.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| !found.permissions().readonly());
+        return if writable { Ok(()) } else { Err(format!("{} cannot be written", path.display())) };
+    }
+    let member = target(cluster, access);
+    member.connect().await.map_err(|error| error.to_string())?;
+    let told = |error: crate::cluster::Error| {
+        format!("{error}; `gitfleet member bootstrap {cluster}` prints what it must allow")
+    };
+    member.parents().await.map_err(told)?;
+    let (id, object) = probe();
+    match member.apply(&object, ApplyOptions { force: true, dry_run: true }).await {
+        Ok(_) => Ok(()),
+        // The namespace comes with the first delivery.
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(format!("{id}: {}", told(error))),
+    }
+}
+
+/// Returns an object as inventories are, which is never written.
+fn probe() -> (ObjectId, serde_json::Value) {
+    let (namespace, name) = (crate::deliver::inventory::NAMESPACE, "gitfleet-check");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
+    let id = ObjectId {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    (id, object)
+}

@@ -1,0 +1,85 @@
+//! The history of a placement: its snapshots, who approved them, and what became of each.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::comments::style::state_text;
+use super::rows::snapshot_state;
+use super::table::{Table, age};
+use crate::model::id::CommitId;
+use crate::model::runs::{ApprovalRules, RunRecord};
+use crate::status::placement::PlacementView;
+use crate::status::progress::progress;
+
+/// One snapshot of a placement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PastSnapshot {
+    /// Its index.
+    pub index: u64,
+    /// The commit of its objects.
+    pub commit: CommitId,
+    /// What the commit is about; absent where the history of the source is not at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// When it was frozen.
+    pub created_at: Timestamp,
+    /// How many clusters have it now.
+    pub clusters: usize,
+    /// What became of it, in words.
+    pub result: String,
+    /// Who approved it, with the stages.
+    pub approved_by: Vec<String>,
+    /// The runs that moved clusters to it.
+    pub runs: Vec<String>,
+}
+
+/// Returns the kept snapshots of a placement, the newest first.
+pub fn history(view: &PlacementView, subject: &dyn Fn(&CommitId) -> Option<String>) -> Vec<PastSnapshot> {
+    // What the rules say of approvals that are still to come is of no interest here.
+    let ways = progress(view, ApprovalRules::default());
+    let past = view.history.values().rev().map(|snapshot| {
+        let has_it = |index: Option<u64>| index == Some(snapshot.index);
+        let clusters = view.bindings().filter(|binding| has_it(binding.snapshot) && !binding.deleting).count();
+        let way = ways.iter().find(|way| has_it(way.snapshot));
+        let state = || snapshot_state(snapshot, Some(view.record), view.newest(), clusters).to_owned();
+        let runs = || view.runs.values().filter(|run| has_it(run.snapshot()));
+        PastSnapshot {
+            index: snapshot.index,
+            commit: snapshot.commit.clone(),
+            subject: subject(&snapshot.commit),
+            created_at: snapshot.created_at,
+            clusters,
+            result: way.map_or_else(state, |way| state_text(&way.state)),
+            approved_by: runs().flat_map(approvals).collect(),
+            runs: runs().map(|run| run.name.clone()).collect(),
+        }
+    });
+    past.collect()
+}
+
+/// Names who approved the stages of a run.
+fn approvals(run: &RunRecord) -> Vec<String> {
+    let of_stages = run.stages.iter().flat_map(|stage| {
+        let tasks = stage.before.iter().chain(&stage.after);
+        tasks.flat_map(|task| &task.approvals).map(|approval| format!("{} ({})", approval.by.name, stage.name))
+    });
+    of_stages.collect()
+}
+
+/// Returns the table of a history.
+pub fn history_table(past: &[PastSnapshot], now: Timestamp) -> Table {
+    let row = |snapshot: &PastSnapshot| {
+        vec![
+            snapshot.index.to_string(),
+            snapshot.commit.short().to_owned(),
+            age(snapshot.created_at, now),
+            snapshot.clusters.to_string(),
+            snapshot.result.clone(),
+            snapshot.approved_by.join(", "),
+            snapshot.subject.clone().unwrap_or_default(),
+        ]
+    };
+    let headers = ["SNAPSHOT", "COMMIT", "AGE", "CLUSTERS", "RESULT", "APPROVED-BY", "SUBJECT"];
+    Table { headers: headers.map(str::to_owned).to_vec(), rows: past.iter().map(row).collect() }
+}
