@@ -51,7 +51,7 @@ for target in "${wanted[@]}"; do
     # Leaks are not looked for: without the sanitizer nobody counts. Slow inputs and big ones are findings.
     "target/debug/examples/fuzz-$target" "$own/found" "tests/fuzz/corpus/$target" \
         -max_total_time="$seconds" -artifact_prefix="$own/" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -verbosity=0 2>&1 |
+        -print_final_stats=1 -verbosity=0 -print_funcs=0 2>&1 |
         sed '/^###### Recommended/,/^###### End/d'
 done
 printf 'test result: ok. %d passed; %s s each\n' "${#wanted[@]}" "$seconds"

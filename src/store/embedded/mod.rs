@@ -24,6 +24,7 @@ mod lock;
 mod packed;
 mod parts;
 mod shrink;
+mod verify;
 
 use doubt::Doubt;
 use guard::guarded;
@@ -32,6 +33,7 @@ use lock::Lock;
 use packed::{Packer, parts_of};
 use parts::{PartChanges, PartError, PartReader};
 use shrink::shrink;
+use verify::verify;
 
 /// The format written here. It grows when an older gitfleet could misread what is written: 2 compresses records, 3 keeps
 /// lists that records share once and compresses the journal.
@@ -153,11 +155,9 @@ impl EmbeddedStore {
         let lock = Lock::exclusive(folder)?;
         let file = folder.join(DATABASE_FILE);
         let open = Box::new(move || {
-            let mut database = builder(cache_bytes).create(&file)?;
             // Finds a damaged page now, while a backup can be restored, and not in the first batch that reads it.
-            if !database.check_integrity()? {
-                tracing::warn!(file = %file.display(), "the store's database was damaged and was repaired from its last good state");
-            }
+            verify(&file, cache_bytes)?;
+            let mut database = builder(cache_bytes).create(&file)?;
             // A store that cannot be made smaller, as on a full disk, is used as it is.
             if let Err(error) = shrink(&mut database, &file) {
                 tracing::warn!(file = %file.display(), %error, "the store's file could not be compacted and keeps its size");
