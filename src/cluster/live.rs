@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource as _};
+use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use super::{
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::kinds;
+use crate::model::watched::{SplitObject, WatchedObject};
 use crate::model::work::Release;
 
 /// First pause before a failed list or watch of one kind is tried again; doubles up to the longest.
@@ -373,7 +374,8 @@ impl KindWatch {
 
     /// Follows the kind until something fails; returns what.
     async fn follow(&self, resource: &ApiResource) -> End {
-        let api: Api<RawObject> = Api::all_with(self.wire.client.clone(), resource);
+        let api: Api<RawObject<SplitObject>> = Api::all_with(self.wire.client.clone(), resource);
+        let type_text = SplitObject::type_text(&resource.api_version, &resource.kind);
         let config = watcher::Config::default().labels(self.selector);
         let mut events = watcher::watcher(api, config).boxed();
         let mut listing = true;
@@ -402,7 +404,7 @@ impl KindWatch {
                 Event::Init | Event::InitApply(_) => true,
                 Event::InitDone | Event::Apply(_) | Event::Delete(_) => false,
             };
-            if self.sink.send(self.observed(event, resource)).await.is_err() {
+            if self.sink.send(self.observed(event, &type_text)).await.is_err() {
                 return End::Unheard;
             }
         }
@@ -427,27 +429,27 @@ impl KindWatch {
         }
     }
 
-    fn observed(&self, event: Event<RawObject>, resource: &ApiResource) -> Observation {
-        let value = |object| with_type(object, &resource.api_version, &resource.kind);
+    fn observed(&self, event: Event<RawObject<SplitObject>>, type_text: &Arc<str>) -> Observation {
+        let watched =
+            |object: RawObject<SplitObject>| WatchedObject::Split(object.json.with_type(Arc::clone(type_text)));
         match event {
             Event::Init => Observation::ListStarted(self.kind.clone()),
-            Event::InitApply(object) => Observation::Listed(value(object)),
+            Event::InitApply(object) => Observation::Listed(watched(object)),
             Event::InitDone => Observation::ListDone(self.kind.clone()),
-            Event::Apply(object) => Observation::Changed(value(object)),
-            Event::Delete(object) => self.deleted(object),
+            Event::Apply(object) => Observation::Changed(watched(object)),
+            Event::Delete(object) => self.deleted(object.json),
         }
     }
 
-    fn deleted(&self, mut object: RawObject) -> Observation {
-        let meta = std::mem::take(object.meta_mut());
+    fn deleted(&self, object: SplitObject) -> Observation {
         Observation::Deleted {
             key: ObjectKey {
                 group: self.kind.group.as_str().into(),
                 kind: self.kind.kind.as_str().into(),
-                namespace: meta.namespace.unwrap_or_default().into(),
-                name: meta.name.unwrap_or_default().into(),
+                namespace: object.namespace.into(),
+                name: object.name.into(),
             },
-            resource_version: meta.resource_version.and_then(|v| v.parse().ok()).unwrap_or_default(),
+            resource_version: object.resource_version.parse().unwrap_or_default(),
         }
     }
 }

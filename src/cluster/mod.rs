@@ -29,6 +29,7 @@ use crate::model::id::{ObjectId, ObjectKey};
 use crate::model::work::Release;
 
 pub use crate::model::kinds::WatchedKind;
+pub use crate::model::watched::WatchedObject;
 
 pub use connect::kubeconfig_digest;
 pub use error::Error;
@@ -44,11 +45,11 @@ pub enum Observation {
     /// A list of a kind begins; what it does not name is gone.
     ListStarted(WatchedKind),
     /// One object of a list.
-    Listed(Value),
+    Listed(WatchedObject),
     /// The list is complete.
     ListDone(WatchedKind),
     /// An object was created or changed.
-    Changed(Value),
+    Changed(WatchedObject),
     /// An object was deleted, or lost the label we watch by.
     Deleted {
         /// The object.

@@ -8,12 +8,14 @@ use kube::core::{ApiResource, DynamicResourceScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object of any kind: its JSON as it came, read once. kube's `DynamicObject` reads metadata into a type of its own, and writes it again
-/// to give the JSON back.
+use crate::model::watched::SplitObject;
+
+/// An object of any kind as it came, read once. kube's `DynamicObject` reads metadata into a type of its own, and writes it again to
+/// give the JSON back.
 #[derive(Clone, Debug)]
-pub(super) struct RawObject {
+pub(super) struct RawObject<T = Value> {
     /// The object.
-    pub json: Value,
+    pub json: T,
     /// The fields that kube's watcher reads; the others are absent here.
     meta: ObjectMeta,
 }
@@ -32,7 +34,21 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-impl Resource for RawObject {
+impl<'de> Deserialize<'de> for RawObject<SplitObject> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = SplitObject::deserialize(deserializer)?;
+        let text = |field: &String| Some(field.clone()).filter(|text| !text.is_empty());
+        let meta = ObjectMeta {
+            name: text(&json.name),
+            namespace: text(&json.namespace),
+            resource_version: text(&json.resource_version),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { json, meta })
+    }
+}
+
+impl<T> Resource for RawObject<T> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

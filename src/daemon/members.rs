@@ -15,6 +15,7 @@ use crate::config::{HealthSettings, KindHealth, MemberAccess, OtherKinds};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::health::{HealthRules, KindRule};
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
+use crate::deliver::live::KnownContents;
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::Part;
@@ -35,7 +36,12 @@ const INVENTORY: Inventory = Inventory {
 
 /// Returns what all members have in common.
 pub(super) fn common(health: &HealthSettings, supervisor: &Supervisor) -> Common {
-    Common { health: health_rules(health), metrics: supervisor.metrics(), limits: SharedLimits::default() }
+    Common {
+        health: health_rules(health),
+        known: KnownContents::default(),
+        metrics: supervisor.metrics(),
+        limits: SharedLimits::default(),
+    }
 }
 
 /// Returns the rules that tell whether objects are available.

@@ -86,6 +86,18 @@ pub struct HealthRules {
     pub only_kubefleets: bool,
 }
 
+impl HealthRules {
+    /// Returns the rule for the kind of an object.
+    fn of(&self, id: &ObjectId) -> Option<&KindRule> {
+        self.kinds.iter().find(|rule| rule.group == id.group && rule.kind == id.kind)
+    }
+
+    /// Tells whether there is a rule for the kind of an object.
+    pub fn have(&self, id: &ObjectId) -> bool {
+        self.of(id).is_some()
+    }
+}
+
 /// When objects of one kind are available, and when they failed.
 #[derive(Clone, Debug)]
 pub struct KindRule {
@@ -114,8 +126,7 @@ impl KindRule {
 
 /// Returns the health of a live object, by its kind's own rule or by its conditions.
 pub fn health(id: &ObjectId, object: &Value, rules: &HealthRules) -> ObjectHealth {
-    let rule = rules.kinds.iter().find(|rule| rule.group == id.group && rule.kind == id.kind);
-    if let Some(health) = rule.and_then(|rule| rule.health(object)) {
+    if let Some(health) = rules.of(id).and_then(|rule| rule.health(object)) {
         return health;
     }
     match (id.group.as_str(), id.version.as_str(), id.kind.as_str()) {

@@ -1,5 +1,9 @@
 //! A live object, reduced to the fields that decisions need.
 
+mod known;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -14,6 +18,9 @@ use crate::api::FIELD_MANAGER;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::Availability;
 use crate::model::shared::{Pool, Pooled, Shared};
+use crate::model::watched::{SplitObject, WatchedObject};
+
+pub use known::KnownContents;
 
 /// The stored state of an object with an ApplySet's label: what its members have in common, and what is its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +126,36 @@ impl LiveObject {
     pub fn with(mut self, change: impl FnOnce(&mut LiveContent)) -> Self {
         self.change(change);
         self
+    }
+
+    /// Reads an object that a watch saw, as [`LiveObject::read`]; what was read of the same text before is not read again.
+    pub fn watched(object: &WatchedObject, rules: &HealthRules, known: &KnownContents) -> Option<Self> {
+        match object {
+            WatchedObject::Whole(object) => Self::read(object, rules),
+            WatchedObject::Split(object) => Self::split(object, rules, known),
+        }
+    }
+
+    fn split(object: &SplitObject, rules: &HealthRules, known: &KnownContents) -> Option<Self> {
+        let digest = object.digest();
+        let content = match known.get(&digest) {
+            Some(content) => content,
+            None => {
+                let read = Self::read(&object.common(), rules)?;
+                if rules.have(&read.id) {
+                    // An expression may ask for any field, so the content follows from the whole object.
+                    return Self::read(&object.whole(), rules);
+                }
+                known.insert(digest, &read.content);
+                read.content
+            }
+        };
+        Some(Self {
+            content,
+            uid: object.uid.as_str().into(),
+            resource_version: object.resource_version.parse().unwrap_or_default(),
+            generation: object.generation,
+        })
     }
 
     /// Reads a live object; `None` if it is not a named Kubernetes object. An object in the namespace of the inventories is
@@ -279,6 +316,3 @@ fn child<'a>(value: &'a Value, element: &str) -> Option<&'a Value> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests;

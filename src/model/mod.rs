@@ -33,4 +33,5 @@ pub mod texts;
 pub mod transitions;
 pub mod tree;
 pub mod warning;
+pub mod watched;
 pub mod work;

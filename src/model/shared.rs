@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -30,6 +30,16 @@ impl<T: Pooled + ?Sized> Shared<T> {
     /// Returns the one copy of a value.
     pub fn new(value: impl Borrow<T> + Into<Arc<T>>) -> Self {
         Self(T::pool().share(value))
+    }
+
+    /// Returns a reference that does not keep the value.
+    pub fn downgrade(&self) -> Weak<T> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// Returns the value that a reference of [`Shared::downgrade`] leads to, while somebody keeps it.
+    pub fn upgrade(value: &Weak<T>) -> Option<Self> {
+        value.upgrade().map(Self)
     }
 }
 

@@ -76,7 +76,7 @@ impl Watch {
         match observation {
             Observation::ListStarted(_) => self.listed = Some(BTreeSet::new()),
             Observation::Listed(object) => {
-                let name = keep(object);
+                let name = keep(object.to_value());
                 self.listed.as_mut().expect("a list was started").insert(name);
             }
             Observation::ListDone(_) => {
@@ -84,7 +84,7 @@ impl Watch {
                 self.names.retain(|name, _| listed.contains(name));
                 return true;
             }
-            Observation::Changed(object) => drop(keep(object)),
+            Observation::Changed(object) => drop(keep(object.to_value())),
             Observation::Deleted { key, .. } => drop(self.names.remove(key.name.as_str())),
             Observation::Facts(_) | Observation::FactsFailed(_) | Observation::Namespaces(_) => {
                 panic!("facts from a watch of objects")

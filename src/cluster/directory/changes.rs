@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use super::folder::Folder;
 use super::names::{FileName, kind_prefix};
 use super::{Directory, blocking, with_uid};
-use crate::cluster::{Error, Observation, WatchedKind};
+use crate::cluster::{Error, Observation, WatchedKind, WatchedObject};
 use crate::watch::{self, Watching};
 use crate::yaml;
 
@@ -113,7 +113,7 @@ pub(super) async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::
                 Read::ListAgain => break,
                 Read::Changed(objects) => {
                     for object in objects {
-                        if sink.send(Observation::Changed(object)).await.is_err() {
+                        if sink.send(Observation::Changed(WatchedObject::Whole(object))).await.is_err() {
                             return;
                         }
                     }
@@ -190,7 +190,7 @@ async fn send_list(directory: &Directory, kind: &WatchedKind, sink: &mpsc::Sende
     // An error means that nobody listens any more: the thread ends when `objects` is dropped.
     if sink.send(Observation::ListStarted(kind.clone())).await.is_ok() {
         while let Some(object) = objects.recv().await {
-            if sink.send(Observation::Listed(object)).await.is_err() {
+            if sink.send(Observation::Listed(WatchedObject::Whole(object))).await.is_err() {
                 break;
             }
         }

@@ -253,7 +253,7 @@ async fn reported(observations: &mut mpsc::Receiver<Observation>, last: &str) ->
         let next = tokio::time::timeout(PATIENCE, observations.recv()).await.expect("an observation in time");
         match next.expect("the watch continues") {
             Observation::ListDone(_) => reported.push("list".to_owned()),
-            Observation::Changed(object) => reported.push(id(&object).name),
+            Observation::Changed(object) => reported.push(id(&object.to_value()).name),
             _ => {}
         }
         if reported.last().is_some_and(|name| name == last) {

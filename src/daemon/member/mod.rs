@@ -29,6 +29,7 @@ use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::Parent;
+use crate::deliver::live::KnownContents;
 use crate::deliver::step::Step;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::work::SourceName;
@@ -58,6 +59,8 @@ const STEADY_AFTER: Duration = Duration::from_mins(1);
 pub struct Common {
     /// When an object is available.
     pub health: HealthRules,
+    /// What was read of their objects.
+    pub known: KnownContents,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// What all of them do at once.

@@ -13,7 +13,7 @@ impl Member {
         match observation {
             Observation::ListStarted(kind) => self.reconciler.list_begun(&kind),
             Observation::Listed(object) | Observation::Changed(object) => {
-                if let Some(live) = LiveObject::read(&object, &self.common.health) {
+                if let Some(live) = LiveObject::watched(&object, &self.common.health, &self.common.known) {
                     self.reconciler.see(live);
                 }
             }

@@ -16,6 +16,7 @@ use crate::deliver::step::Step;
 use crate::deliver::waves::wave;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
+use crate::model::watched::WatchedObject;
 use crate::model::work::{Desired, Release, WorkOrder};
 
 mod lists;
@@ -68,7 +69,7 @@ impl Memory {
             return vec![Observation::ListStarted(kind.clone()), Observation::Failed(kind.clone(), error)];
         }
         std::iter::once(Observation::ListStarted(kind.clone()))
-            .chain(self.labelled(kind).into_iter().map(Observation::Listed))
+            .chain(self.labelled(kind).into_iter().map(|object| Observation::Listed(WatchedObject::Whole(object))))
             .chain([Observation::ListDone(kind.clone())])
             .collect()
     }

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::deliver::health::HealthRules;
+use crate::deliver::health::{HealthRules, KindRule};
 
 fn live(image: &str, replicas: i64, other: &str, owns_image: bool) -> Value {
     let container =
@@ -73,5 +73,40 @@ fn a_uid_is_the_text_that_was_read() {
     ] {
         let uid = Uid::from(text);
         assert_eq!((uid.to_string(), matches!(uid, Uid::Uuid(_))), (text.to_owned(), is_uuid));
+    }
+}
+
+/// Returns a ConfigMap as a watch of a member sees it.
+fn watched(uid: &str, created: &str, data: &str) -> WatchedObject {
+    let mut object = live(data, 1, "7", true);
+    object["metadata"]["uid"] = uid.into();
+    object["metadata"]["creationTimestamp"] = created.into();
+    let read: SplitObject = serde_json::from_str(&object.to_string()).expect("an object");
+    WatchedObject::Split(read.with_type(SplitObject::type_text("apps/v1", "Deployment")))
+}
+
+#[test]
+fn what_a_watch_saw_reads_as_the_whole_object_does() {
+    let (rules, known) = (HealthRules::default(), KnownContents::default());
+    for (uid, data) in [("u1", "i:1"), ("u2", "i:1"), ("u3", "i:2"), ("u1", "i:1")] {
+        let object = watched(uid, "2026-01-01T00:00:00Z", data);
+        let read = LiveObject::watched(&object, &rules, &known).expect("an object");
+        assert_eq!(Some(&read), LiveObject::read(&object.to_value(), &rules).as_ref(), "{uid} {data}");
+        assert_eq!(Some(read), LiveObject::watched(&WatchedObject::Whole(object.to_value()), &rules, &known));
+    }
+}
+
+#[test]
+fn a_rule_for_a_kind_sees_the_fields_that_are_an_objects_own() {
+    let available =
+        crate::cel::ObjectExpression::compile("object.metadata.creationTimestamp > '2026-01-02'").expect("CEL");
+    let rule = KindRule { group: "apps".into(), kind: "Deployment".into(), available: Some(available), failed: None };
+    let (rules, known) = (HealthRules { kinds: vec![rule], only_kubefleets: false }, KnownContents::default());
+    for (created, wanted) in [
+        ("2026-01-01T00:00:00Z", Availability::ManifestNotAvailableYet),
+        ("2026-01-03T00:00:00Z", Availability::Available),
+    ] {
+        let read = LiveObject::watched(&watched("u1", created, "i:1"), &rules, &known).expect("an object");
+        assert_eq!(read.availability, wanted, "{created}");
     }
 }
