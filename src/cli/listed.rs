@@ -86,7 +86,7 @@ pub fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>, now: T
                 saved.runs.values().flat_map(|of| of.values().flat_map(|run| approval_lines(run, approvers)));
             let gates = saved.placements.iter().filter_map(|record| deletion_gate_line(record, approvers));
             let mut all: Vec<Value> = requests.chain(gates).collect();
-            // Who is waited for stands first.
+            // Pending approvals come first.
             all.sort_by_key(|line| !is_waiting(line));
             all
         }

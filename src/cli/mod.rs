@@ -109,7 +109,7 @@ enum Command {
     Diff(diff::Args),
     /// Show what happened, as sentences.
     Events(events::Args),
-    /// Show who is waited for, what is wrong, and how each placement stands.
+    /// Show what needs a person, what is wrong, and how each placement stands.
     Status(status::Args),
     /// Approve a gate that waits for approval.
     Approve(commands::AtGate),

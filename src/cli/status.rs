@@ -1,4 +1,4 @@
-//! `gitfleet status`: who is waited for, what is wrong, and how each placement stands; once, live, or when it is over.
+//! `gitfleet status`: what needs a person, what is wrong, and how each placement stands; once, live, or when it is over.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -24,8 +24,8 @@ mod watch;
 /// Options of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without a name: who is waited for with the command to answer, what is wrong with the source and with clusters, and one line for each \
-placement, those in trouble first.
+Without a name: what needs a person, with the command to answer; what is wrong with the source and with clusters; and one line for \
+each placement, those in trouble first.
 
 Examples:
   What needs me now?
@@ -113,7 +113,7 @@ fn after(now: Timestamp, time: Duration) -> Timestamp {
 
 /// Returns the next summary, or `None` at the deadline.
 fn next(changes: &Receiver<anyhow::Result<Summary>>, deadline: Option<Timestamp>) -> Option<anyhow::Result<Summary>> {
-    let ended = || anyhow!("nothing more is told of the fleet");
+    let ended = || anyhow!("reading the fleet ended without a reason");
     let Some(deadline) = deadline else { return Some(changes.recv().unwrap_or_else(|_| Err(ended()))) };
     let left = Duration::try_from(deadline.duration_since(clock::now())).unwrap_or_default();
     match changes.recv_timeout(left) {

@@ -33,7 +33,7 @@ pub struct NotificationReceiver {
     /// File with the certificates, as PEM, that its own is checked against, beside those of the system.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// What it is told of; absent means everything.
+    /// The kinds of notifications that it gets; absent means all.
     #[serde(default = "everything")]
     pub events: Vec<NotificationKind>,
     /// The form of what it gets.

@@ -131,7 +131,7 @@ const TOLD: [(&str, &str); 9] = [
     ("why", ""),
 ];
 
-/// Returns what people are told of an entry beside its sentence; the whole is in the journal.
+/// Returns the facts of an entry that its log line has beside its sentence; the whole is in the journal.
 fn about(facts: &Value) -> Option<String> {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),

@@ -75,7 +75,7 @@ impl Drop for Notifier {
 }
 
 impl Notifier {
-    /// Starts the tasks. A receiver that the store does not know is told of what happens from now on. `source` is the identity of the
+    /// Starts the tasks. A receiver that the store does not know gets what happens from now on. `source` is the identity of the
     /// daemon's source.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ impl Notifier {
     }
 }
 
-/// Returns how far a receiver was told. One that is new begins at the end of the journal, and the store knows it from then on. So does
-/// one that was told of more than the journal has: a restored store numbers its entries from 1 again.
+/// Returns the last entry that was sent to a receiver. One that is new begins at the end of the journal, and the store knows it from then on. So does
+/// one that got more than the journal has: a restored store numbers its entries from 1 again.
 fn begin(store: &dyn Store, name: &str) -> store::Result<u64> {
     let key = records::notified_key(name);
     let known = records::load::<NotifiedUpTo>(store, &key)?.map(|known| known.value.entry);
@@ -215,7 +215,7 @@ struct Worker {
     source: String,
     news: watch::Receiver<News>,
     metrics: Arc<Metrics>,
-    /// The last entry that the receiver was told of, or need not be told of; `None` before the store was asked.
+    /// The last entry that was sent to the receiver, or need not be; `None` before the store was asked.
     reached: Option<u64>,
     /// The last try failed.
     is_failing: bool,
@@ -262,7 +262,7 @@ impl Worker {
                 tracing::error!(
                     receiver,
                     entries,
-                    "the journal dropped entries before a receiver could be told of them; raise store.journalEntries"
+                    "the journal dropped entries before they were sent to a receiver; raise store.journalEntries"
                 );
             }
             self.tell(page).await?;
@@ -289,7 +289,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns what the receiver is told of an entry, if it wants to know.
+    /// Returns the notification of an entry, if the receiver wants its kind.
     fn wanted(&self, number: u64, entry: &JournalEntry) -> Option<CloudEvent> {
         let (kind, event) = notification(number, entry, &self.source)?;
         self.recipient.events.contains(&kind).then_some(event)

@@ -1,4 +1,4 @@
-//! What receivers can be told of, and in which form.
+//! Kinds of notifications, and the forms in which receivers get them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,6 @@ pub enum NotificationTemplate {
 /// How far a receiver was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotifiedUpTo {
-    /// The number of the last journal entry that it was told of, or that it need not be told of.
+    /// The number of the last journal entry that was sent to it, or need not be.
     pub entry: u64,
 }

@@ -1,4 +1,4 @@
-//! The first page: how the fleet stands, who is waited for, and every placement by its stages.
+//! The first page: how the fleet stands, what needs a person, and every placement by its stages.
 
 use maud::{Markup, html};
 

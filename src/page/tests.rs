@@ -65,7 +65,7 @@ fn placed<'a>(fleet: &'a FleetView, name: &str) -> &'a Placed {
 }
 
 #[test]
-fn the_fleet_shows_who_is_waited_for_and_every_placement() {
+fn the_fleet_shows_what_needs_a_person_and_every_placement() {
     let (site, fleet) = (site(), fleet());
     let visit = visit(&site, &fleet, false);
     let page = super::fleet::page(&visit, &ListQuery::default());
@@ -73,7 +73,7 @@ fn the_fleet_shows_who_is_waited_for_and_every_placement() {
     let text = fragment(&visit, &page).0;
     assert!(text.starts_with("<main id=\"main\""), "{text}");
     let place = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle}: {text}"));
-    assert!(place("Needs you") < place("id=\"placements\""), "who is waited for comes first");
+    assert!(place("Needs you") < place("id=\"placements\""), "what needs a person comes first");
     assert!(place("gitfleet approve web-3 canary --digest canary-0a1b2") > 0);
     assert!(place("/approve canary placement=web sha=1a2b3c4") > 0);
 }

@@ -83,7 +83,7 @@ pub struct Placed {
 pub struct Shown {
     /// What `status` shows.
     pub row: PlacementRow,
-    /// What a person is waited for.
+    /// What needs a person.
     pub waiting: Vec<Waiting>,
     /// What a table shows.
     pub line: Value,

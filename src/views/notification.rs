@@ -1,4 +1,4 @@
-//! Notifications: journal entries that receivers are told of, as CloudEvents and as texts for chat services.
+//! Notifications: journal entries that are sent to receivers, as CloudEvents and as texts for chat services.
 //!
 //! A notification depends on its journal entry alone. So it is the same whenever it is sent, after a restart too.
 

@@ -1,4 +1,4 @@
-//! What `gitfleet status` shows first: who is waited for, what is wrong with the source and clusters, and one line for each placement,
+//! What `gitfleet status` shows first: what needs a person, what is wrong with the source and clusters, and one line for each placement,
 //! those in trouble first.
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use super::waiting::Waiting;
 use crate::status::rollout::{Failure, RolloutState, StateKind};
 use crate::status::work::counted;
 
-/// Things that people are waited for that are shown before everything else; `--waiting` shows all.
+/// Entries that need a person and are shown before everything else; `--waiting` shows all.
 const WAITING_SHOWN_MAX: usize = 10;
 /// Failed clusters of one placement that are named.
 const CLUSTERS_SHOWN_MAX: usize = 3;

@@ -193,7 +193,7 @@ pub fn deletion_gate_line(record: &PlacementRecord, approvers: Option<&str>) -> 
     Some(line)
 }
 
-/// Tells whether a line of an approval is of one that somebody is waited for.
+/// Tells whether a line of an approval is of one that is pending.
 pub fn is_waiting(line: &Value) -> bool {
     matches!(line["approval"]["state"].as_str(), Some(WAITS | "more needed"))
 }

@@ -28,10 +28,10 @@ pub struct Summary {
     /// What a person must do before anything is decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complaint: Option<String>,
-    /// What people are waited for, the oldest first.
+    /// What needs a person, the oldest first.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
-    /// How much more they are waited for.
+    /// How many more such entries there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_unlisted: usize,
     /// The states of what the fleet consists of, its source and its clusters included.
@@ -123,7 +123,7 @@ impl Summary {
         }
     }
 
-    /// Keeps of the placements, and of what people are waited for, what a question is about.
+    /// Keeps only the placements, and what needs a person, that a question is about.
     pub fn keep(&mut self, part: StatusPart) {
         let is_asked = |kind: StateKind| match part {
             StatusPart::Everything => true,

@@ -1,4 +1,4 @@
-//! Who is waited for: the gates of all placements, those together that one answer of a person is about, the oldest first.
+//! What needs a person: the gates of all placements, the oldest first. Gates that one answer opens are one entry.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,12 @@ use crate::status::rollout::{PersonWait, RolloutState, approve_line};
 use crate::status::staged_run::{ClosedGate, active_run, closed_gates, command_name};
 use crate::status::work::counted;
 
-/// Things that people are waited for that a summary lists.
+/// Entries that a summary lists.
 pub const WAITING_MAX: usize = 50;
-/// Placements that are named of one of them.
+/// Placements that one entry names.
 const NAMED_MAX: usize = 10;
 
-/// What people are waited for.
+/// What a person is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AwaitedAnswer {
@@ -33,7 +33,7 @@ pub enum AwaitedAnswer {
     Run,
 }
 
-/// Something that a person is waited for.
+/// Something that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
@@ -156,7 +156,7 @@ fn shown(digest: &str) -> String {
     digest.chars().take(DIGEST_SHOWN).collect()
 }
 
-/// Returns what people are waited for, the oldest first: gates of the same stage that hold up the same commit and that the same
+/// Returns what needs a person, the oldest first: gates of the same stage that hold up the same commit and that the same
 /// people open count as one. At most [`WAITING_MAX`], and how many more there are.
 pub fn grouped(all: impl IntoIterator<Item = Waiting>) -> (Vec<Waiting>, usize) {
     let mut groups: Vec<Waiting> = Vec::new();

@@ -13,7 +13,7 @@ fn help() {
     Usage: gitfleet [OPTIONS] <COMMAND>
 
     Look:
-      status      Show who is waited for, what is wrong, and how each placement stands
+      status      Show what needs a person, what is wrong, and how each placement stands
       get         Show records: placements, snapshots, runs, approvals, bindings, works, clusters
       describe    Show one object with its conditions and what happened to it
       explain     Show why a placement has the clusters it has, and not others

@@ -1,4 +1,4 @@
-//! Scheduling on real clusters: labels from git, properties from their nodes and pods, and what people are told of it.
+//! Scheduling on real clusters: labels from git, properties from their nodes and pods, and what people see of it.
 
 use serde_json::{Value, json};
 

@@ -89,7 +89,7 @@ struct Case {
     backup: State,
     kinds: [Kind; KINDS.len()],
     tasks: VecDeque<Task>,
-    /// The inventories as the reconciler was told of them.
+    /// The inventories that the reconciler was given.
     told: BTreeMap<PlacementKey, Parent>,
     orders: BTreeMap<PlacementKey, Arc<WorkOrder>>,
     generation: i64,

@@ -34,7 +34,7 @@ const row = (page, name) => page.locator(`tr[data-href$="/placements/${name}"]`)
 /** Waits until both staged placements ask for a person. */
 const waiting = (page) => expect(page.locator("#needs .need")).toHaveCount(2);
 
-test("who is waited for is seen at once, and found in one click", async ({ page, fleet }) => {
+test("what needs a person is seen at once, and found in one click", async ({ page, fleet }) => {
     await page.goto(fleet.url);
     await waiting(page);
     const need = page.locator("#needs .need").filter({ hasText: "web" });

@@ -95,7 +95,7 @@ async fn the_next_process_continues_where_a_receiver_was_told_last() {
     let (mut notifier, _) = start(&store, &[receiver("ops", &url), receiver("new", &url)]);
     notifier.finish(LIMIT).await;
     assert_eq!([next(&mut texts).await, next(&mut texts).await], ["1", "2"]);
-    assert!(texts.try_recv().is_err(), "a receiver that is new is told of nothing before");
+    assert!(texts.try_recv().is_err(), "a receiver that is new gets nothing from before");
 }
 
 #[test]

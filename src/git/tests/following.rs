@@ -341,7 +341,7 @@ fn a_watch_tells_of_commits_and_of_files() {
     commit_of(&mut source);
     let watching = watch(&source, move || sender.send("file").unwrap_or(())).unwrap();
     write(&plain, &[("sub/a.yaml", "a: 2\n")]);
-    // A commit may have been told of more than once.
+    // A commit may be reported more than once.
     while news.recv_timeout(PATIENCE).unwrap() != "file" {}
     commit_of(&mut source);
     drop(watching);

@@ -99,7 +99,7 @@ fn what_placements_say_becomes_rollouts() {
             "a superseded by b, over; b Moving",
         ),
         (
-            "superseded, by being told of no more",
+            "superseded, because it is not reported any more",
             vec![told(vec![way("a", 0, Moving)]), told(vec![way("b", 1, Moving)])],
             "a superseded by b, over; b Moving",
         ),

@@ -85,7 +85,7 @@ async fn d01_a_delivery_that_was_heard_is_known_after_a_restart() {
     let (mut world, pull) = waiting(HOOKED).await;
     world.fake.hide_history();
     let id = world.fake.say("bob", pull, "/approve one");
-    // It is told of, and cannot be read before this life ends.
+    // Its delivery arrives, but it cannot be read before the daemon ends.
     world.fake.fail("comment", Moment::Before, Failure::Unreachable);
     let said = world.fake.said(id);
     delivered(&mut world, pull, id, said).await;
