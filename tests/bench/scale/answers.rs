@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
 use super::figures::{calls, figures};
+use super::streams::open_pages;
 use super::{FleetSize, app};
 use crate::client::connect;
 use crate::daemon::{Daemon, World};
@@ -45,10 +46,11 @@ pub fn pages(world: &World, size: FleetSize, calls: usize) -> Result<Value> {
     Ok(Value::Object(all))
 }
 
-/// Asks at rest: the command line, then a thousand pages, and what that leaves in memory.
+/// Asks at rest: the command line, then a thousand pages of the API, and what that leaves in memory; then live pages are open.
 pub fn at_rest(world: &World, daemon: &Daemon, size: FleetSize) -> Result<Value> {
     Ok(json!({
         "commands": calls(world, size)?, "pages": pages(world, size, PAGE_CALLS)?, "after": figures(daemon)?,
+        "openPages": open_pages(world, daemon, size, "at rest")?,
     }))
 }
 
@@ -73,11 +75,14 @@ pub async fn under_reports(
     });
     let mut answers = answers.await.context("the task that asks")??;
     let seconds = started.elapsed().as_secs_f64();
+    let core_share = (daemon.cpu_seconds()? - before) / seconds;
+    answers["openPages"] = tokio::task::block_in_place(|| open_pages(world, daemon, size, "under reports"))?;
+    let deleted_seconds = started.elapsed().as_secs_f64();
     ended.store(true, Ordering::Relaxed);
     disturbing.await.context("the task that deletes")??;
     answers["seconds"] = json!(seconds);
-    answers["deletedASecond"] = json!(deleted.load(Ordering::Relaxed) as f64 / seconds);
-    answers["coreShare"] = json!((daemon.cpu_seconds()? - before) / seconds);
+    answers["deletedASecond"] = json!(deleted.load(Ordering::Relaxed) as f64 / deleted_seconds);
+    answers["coreShare"] = json!(core_share);
     Ok(answers)
 }
 

@@ -9,6 +9,7 @@ mod double;
 mod figures;
 mod folders;
 mod kills;
+mod streams;
 
 use std::thread;
 use std::time::{Duration, Instant};
