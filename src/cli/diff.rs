@@ -3,26 +3,28 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use serde_json::Value;
 
 use super::Daemon;
 use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::kinds::Listing;
-use super::manifests::Manifests;
 use super::output::{self, Terminal};
 use super::records::locate;
 use super::wanted::{ShownPart, prefixes};
 use super::{listed, subjects};
 use crate::clock;
+use crate::daemon::manifests::{Manifests, texts};
 use crate::git;
 use crate::model::id::ClusterName;
 use crate::model::records::Binding;
 use crate::status::placement::PlacementView;
 use crate::store::records::{OVERRIDE_PREFIX, PLACEMENT_PREFIX};
-use crate::views::differences::{ClusterDifference, ObjectTexts, changes, live_differences, report};
+use crate::views::differences::{ClusterDifference, changes, live_differences, report};
 use crate::views::tree::{Line, Style};
 use crate::yaml;
+
+/// What to do where the objects of a snapshot cannot be read.
+const ANOTHER_CLONE: &str = "--repo names a clone of the source that has the commits";
 
 /// Options of `diff`.
 #[derive(Debug, clap::Args)]
@@ -80,7 +82,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
             if manifests.is_none() {
                 manifests = Some(Manifests::read_by(&saved, reader(args)?, false));
             }
-            let (old, new) = manifests.as_mut().map_or(Ok((Vec::new(), Vec::new())), |m| m.both(binding, goal))?;
+            let both = manifests.as_mut().map_or(Ok((Vec::new(), Vec::new())), |m| m.both(binding, goal));
+            let (old, new) = both.context(ANOTHER_CLONE)?;
             lines.extend(changes(&texts(&old), &texts(&new)));
         }
         let work = view.work(&binding.cluster);
@@ -111,19 +114,6 @@ fn not_there(view: &PlacementView, cluster: &ClusterName) -> anyhow::Error {
     let known: Vec<&str> = view.bindings().map(|binding| binding.cluster.as_str()).collect();
     let near = yaml::suggest(cluster.as_str(), known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     anyhow::anyhow!("{} is not on {cluster}{near}", view.record.key)
-}
-
-/// Returns the objects as YAML, by what they are called.
-fn texts(objects: &[Value]) -> ObjectTexts {
-    let name = |object: &Value| {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let namespace = match text("/metadata/namespace") {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
-        format!("{} {namespace}{} ({})", text("/kind"), text("/metadata/name"), text("/apiVersion"))
-    };
-    objects.iter().map(|object| (name(object), yaml::to_string(object))).collect()
 }
 
 /// Says which snapshots are compared.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{Error, ErrorKind};
@@ -17,13 +17,14 @@ use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::kinds::{GetKind, Listing};
 use super::listed;
-use super::manifests::Manifests;
 use super::output::{self, Format, Terminal};
 use super::paths::{PathColumns, Template};
 use super::records::{RecordsSource, locate};
 use super::subjects::Subjects;
 use super::wanted::ShownPart;
 use crate::clock;
+use crate::daemon::manifests::Manifests;
+use crate::git;
 use crate::model::records::Binding;
 use crate::store::saved::Records;
 use crate::views::objects::{member_namespace, work_name};
@@ -229,10 +230,13 @@ impl GetQuery<'_> {
         }
         let saved = self.source.read()?;
         let mut objects = self.meant(listed::objects(&saved, asked.kind.listing, clock::now()), asked)?;
-        let mut manifests = Manifests::open(&saved, &self.args.repo, self.args.show_secrets)?;
+        let (reader, _) = git::discover(&self.args.repo).context("name with --repo a clone of the source")?;
+        let mut manifests = Manifests::read_by(&saved, reader, self.args.show_secrets);
         for object in &mut objects {
             let binding = saved.bindings.values().flatten().find(|binding| is_work_of(object, binding));
-            object["spec"]["workload"]["manifests"] = binding.map_or(Ok(Vec::new()), |b| manifests.of(b))?.into();
+            let objects = binding.map_or(Ok(Vec::new()), |b| manifests.of(b));
+            let objects = objects.context("name with --repo a clone of the source that has the commits")?;
+            object["spec"]["workload"]["manifests"] = objects.into();
         }
         Ok(objects)
     }

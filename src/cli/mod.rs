@@ -24,7 +24,6 @@ mod history;
 mod init;
 mod kinds;
 mod listed;
-mod manifests;
 mod member;
 mod paths;
 mod person;

@@ -19,6 +19,7 @@ use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
 use crate::daemon::configuration::{self, ConfigurationFile};
 use crate::daemon::forge_bot;
 use crate::daemon::run::{Asked, Daemon};
+use crate::daemon::source_history::GitHistory;
 use crate::daemon::supervise::Supervisor;
 use crate::error::panic_message;
 use crate::http::tokens::Tokens;
@@ -30,6 +31,7 @@ use crate::status::rollout::RolloutState;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
 use crate::telemetry::metrics::{Metrics, Part};
+use crate::views::redact::MaskKey;
 
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
@@ -138,6 +140,12 @@ fn access(http: &config::Http) -> Access {
     Access { read_needs_token: http.read_needs_token(), on_loopback, hosts: hosts.into() }
 }
 
+/// Returns what reads the source's history for whoever looks. The key of masks lasts as long as the process: nobody else has it.
+fn history(configuration: &Configuration) -> anyhow::Result<GitHistory> {
+    let bytes = http::random().context("the system gives no random bytes for masks of secret values")?;
+    Ok(GitHistory::new(configuration, MaskKey::new(bytes)))
+}
+
 /// Returns what the page needs, unless it is switched off.
 fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings>>> {
     let http = &configuration.http;
@@ -233,6 +241,7 @@ async fn live(
             health: Arc::clone(supervisor.health()),
             changes,
             views,
+            history: Arc::new(history(&configuration)?),
             streams: Streams::default(),
             questions,
             readers: Arc::new(readers(&configuration)?),

@@ -37,6 +37,7 @@ mod backup;
 mod bodies;
 mod commands;
 mod getparams;
+mod history;
 mod journal;
 mod page;
 mod pushes;
@@ -55,13 +56,14 @@ pub use backup::BACKUP_PATH;
 pub use bodies::{BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
 pub use getparams::GETPARAMS_PATH;
+pub use history::{Compared, SourceHistory};
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
 pub use page::{EVENTS_PAGE_SEARCHED_MAX, PAGE_PATH, PageSettings, RecentFragments, TrustedProxy};
 pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, Route, router, routes, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
-pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions};
+pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions, random};
 pub use stream::{PAGE_STREAMS_MAX, STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use views::{
@@ -92,6 +94,8 @@ pub struct Shared {
     pub changes: watch::Receiver<u64>,
     /// What people see.
     pub views: Views,
+    /// What git holds of the source.
+    pub history: Arc<dyn SourceHistory>,
     /// Limits who follows it.
     pub streams: Streams,
     /// Receives requests to explain.

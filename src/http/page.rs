@@ -25,10 +25,12 @@ use crate::page::query::{ListQuery, ROWS_MAX};
 use crate::page::{self, HtmlPage, Site, Visit, Visitor};
 
 mod acts;
+mod lines;
 mod recent;
 mod visitor;
 
 pub(super) use acts::{act, ask, sign_in, sign_in_form, sign_out};
+use lines::LoadedLines;
 pub use recent::RecentFragments;
 use recent::{FragmentKey, Rendered};
 pub use visitor::TrustedProxy;
@@ -125,12 +127,14 @@ impl PageRequest {
     ) -> Result<T, Response> {
         let (settings, process, visitor) =
             (Arc::clone(&self.settings), self.shared.views.process, self.visitor.clone());
+        let history = Arc::clone(&self.shared.history);
         let work = tokio::task::spawn_blocking(move || {
             let form_token =
                 visitor.as_ref().map(|known| settings.sessions.form_token(&known.identity)).unwrap_or_default();
             let visit = Visit {
                 site: &settings.site,
                 fleet: &published.fleet,
+                subjects: history.as_ref(),
                 now: clock::now(),
                 visitor: Visitor {
                     name: visitor.as_ref().map(|known| known.name.as_str()),
@@ -272,7 +276,7 @@ async fn search(shared: &Shared, query: EventsQuery) -> Result<Listed, Response>
 /// What is loaded for a tab before its page is made.
 enum Loaded {
     Overview,
-    Diff { from: Option<u64>, to: Option<u64> },
+    Diff { from: Option<u64>, to: Option<u64>, lines: Option<LoadedLines> },
     Explain(Result<Box<Explanation>, String>, ListQuery),
     Events(Listed),
     History,
@@ -293,7 +297,9 @@ pub(super) async fn placement(State(shared): State<Shared>, Path(name): Path<Str
         let placed = visit.fleet.placements.get(&key)?;
         let content = match &loaded {
             Loaded::Overview => TabContent::Overview,
-            Loaded::Diff { from, to } => TabContent::Diff { from: *from, to: *to },
+            Loaded::Diff { from, to, lines } => {
+                TabContent::Diff { from: *from, to: *to, contents: lines.as_ref().map(LoadedLines::contents) }
+            }
             Loaded::Explain(explanation, query) => {
                 TabContent::Explain(explanation.as_deref().map_err(String::as_str), query)
             }
@@ -314,7 +320,14 @@ async fn load(asked: &PageRequest, key: &PlacementKey) -> Result<Loaded, Respons
     Ok(match Tab::named(&field("tab").unwrap_or_default()) {
         Tab::Overview => Loaded::Overview,
         Tab::History => Loaded::History,
-        Tab::Diff => Loaded::Diff { from: number("from"), to: number("to") },
+        Tab::Diff => {
+            let (from, to) = (number("from"), number("to"));
+            let lines = match field("lines") {
+                Some(_) => LoadedLines::load(asked, key, from, to, field("cluster")).await,
+                None => None,
+            };
+            Loaded::Diff { from, to, lines }
+        }
         Tab::Events => {
             let query = EventsQuery { placement: key.to_string(), before: number("before"), ..EventsQuery::default() };
             Loaded::Events(search(&asked.shared, query).await?)

@@ -100,7 +100,8 @@ fn hash(number: &str) -> [u8; 32] {
     Sha256::digest(number).into()
 }
 
-fn random() -> Option<[u8; RANDOM_BYTES]> {
+/// Returns bytes that nobody can guess; `None` where the system has none.
+pub fn random() -> Option<[u8; RANDOM_BYTES]> {
     let mut bytes = [0; RANDOM_BYTES];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes)

@@ -11,10 +11,13 @@ use tower::ServiceExt as _;
 use super::tokens::Tokens;
 use super::*;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
-use crate::model::id::PlacementKey;
+use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::model::runs::Channel;
+use crate::status::records::PlacementRecords;
 use crate::store::{Expected, MemoryStore, Op};
+use crate::views::subjects::Subjects;
+use crate::views::tree::{Line, Style};
 
 /// Interfaces share a store; `reader` may read decisions only, `ann` may command.
 pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<Instruction>) {
@@ -26,6 +29,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         health: Arc::default(),
         changes: watch::channel(1).1,
         views: Publisher::new(1).1,
+        history: Arc::new(OneCommit),
         streams: Streams::default(),
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),
@@ -42,6 +46,25 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         page: None,
     };
     (shared, received)
+}
+
+/// A source whose every commit has the same subject, and whose every change is the same line.
+#[derive(Debug)]
+pub(super) struct OneCommit;
+
+impl Subjects for OneCommit {
+    fn subject(&self, _: &CommitId) -> Option<String> {
+        Some("Bigger <pods>".to_owned())
+    }
+}
+
+impl SourceHistory for OneCommit {
+    fn differences(&self, _: &PlacementRecords, compared: Compared) -> Result<Vec<Line>, String> {
+        match compared {
+            Compared::Snapshots { .. } => Ok(vec![Line::default().with(Style::Ok, "  +key: <2>")]),
+            Compared::OnCluster { cluster, .. } => Err(format!("web is not on {cluster}")),
+        }
+    }
 }
 
 async fn answer(shared: Shared, request: Request<Body>) -> (u16, Value) {

@@ -258,7 +258,12 @@ fn answered(headers: &HeaderMap, body: Result<Vec<u8>, Response>) -> Response {
 
 /// Answers with what `gitfleet status` shows.
 pub(super) async fn summary(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let body = made(&shared, |fleet| Ok(json_of(&Summary::of(fleet, clock::now())))).await;
+    let history = Arc::clone(&shared.history);
+    let make = move |fleet: &FleetView| {
+        let subject = fleet.source.accepted.as_ref().and_then(|commit| history.subject(commit));
+        Ok(json_of(&Summary::with_subject(fleet, subject.as_deref(), clock::now())))
+    };
+    let body = made(&shared, make).await;
     answered(&headers, body)
 }
 

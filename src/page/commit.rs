@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::badge::Tone;
 use super::history::{approvals, approved, run_words};
-use super::words::{host_link, pager, placement_link, placement_path, said, time, toned};
+use super::words::{host_link, pager, placement_link, placement_path, said, subject, time, toned};
 use super::{HtmlPage, Section, Visit};
 use crate::model::id::CommitId;
 use crate::model::progress::{Progress, StageProgress};
@@ -48,7 +48,7 @@ pub fn page(visit: &Visit, commit: &CommitId, query: &ListQuery) -> HtmlPage {
     let (rows, page, pages) = query.part(moved);
     let here = format!("{}/commits/{commit}", visit.site.base);
     let main = html! {
-        h1 { "Commit " code { (commit.short()) } }
+        h1 { "Commit " code { (commit.short()) } (subject(visit, commit)) }
         p {
             code { (commit) } " " (host_link(visit.site, commit))
             @if source.accepted.as_ref() == Some(commit) {

@@ -7,7 +7,7 @@ use super::matrix::{MatrixRow, matrix};
 use super::needs::{Ask, asks, list, longest_first};
 use super::query::{ListQuery, Sort};
 use super::standing::{ClusterStanding, PlacementStanding};
-use super::words::{act_link, commit_link, count_link, host_link, pager, said, time, to_copy, toned};
+use super::words::{act_link, commit_link, count_link, host_link, pager, said, subject, time, to_copy, toned};
 use super::{HtmlPage, Section, Visit};
 use crate::model::records::{ClusterRecord, SourceRecord, StoreRecord};
 use crate::status::fleet::{fleet_warnings, source_failure};
@@ -71,7 +71,7 @@ fn source(visit: &Visit) -> Markup {
             p {
                 @match &source.accepted {
                     Some(commit) => {
-                        "accepted commit " (commit_link(visit.site, commit))
+                        "accepted commit " (commit_link(visit.site, commit)) (subject(visit, commit))
                         @if let Some(at) = source.accepted_at { " since " (time(at, visit.now)) }
                         " " (host_link(visit.site, commit))
                     }
@@ -96,7 +96,7 @@ fn newest(visit: &Visit, source: &SourceRecord) -> Markup {
                 p {
                     (toned(Tone::Bad, &failure.to_string()))
                     @if let Some(seen) = source.seen.as_ref().filter(|seen| Some(*seen) != source.accepted.as_ref()) {
-                        ": commit " (commit_link(visit.site, seen)) " " (host_link(visit.site, seen))
+                        ": commit " (commit_link(visit.site, seen)) (subject(visit, seen)) " " (host_link(visit.site, seen))
                         @if let Some(at) = source.seen_at { ", seen " (time(at, visit.now)) " ago" }
                     }
                 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
-use super::words::{act_link, commit_link, host_link, placement_path, said, time, toned};
+use super::words::{act_link, commit_link, host_link, placement_path, said, subject, time, toned};
 use crate::model::commands::DIGEST_SHOWN;
 use crate::model::progress::Progress;
 use crate::model::records::ResourceSnapshot;
@@ -51,7 +51,7 @@ fn row(visit: &Visit, placed: &Placed, progress: &[Progress], snapshot: &Resourc
     html! {
         tr {
             th scope="row" { (snapshot.index) }
-            td { (commit_link(visit.site, &snapshot.commit)) " " (host_link(visit.site, &snapshot.commit)) }
+            td { (commit_link(visit.site, &snapshot.commit)) (subject(visit, &snapshot.commit)) " " (host_link(visit.site, &snapshot.commit)) }
             td { (time(snapshot.created_at, visit.now)) }
             td {
                 @match told {

@@ -6,11 +6,12 @@ use maud::{Markup, html};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::views::comments::style::CommandStyle;
 use crate::views::fleet::FleetView;
+use crate::views::subjects::Subjects;
 
 pub mod act;
 pub mod assets;
 pub mod badge;
-mod changes;
+pub mod changes;
 pub mod cluster;
 pub mod clusters;
 pub mod commit;
@@ -98,6 +99,8 @@ pub struct Visit<'a> {
     pub site: &'a Site,
     /// What is shown.
     pub fleet: &'a FleetView,
+    /// What commits are about.
+    pub subjects: &'a dyn Subjects,
     /// The moment.
     pub now: Timestamp,
     /// Who asks.

@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 
+use super::changes::Contents;
 use super::events::{Listed, listed};
 use super::needs::{asks, list, longest_first};
 use super::query::ListQuery;
 use super::standing::PlacementStanding;
-use super::words::{act_link, commit_link, host_link, placement_path, said, time, to_copy, toned};
+use super::words::{act_link, commit_link, host_link, placement_path, said, subject, time, to_copy, toned};
 use super::{Follows, HtmlPage, Section, Visit, changes, explain, grid, history, pictures};
 use crate::model::explanation::Explanation;
 use crate::page::badge::{Tone, badge};
@@ -61,6 +62,8 @@ pub enum TabContent<'a> {
         from: Option<u64>,
         /// To which one.
         to: Option<u64>,
+        /// The lines that differ, where they are asked for.
+        contents: Option<Contents<'a>>,
     },
     /// Why it is on which clusters, or why that cannot be said.
     Explain(Result<&'a Explanation, &'a str>, &'a ListQuery),
@@ -90,7 +93,7 @@ pub fn page(visit: &Visit, placed: &Placed, content: &TabContent) -> HtmlPage {
         (tabs(visit, placed, content.tab()))
         @match content {
             TabContent::Overview => { (overview(visit, placed)) }
-            TabContent::Diff { from, to } => { (changes::between(visit, placed, *from, *to)) }
+            TabContent::Diff { from, to, contents } => { (changes::between(visit, placed, *from, *to, contents.as_ref())) }
             TabContent::Explain(explanation, query) => { (explain::table(visit, key, *explanation, query)) }
             TabContent::Events(found) => {
                 h2 { "Events" }
@@ -99,7 +102,10 @@ pub fn page(visit: &Visit, placed: &Placed, content: &TabContent) -> HtmlPage {
             TabContent::History => { (history::snapshots(visit, placed)) }
         }
     };
-    HtmlPage { follows: Follows::Placement(key.clone()), ..HtmlPage::new(key.to_string(), Section::Fleet, main) }
+    // Lines are of snapshots, which stay as they are.
+    let is_still = matches!(content, TabContent::Diff { contents: Some(_), .. });
+    let follows = if is_still { Follows::Nothing } else { Follows::Placement(key.clone()) };
+    HtmlPage { follows, ..HtmlPage::new(key.to_string(), Section::Fleet, main) }
 }
 
 fn heading(visit: &Visit, placed: &Placed) -> Markup {
@@ -112,7 +118,7 @@ fn heading(visit: &Visit, placed: &Placed) -> Markup {
         p {
             span data-value=(format!("{done}/{clusters}")) { (done) " of " (counted(clusters, "cluster")) " up to date" }
             @if let Some(snapshot) = placed.records.snapshots.values().next_back() {
-                "; snapshot " (snapshot.index) " of commit " (commit_link(visit.site, &snapshot.commit))
+                "; snapshot " (snapshot.index) " of commit " (commit_link(visit.site, &snapshot.commit)) (subject(visit, &snapshot.commit))
                 ", " (time(snapshot.created_at, visit.now)) " " (host_link(visit.site, &snapshot.commit))
             }
             @if record.removed { "; removed from git" }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use super::act::{answer, command, question};
+use super::changes::Contents;
 use super::events::{EventsQuery, Listed};
 use super::placement::TabContent;
 use super::query::ListQuery;
@@ -16,6 +17,8 @@ use crate::model::records::{JournalEntry, SourceRecord};
 use crate::status::fixtures::{Case, at, run_at_approval, run_in_production};
 use crate::views::fleet::tests::records;
 use crate::views::fleet::{Changes, Placed};
+use crate::views::subjects::Subjects;
+use crate::views::tree::{Line, Style};
 
 /// A fleet in which `api` waits for a cluster that is offline, `web` waits at a gate, and `shop` moves its last stage.
 fn fleet() -> FleetView {
@@ -49,9 +52,19 @@ fn site() -> Site {
     Site { base: "/tools".into(), links: Some(links), voice: Some(voice), commands: true }
 }
 
+/// Every commit is about the same, and means ill.
+#[derive(Debug)]
+struct AlwaysHostile;
+
+impl Subjects for AlwaysHostile {
+    fn subject(&self, _: &CommitId) -> Option<String> {
+        Some(format!("<script>alert(1)</script>\u{202e}{}", "x".repeat(200)))
+    }
+}
+
 fn visit<'a>(site: &'a Site, fleet: &'a FleetView, may_command: bool) -> Visit<'a> {
     let visitor = Visitor { name: Some("ann"), signed_in: true, may_command, form_token: "f0" };
-    Visit { site, fleet, now: at(600), visitor, change: "abc-1" }
+    Visit { site, fleet, subjects: &AlwaysHostile, now: at(600), visitor, change: "abc-1" }
 }
 
 /// Breaks the lines of HTML, so that differences are short, and leaves out the versions of what pages load.
@@ -127,8 +140,38 @@ fn a_placement_has_stages_clusters_and_tabs() {
     }
     let history = placement::page(&visit, placed(&fleet, "shop"), &TabContent::History);
     insta::assert_snapshot!("history", lines(&history.main));
-    let diff = placement::page(&visit, placed(&fleet, "web"), &TabContent::Diff { from: Some(2), to: None });
+    let diff =
+        placement::page(&visit, placed(&fleet, "web"), &TabContent::Diff { from: Some(2), to: None, contents: None });
     insta::assert_snapshot!("diff", lines(&diff.main));
+}
+
+#[test]
+fn lines_that_differ_are_shown_as_far_as_a_page_holds_them() {
+    let (site, fleet) = (site(), fleet());
+    let visit = visit(&site, &fleet, false);
+    let shown = |cluster: Option<&'static str>, lines: Result<&[Line], &'static str>| {
+        let contents = Some(Contents { cluster, lines });
+        let page =
+            placement::page(&visit, placed(&fleet, "web"), &TabContent::Diff { from: Some(2), to: None, contents });
+        assert_eq!(page.follows, Follows::Nothing, "snapshots stay as they are");
+        page.main.0
+    };
+    let line = |style, text: &str| Line::default().with(style, text);
+    let few =
+        [line(Style::Strong, "~ ConfigMap web/a"), line(Style::Bad, "  -a: <b>"), line(Style::Ok, "  +a: \u{202e}c")];
+    let text = shown(Some("east"), Ok(&few));
+    assert!(text.contains("<span class=\"removed\">  -a: &lt;b&gt;</span>\n"), "{text}");
+    assert!(text.contains("<span class=\"added\">  +a: \\u{202e}c</span>") && !text.contains('\u{202e}'), "{text}");
+    assert!(!text.contains("more line"), "{text}");
+    let many = vec![line(Style::Ok, "  +"); 1_500];
+    let text = shown(None, Ok(&many));
+    assert!(text.contains("and 500 more lines: ") && text.contains("data-copy=\"gitfleet diff web\""), "{text}");
+    let long = vec![line(Style::Ok, &"+".repeat(30_000)); 3];
+    let text = shown(Some("east"), Ok(&long));
+    assert!(text.contains("and 2 more lines: ") && text.contains("gitfleet diff web --cluster east"), "{}", text.len());
+    assert!(text.len() < 60_000, "{}", text.len());
+    assert!(shown(None, Err("the commit is <gone>")).contains("the commit is &lt;gone&gt;"));
+    assert!(shown(None, Ok(&[])).contains("No line differs."));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::badge::Tone;
 use super::{Site, Visit};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::text::lines;
+use crate::views::subjects::quoted;
 use crate::views::table::age;
 
 /// Returns a name as one segment of a path.
@@ -40,6 +41,14 @@ pub(super) fn cluster_link(site: &Site, name: &ClusterName) -> Markup {
 /// Links the page of a commit.
 pub(super) fn commit_link(site: &Site, commit: &CommitId) -> Markup {
     html! { a.commit href=(format!("{}/commits/{}", site.base, encoded(commit.as_str()))) title=(commit) { code { (commit.short()) } } }
+}
+
+/// Says what a commit is about, where that is known.
+pub(super) fn subject(visit: &Visit, commit: &CommitId) -> Markup {
+    let subject = visit.subjects.subject(commit).filter(|subject| !subject.is_empty());
+    html! {
+        @if let Some(subject) = subject { " " span.subject { (quoted(&subject)) } }
+    }
 }
 
 /// Links a commit on the git host, with the pull request that brought it.

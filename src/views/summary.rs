@@ -98,6 +98,11 @@ impl Totals {
 impl Summary {
     /// Describes a fleet at a moment.
     pub fn of(fleet: &FleetView, now: Timestamp) -> Self {
+        Self::with_subject(fleet, None, now)
+    }
+
+    /// Describes a fleet at a moment, with what the accepted commit is about.
+    pub fn with_subject(fleet: &FleetView, subject: Option<&str>, now: Timestamp) -> Self {
         let mut shown: Vec<_> = fleet.shown(now).map(|(_, shown)| shown).collect();
         shown.sort_by_cached_key(|shown| placement_place(&shown.row.placement));
         let shown: Vec<&Shown> = shown.iter().map(AsRef::as_ref).collect();
@@ -116,7 +121,13 @@ impl Summary {
             waiting_unlisted,
             standing,
             states,
-            source: source_lines(&SourceView { source: &fleet.source, branch: None, clusters: &fleet.clusters, now }),
+            source: source_lines(&SourceView {
+                source: &fleet.source,
+                branch: None,
+                subject,
+                clusters: &fleet.clusters,
+                now,
+            }),
             placements,
             unlisted,
             ocm,

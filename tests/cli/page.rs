@@ -54,6 +54,47 @@ fn a_page_shows_the_fleet_and_its_stream_says_when_to_load_it_again() {
     assert!(became.contains("href=\"/placements/web\""), "{became}");
 }
 
+#[test]
+fn the_diff_shows_lines_without_secrets_and_subjects_stand_beside_commits() {
+    let scratch = Scratch::with_web();
+    let secret = |value: &str| format!("{}---\n{}", namespace("web", &[("a", "1")]), secret("web", "key", value));
+    scratch.write("web.yaml", &secret("hunter1"));
+    scratch.commit("first");
+    let daemon = Daemon::start(scratch.command(&RUN));
+    until("everything is rolled out", || shows(&daemon, "/badge/web.svg", "up to date, 2 of 2"));
+    scratch.write("web.yaml", &secret("hunter2").replace("\"1\"", "\"2\""));
+    let commit = scratch.commit("Rotate <the> key");
+    let path = "/placements/web?tab=diff&to=1";
+    until("the second snapshot is there", || shows(&daemon, path, &commit[..7]));
+    assert!(!page(&daemon, path).contains("<pre"), "lines are read only for those who ask");
+    let lines = page(&daemon, &format!("{path}&from=0&lines=1"));
+    for words in ["ConfigMap web/a", "<span class=\"removed\">", "+  key: &lt;masked:", "&lt;the&gt;"] {
+        assert!(lines.contains(words), "{words}: {lines}");
+    }
+    let on = page(&daemon, &format!("{path}&lines=1&cluster=east"));
+    assert!(on.contains("What east holds"), "{on}");
+    for body in [&lines, &on] {
+        for secret in ["hunter1", "hunter2", "aHVudGVyMQ", "aHVudGVyMg", "<the>"] {
+            assert!(!body.contains(secret), "{secret}: {body}");
+        }
+    }
+    let absent = page(&daemon, &format!("{path}&lines=1&cluster=nowhere"));
+    assert!(absent.contains("web is not on nowhere"), "{absent}");
+    let quoted = "&quot;Rotate &lt;the&gt; key&quot;";
+    for path in ["/", "/placements/web", "/placements/web?tab=history", &format!("/commits/{}", &commit[..7])] {
+        assert!(page(&daemon, path).contains(quoted), "{path}");
+    }
+    let status = scratch.run(&["status", "--server", &daemon.address]);
+    assert!(status.text(0).contains(&format!("accepted {} \"Rotate <the> key\"", &commit[..7])), "{}", status.out);
+}
+
+/// A Secret with one value.
+fn secret(namespace: &str, key: &str, value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {key}, namespace: {namespace}}}\nstringData: {{{key}: {value}}}\n"
+    )
+}
+
 /// Sends a form; returns status, head and body.
 fn post(daemon: &Daemon, path: &str, headers: &str, body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(&daemon.address).expect("it listens");

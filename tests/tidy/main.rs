@@ -154,6 +154,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "decide",
             "core",
             "plan",
+            "yaml",
         ],
     ),
 ];

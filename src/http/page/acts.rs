@@ -14,8 +14,10 @@ use crate::http::commands::sent;
 use crate::http::serve::Peer;
 use crate::http::sessions::SESSION_TIME;
 use crate::model::commands::{Command, Grant, Person};
+use crate::model::id::CommitId;
 use crate::model::runs::Channel;
 use crate::page::{self, Visit, Visitor};
+use crate::views::subjects::Subjects;
 
 /// Fields that one form may have.
 const FIELDS_MAX: usize = 20;
@@ -52,11 +54,22 @@ pub(in crate::http) async fn sign_in_form(State(shared): State<Shared>, request:
     sign_in_page(&page, StatusCode::OK, place(field(&query, "to")), None)
 }
 
+/// Says nothing of commits: whoever is not signed in sees none.
+#[derive(Debug)]
+struct NoSubjects;
+
+impl Subjects for NoSubjects {
+    fn subject(&self, _: &CommitId) -> Option<String> {
+        None
+    }
+}
+
 fn sign_in_page(page: &PageSettings, status: StatusCode, to: &str, problem: Option<&str>) -> Response {
     // Whoever sees the form may see nothing else yet.
     let fleet = crate::views::fleet::FleetView::default();
     let visitor = Visitor::default();
-    let visit = Visit { site: &page.site, fleet: &fleet, now: crate::clock::now(), visitor, change: "" };
+    let visit =
+        Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, now: crate::clock::now(), visitor, change: "" };
     let text = page::document(&visit, &page::sign_in::page(&page.site, to, problem));
     Rendered { status, body: text.into_string().into(), is_compressed: false }.answer()
 }

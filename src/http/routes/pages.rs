@@ -25,7 +25,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::Get,
         path: page::PAGE_PLACEMENT_PATH,
         caller: Caller::Visitor,
-        parameters: "`name` in the path: `NAME` or `NAMESPACE/NAME`, or with `/graph.svg` its picture; `tab`: `diff` (with `from` and `to`), `explain`, \
+        parameters: "`name` in the path: `NAME` or `NAMESPACE/NAME`, or with `/graph.svg` its picture; `tab`: `diff` (with `from` and `to`; with `lines=1` the lines that differ, and with `cluster` those on it), `explain`, \
                      `events` or `history`",
         answer: "HTML: one placement; or its stages as SVG",
         limit: None,

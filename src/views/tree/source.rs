@@ -12,6 +12,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::records::{ClusterRecord, SourceRecord};
 use crate::status::fleet::{fleet_warnings, unwatched_messages};
 use crate::status::work::{counted, listing};
+use crate::views::subjects::quoted;
 
 /// Errors of a refused commit that are shown; the rest is counted. `validate` shows all.
 pub const REFUSED_ERRORS_MAX: usize = 20;
@@ -26,6 +27,8 @@ pub struct SourceView<'a> {
     pub source: &'a SourceRecord,
     /// The branch that is followed, where one is configured.
     pub branch: Option<&'a str>,
+    /// What the accepted commit is about, where that is known.
+    pub subject: Option<&'a str>,
     /// Clusters, including those that left.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
     /// The moment of the view.
@@ -122,6 +125,9 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         Some(accepted) => TimedLine::default().with(Style::Muted, "  accepted ").with(Style::Plain, accepted),
         None => TimedLine::default().with(Style::Muted, "  no commit is accepted yet"),
     };
+    if let Some(subject) = view.subject.filter(|_| accepted.is_some()) {
+        commits = commits.with(Style::Muted, format!(" {}", quoted(subject)));
+    }
     if source.seen != source.accepted {
         commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
     }

@@ -49,7 +49,7 @@ fn status_lines(view: &StatusView) -> Vec<Line> {
         waiting_unlisted: 0,
         standing: BTreeSet::new(),
         states: BTreeMap::new(),
-        source: source_lines(&SourceView { source, branch, clusters, now }),
+        source: source_lines(&SourceView { source, branch, subject: None, clusters, now }),
         placements: placements.iter().map(|view| PlacementRow::of(view, source.approvers.as_deref())).collect(),
         unlisted: BTreeMap::new(),
         ocm: ocm.iter().flat_map(ocm_lines).collect(),

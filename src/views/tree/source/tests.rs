@@ -40,7 +40,7 @@ fn what_is_said_of_the_source_and_the_fleet() {
     ];
     for (name, source, clusters, wanted) in rows {
         let clusters = clusters.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect();
-        let view = SourceView { source: &source, branch: None, clusters: &clusters, now: at(60) };
+        let view = SourceView { source: &source, branch: None, subject: None, clusters: &clusters, now: at(60) };
         let lines = source_lines(&view).into_iter().map(|line| text(line.at(at(60))).trim().to_owned());
         let lines: Vec<String> = lines.collect();
         let lines: Vec<&str> =

@@ -1,0 +1,90 @@
+//! Reads what git holds of the source, for whoever looks at it: subjects of commits, and what snapshots consist of.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use super::manifests::{Manifests, texts};
+use super::run::state_dir;
+use crate::config::Configuration;
+use crate::git;
+use crate::http::{Compared, SourceHistory};
+use crate::model::id::CommitId;
+use crate::status::records::PlacementRecords;
+use crate::store::saved::Records;
+use crate::views::differences::{changes, live_differences};
+use crate::views::redact::MaskKey;
+use crate::views::subjects::Subjects;
+use crate::views::tree::Line;
+
+/// Commits whose subjects are remembered; more begin from nothing.
+const SUBJECTS_MAX: usize = 1_000;
+
+/// What git holds of the source of a configuration.
+#[derive(Debug)]
+pub struct GitHistory {
+    location: String,
+    folder: String,
+    state_dir: PathBuf,
+    mask: MaskKey,
+    subjects: Mutex<BTreeMap<CommitId, String>>,
+}
+
+impl GitHistory {
+    /// Names the source, and the key of markers for secret values. Nothing is read yet.
+    pub fn new(configuration: &Configuration, mask: MaskKey) -> Self {
+        Self {
+            location: configuration.source.url.clone(),
+            folder: configuration.source.path.clone(),
+            state_dir: state_dir(configuration),
+            mask,
+            subjects: Mutex::default(),
+        }
+    }
+
+    fn reader(&self) -> Result<git::Reader, git::Error> {
+        git::read_kept(&self.location, &self.folder, &self.state_dir)
+    }
+}
+
+impl Subjects for GitHistory {
+    fn subject(&self, commit: &CommitId) -> Option<String> {
+        let known = || self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(subject) = known().get(commit) {
+            return Some(subject.clone());
+        }
+        let subject = self.reader().and_then(|reader| reader.subject(commit)).ok()?;
+        let mut known = known();
+        if known.len() >= SUBJECTS_MAX {
+            known.clear();
+        }
+        known.insert(commit.clone(), subject.clone());
+        Some(subject)
+    }
+}
+
+impl SourceHistory for GitHistory {
+    fn differences(&self, of: &PlacementRecords, compared: Compared) -> Result<Vec<Line>, String> {
+        let key = &of.record.key;
+        let mut saved = Records { snapshots: [(key.clone(), of.snapshots.clone())].into(), ..Records::default() };
+        let reader = self.reader().map_err(|why| why.to_string())?;
+        let (read, live) = match compared {
+            Compared::Snapshots { from, to } => {
+                let mut manifests = Manifests::read_by(&saved, reader, false).masked_by(self.mask.clone());
+                (manifests.between(key, from, to), Vec::new())
+            }
+            Compared::OnCluster { cluster, to, overrides } => {
+                let binding = of.bindings.iter().find(|binding| binding.cluster == cluster && !binding.deleting);
+                let binding = binding.ok_or_else(|| format!("{key} is not on {cluster}"))?;
+                saved.overrides = overrides;
+                let mut manifests = Manifests::read_by(&saved, reader, false).masked_by(self.mask.clone());
+                let live = of.work(binding).map(|work| live_differences(&work.manifests));
+                (manifests.both(binding, to), live.unwrap_or_default())
+            }
+        };
+        let (old, new) = read.map_err(|why| format!("{why:#}"))?;
+        let mut lines = changes(&texts(&old), &texts(&new));
+        lines.extend(live);
+        Ok(lines)
+    }
+}
