@@ -138,17 +138,16 @@ impl LiveObject {
 
     fn split(object: &SplitObject, rules: &HealthRules, known: &KnownContents) -> Option<Self> {
         let digest = object.digest();
-        let content = match known.get(&digest) {
-            Some(content) => content,
-            None => {
-                let read = Self::read(&object.common(), rules)?;
-                if rules.have(&read.id) {
-                    // An expression may ask for any field, so the content follows from the whole object.
-                    return Self::read(&object.whole(), rules);
-                }
-                known.insert(digest, &read.content);
-                read.content
+        let content = if let Some(content) = known.get(&digest) {
+            content
+        } else {
+            let read = Self::read(&object.common(), rules)?;
+            if rules.have(&read.id) {
+                // An expression may ask for any field, so the content follows from the whole object.
+                return Self::read(&object.whole(), rules);
             }
+            known.insert(digest, &read.content);
+            read.content
         };
         Some(Self {
             content,

@@ -124,7 +124,7 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 /// An entry of `metadata.managedFields`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manager<'a> {
+struct ManagedFields<'a> {
     #[serde(borrow, default)]
     manager: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for Metadata<'_> {
                     object.add("generation", &object.generation.to_string());
                 }
                 "managedFields" => {
-                    if let Some(managers) = map.next_value::<Option<Vec<Manager<'de>>>>()? {
+                    if let Some(managers) = map.next_value::<Option<Vec<ManagedFields<'de>>>>()? {
                         object.add("managedFields", &ours(&managers));
                     }
                 }
@@ -214,7 +214,7 @@ fn text<'de, A: MapAccess<'de>>(map: &mut A) -> Result<String, A::Error> {
 }
 
 /// Returns the entries of what gitfleet applied, as JSON, without their times.
-fn ours(managers: &[Manager<'_>]) -> String {
+fn ours(managers: &[ManagedFields<'_>]) -> String {
     let ours = managers.iter().filter(|entry| entry.manager == FIELD_MANAGER && entry.operation == "Apply");
     let entries = ours.map(|entry| {
         let fields = entry.fields_v1.map_or("null", RawValue::get);
