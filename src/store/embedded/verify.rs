@@ -59,11 +59,11 @@ pub(super) fn verify(path: &Path, cache_bytes: usize) -> Result<(), redb::Error>
 #[derive(Debug)]
 struct InMemoryChanges {
     file: File,
-    changes: Mutex<Changes>,
+    changes: Mutex<WrittenBytes>,
 }
 
 #[derive(Debug)]
-struct Changes {
+struct WrittenBytes {
     /// Bytes of the file as they change it.
     len: u64,
     /// What was written where, in its order. A repair writes few pages.
@@ -75,11 +75,11 @@ impl InMemoryChanges {
         let mut flags = [0];
         file.read_exact_at(&mut flags, FLAGS_OFFSET)?;
         let unclosed = (flags[0] | FLAG_UNCLOSED) & !FLAG_TWO_PHASE;
-        let changes = Changes { len: file.metadata()?.len(), written: vec![(FLAGS_OFFSET, vec![unclosed])] };
+        let changes = WrittenBytes { len: file.metadata()?.len(), written: vec![(FLAGS_OFFSET, vec![unclosed])] };
         Ok(Self { file, changes: Mutex::new(changes) })
     }
 
-    fn changes(&self) -> MutexGuard<'_, Changes> {
+    fn changes(&self) -> MutexGuard<'_, WrittenBytes> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
