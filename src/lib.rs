@@ -25,6 +25,7 @@ pub mod error;
 pub mod forge;
 pub mod git;
 pub mod http;
+pub mod http_client;
 pub mod model;
 pub mod page;
 pub mod plan;

@@ -5,21 +5,16 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, StatusCode, header};
+use reqwest::{StatusCode, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Classify, ErrorClass};
+use crate::http_client::{self, causes, cut};
 
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer in bytes; one number takes some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Characters of a server's words that an error repeats.
-const WORDS_MAX: usize = 200;
-/// Our user agent.
-const USER_AGENT: &str = concat!("gitfleet/", env!("CARGO_PKG_VERSION"));
 
 /// Why there is no number. The texts hold neither address nor token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,17 +113,8 @@ impl Client {
     /// # Errors
     /// The certificates cannot be used.
     pub fn new(url: &str, certificates: Option<&[u8]>, timeout: Duration) -> Result<Self, Error> {
-        let setup = |error: reqwest::Error| Error::Setup(causes(error));
-        let more = certificates.map_or(Ok(Vec::new()), Certificate::from_pem_bundle).map_err(setup)?;
-        let http = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_certs_merge(more)
-            .no_proxy()
-            .build()
-            .map_err(setup)?;
+        let builder = http_client::builder(timeout).no_proxy();
+        let http = http_client::build(builder, certificates).map_err(Error::Setup)?;
         Ok(Self { http, url: format!("{}/api/v1/query", url.trim_end_matches('/')), timeout })
     }
 
@@ -195,23 +181,6 @@ fn number(status: StatusCode, body: &[u8]) -> Result<f64, Error> {
     };
     // Prometheus writes NaN and Inf where a division has no result.
     text.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| Error::NotANumber(cut(&text)))
-}
-
-/// Returns a server's words on one line, truncated.
-fn cut(words: &str) -> String {
-    words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect()
-}
-
-/// Describes an error with its causes, and without the address: it is in the configuration.
-fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        words = format!("{words}: {inner}");
-        cause = inner.source();
-    }
-    cut(&words)
 }
 
 #[cfg(test)]

@@ -8,14 +8,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
-use reqwest::{Certificate, header};
+use reqwest::header;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
 use crate::error::{Classify, ErrorClass};
+use crate::http_client::{self, causes};
 
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a receiver may take to answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 /// Shortest key in bytes.
@@ -24,10 +23,6 @@ pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 pub const KEY_BYTES_MIN: usize = 24;
 /// What a key in base64 begins with; any other secret is the key itself.
 const BASE64_PREFIX: &str = "whsec_";
-/// Characters of an error's words that are repeated.
-const WORDS_MAX: usize = 200;
-/// Our user agent.
-const USER_AGENT: &str = concat!("gitfleet/", env!("CARGO_PKG_VERSION"));
 
 /// Why a notification did not arrive, or may not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,19 +122,10 @@ impl Receiver {
     /// # Errors
     /// The address or the certificates cannot be used.
     pub fn new(url: SecretString, certificates: Option<&[u8]>) -> Result<Self, Error> {
-        let setup = |error: reqwest::Error| Error::Setup(causes(error));
         if reqwest::Url::parse(url.expose_secret()).is_err() {
             return Err(Error::Setup("the address is no URL".to_owned()));
         }
-        let more = certificates.map_or(Ok(Vec::new()), Certificate::from_pem_bundle).map_err(setup)?;
-        let http = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(ANSWER_TIME_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .tls_certs_merge(more)
-            .build()
-            .map_err(setup)?;
+        let http = http_client::build(http_client::builder(ANSWER_TIME_MAX), certificates).map_err(Error::Setup)?;
         Ok(Self { http, url })
     }
 
@@ -169,18 +155,6 @@ impl Receiver {
 
 fn lost(error: reqwest::Error) -> Error {
     if error.is_timeout() { Error::TimedOut } else { Error::Unreachable(causes(error)) }
-}
-
-/// Describes an error with its causes, and without the address.
-fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        words = format!("{words}: {inner}");
-        cause = inner.source();
-    }
-    words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WORDS_MAX).collect()
 }
 
 #[cfg(test)]

@@ -19,8 +19,6 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest answer in bytes: Gitea answers a conversation's comments all at once.
 pub(super) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Our user agent; GitHub refuses requests without one.
-pub(super) const USER_AGENT: &str = concat!("gitfleet/", env!("CARGO_PKG_VERSION"));
 /// Redirects that a read follows: a renamed repository is one.
 const REDIRECTS_MAX: usize = 3;
 /// Pages of a list that are read; of at least 30 entries.

@@ -8,12 +8,11 @@ use http::{StatusCode, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::client::{
-    ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, USER_AGENT, Wire, segment,
-};
+use super::client::{ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, Wire, segment};
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
 use super::{Error, Limits, Result};
+use crate::http_client::{self, causes};
 use crate::model::forge::{Comment, History, ThreadNumber};
 use crate::model::id::CommitId;
 
@@ -35,13 +34,10 @@ pub(super) struct Plain {
 impl Plain {
     /// `base` is that of the API, without a slash at its end.
     pub fn new(base: &str, token: SecretString) -> Result<Self> {
-        let client = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
+        // The client above follows redirects, within the API only.
+        let client = http_client::builder(READ_TIMEOUT + CONNECT_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
-            .timeout(READ_TIMEOUT + CONNECT_TIMEOUT)
-            // The client above follows redirects, within the API only: none must carry the token to another host.
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| unreachable("prepare the connection", error))?;
         Ok(Self { client, base: base.to_owned(), token })
@@ -80,16 +76,8 @@ impl Wire for Plain {
     }
 }
 
-/// Describes a transport error with its cause, and without the address: it is in the configuration.
 fn unreachable(what: &str, error: reqwest::Error) -> Error {
-    let error = error.without_url();
-    let mut why = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        why = format!("{why}: {inner}");
-        cause = inner.source();
-    }
-    Error::Unreachable { what: what.to_owned(), why }
+    Error::Unreachable { what: what.to_owned(), why: causes(error) }
 }
 
 #[derive(Deserialize)]

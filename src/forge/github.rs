@@ -15,12 +15,12 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::{
-    ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, USER_AGENT, Wire, checked, parsed,
-    segment,
+    ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, Wire, checked, parsed, segment,
 };
 use super::rest::Rest;
 use super::shapes::{PullOfCommit, User};
 use super::{Error, Limits, Result};
+use crate::http_client::USER_AGENT;
 use crate::model::forge::{Comment, ForgeUser, History, ThreadNumber};
 use crate::model::id::CommitId;
 
