@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::scratch::{CONFIG, FLEET, Scratch, cluster, namespace, placement};
+use crate::scratch::{CONFIG, FLEET, Scratch, namespace};
 
 /// How long anything may take before a test gives up.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -66,16 +66,6 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &cluster("east", "e"));
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
-    scratch
-}
-
 /// Replaces a part of the configuration.
 pub fn reconfigure(scratch: &Scratch, from: &str, to: &str) {
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
@@ -89,7 +79,7 @@ pub const RUN: [&str; 5] = ["run", "-c", CONFIG, "--log-format", "json"];
 #[test]
 fn d09_connections_leave_files_for_the_source_and_health() {
     const ATTACKERS: usize = 600;
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     let daemon = scratch.command(&RUN);
     // Fewer files than attackers: the soft limit is for the daemon to raise, the hard one is what there is.
     let mut limited = Command::new("bash");
@@ -108,7 +98,7 @@ fn d09_connections_leave_files_for_the_source_and_health() {
 
 #[test]
 fn d09_records_are_read_with_the_token_that_the_daemon_left() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     reconfigure(&scratch, "http: {", "http: {read: token, ");
     let daemon = Daemon::start(scratch.command(&RUN));
     for path in ["/api/v1/records", "/api/v1/journal", "/metrics"] {
@@ -155,7 +145,7 @@ fn d19_proxies_of_the_environment_carry_nothing_unasked() {
 
 #[test]
 fn d19_a_file_name_begins_no_line_of_an_error() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     scratch.write("a\nerror: forged\u{1b}[2K.yaml", "kind: [\n");
     let fleet = scratch.path(FLEET);
     let checked = scratch.run(&["validate", fleet.to_str().expect("a path")]);
@@ -167,7 +157,7 @@ fn d19_a_file_name_begins_no_line_of_an_error() {
 
 #[test]
 fn c14_rights_follow_from_the_repository_unless_more_is_asked_for() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     let bootstrap = |more: &[&str]| scratch.run(&[&["member", "bootstrap", "east"], more].concat());
     let unsaid = bootstrap(&[]);
     assert_eq!(unsaid.code, 2);

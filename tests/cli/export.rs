@@ -8,10 +8,6 @@ use crate::daemon::{Daemon, TOKEN};
 use crate::explain::ocm_fleet;
 use crate::scratch::{CONFIG, Scratch, annotated_placement};
 
-fn fleet() -> Scratch {
-    Scratch::with_web()
-}
-
 fn once(scratch: &Scratch) {
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
 }
@@ -22,7 +18,7 @@ fn export(scratch: &Scratch, more: &[&str]) -> crate::scratch::Outcome {
 
 #[test]
 fn decisions_are_exported_in_every_form() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web();
     once(&scratch);
     let found = export(&scratch, &["-o", "json"]).json(0);
     let placements = found["placements"].as_array().expect("a list");
@@ -45,7 +41,7 @@ fn decisions_are_exported_in_every_form() {
 
 #[test]
 fn rolled_out_lists_what_the_rollout_has_reached() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web();
     let annotations = "{gitfleet.io/decisions: rolled-out}";
     scratch.write("placement.yaml", &annotated_placement("web", annotations, "web", ""));
     // Nobody writes there: it is picked and not reached.
@@ -59,7 +55,7 @@ fn rolled_out_lists_what_the_rollout_has_reached() {
 
 #[test]
 fn a_placement_that_was_removed_is_known_to_have_no_cluster() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web();
     scratch.write("placement.yaml", &annotated_placement("web", "{gitfleet.io/deletion-guard: 'Off'}", "web", ""));
     scratch.commit("without a guard");
     once(&scratch);
@@ -74,7 +70,7 @@ fn a_placement_that_was_removed_is_known_to_have_no_cluster() {
 
 #[test]
 fn the_plugin_generator_is_answered_by_token_only() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web();
     once(&scratch);
     let daemon = Daemon::start(&scratch);
     let question = json!({"applicationSetName": "web", "input": {"parameters": {"placement": "web"}}});
@@ -99,7 +95,7 @@ fn the_plugin_generator_is_answered_by_token_only() {
 
 #[test]
 fn a_hub_that_does_not_answer_holds_up_no_delivery() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web();
     // Nobody listens on port 1.
     let kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: h, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: \
                       [{name: u, user: {token: t}}]\ncontexts: [{name: h, context: {cluster: h, user: u}}]\ncurrent-context: h\n";

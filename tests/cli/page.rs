@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use crate::edges::{Daemon, RUN, reconfigure, until};
-use crate::scratch::{CONFIG, Scratch, cluster, namespace, placement};
+use crate::scratch::{CONFIG, Scratch, namespace};
 use crate::staged;
 
 /// Returns a page as the daemon answers it.
@@ -151,12 +151,7 @@ fn a_gate_is_approved_in_the_page_by_whoever_showed_a_token() {
 
 #[test]
 fn a_page_that_is_switched_off_is_not_there() {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &cluster("east", "e"));
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
+    let scratch = Scratch::with_web_on(&["east"]);
     reconfigure(&scratch, "http: {", "http: {page: off, ");
     let daemon = Daemon::start(scratch.command(&RUN));
     for path in ["/", "/placements/web", "/assets/page.css", "/sign-in"] {

@@ -52,12 +52,18 @@ impl Scratch {
         Self { dir }
     }
 
-    /// Makes a fleet of `east` and `west`, and commits a placement `web` of the namespace `web` with the ConfigMap `a`. Nothing is
-    /// rolled out.
+    /// Makes a fleet of `east` and `west` as [`Scratch::with_web_on`] does.
     pub fn with_web() -> Self {
+        Self::with_web_on(&["east", "west"])
+    }
+
+    /// Makes a fleet of these clusters, and commits a placement `web` of the namespace `web` with the ConfigMap `a`. Nothing is
+    /// rolled out. The region of a cluster is the first letter of its name.
+    pub fn with_web_on(clusters: &[&str]) -> Self {
         let scratch = Self::new();
         scratch.configure();
-        scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+        let clusters: String = clusters.iter().map(|name| cluster(name, &name[..1])).collect();
+        scratch.write("clusters.yaml", &clusters);
         scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
         scratch.write("placement.yaml", &placement("web", "web", ""));
         scratch.commit("first");

@@ -10,16 +10,6 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::scratch::{CONFIG, Scratch, cluster, namespace, placement};
 
-fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &cluster("east", "e"));
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
-    scratch
-}
-
 #[test]
 fn wrong_usage_is_64() {
     let scratch = Scratch::new();
@@ -57,7 +47,7 @@ fn every_command_says_how_it_ends() {
 
 #[test]
 fn a_store_that_is_not_there_is_not_made() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     let found = scratch.run(&["pause", "web", "-c", CONFIG]);
     assert_eq!(found.code, 2, "{}", found.err);
     assert!(found.err.contains("there is no store"), "{}", found.err);
@@ -66,7 +56,7 @@ fn a_store_that_is_not_there_is_not_made() {
 
 #[test]
 fn a_refusal_is_1_and_changes_nothing() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
     let records =
         || scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0)["items"][0]["spec"].clone();
@@ -79,7 +69,7 @@ fn a_refusal_is_1_and_changes_nothing() {
 
 #[test]
 fn the_daemon_knows_people_by_their_token() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     let daemon = Daemon::start(&scratch);
     let left = scratch.path("store/token");
     assert_eq!(fs::metadata(&left).expect("the daemon left a token").permissions().mode() & 0o777, 0o600);
@@ -102,7 +92,7 @@ fn the_daemon_knows_people_by_their_token() {
 
 #[test]
 fn what_happened_is_told() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&["east"]);
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
     let journal = |more: &[&str]| -> Vec<Value> {
         let found = scratch.run(&[&["export", "journal", "-c", CONFIG], more].concat());

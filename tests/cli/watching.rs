@@ -4,19 +4,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::edges::{Daemon, RUN, reconfigure, until};
-use crate::scratch::{Scratch, cluster, namespace, placement};
+use crate::scratch::{Scratch, namespace};
 
 const CLUSTERS: [&str; 6] = ["c0", "c1", "c2", "c3", "c4", "c5"];
-
-fn fleet() -> Scratch {
-    let scratch = Scratch::new();
-    scratch.configure();
-    scratch.write("clusters.yaml", &CLUSTERS.map(|name| cluster(name, "e")).concat());
-    scratch.write("web.yaml", &namespace("web", &[("a", "1")]));
-    scratch.write("placement.yaml", &placement("web", "web", ""));
-    scratch.commit("first");
-    scratch
-}
 
 fn file(scratch: &Scratch, member: &str) -> Option<std::path::PathBuf> {
     let name = scratch.member(member).into_iter().find(|name| name.contains(".a."))?;
@@ -31,7 +21,7 @@ fn count(pid: u32, folder: &str, test: impl Fn(&std::path::Path) -> bool) -> usi
 
 #[test]
 fn point_12_folder_members_and_the_source_share_one_watcher() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&CLUSTERS);
     let daemon = Daemon::start(scratch.command(&RUN));
     until("all members hold it", || CLUSTERS.iter().all(|member| file(&scratch, member).is_some()));
     for member in CLUSTERS {
@@ -51,7 +41,7 @@ fn point_12_folder_members_and_the_source_share_one_watcher() {
 
 #[test]
 fn point_12_a_source_that_cannot_be_watched_is_polled_every_second() {
-    let scratch = fleet();
+    let scratch = Scratch::with_web_on(&CLUSTERS);
     reconfigure(&scratch, "branch: main}", "branch: main, pollInterval: 1h}");
     let limit = "echo 0 > /proc/sys/user/max_inotify_instances || exit 1; exec \"$0\" \"$@\"";
     let daemon = scratch.command(&RUN);
