@@ -270,7 +270,7 @@ fn refused(refusal: &Refusal) -> Exit {
 /// Shows a gate and what it opens, and asks. Anything but a yes is a no.
 fn confirm(gate: &WaitingGate) -> anyhow::Result<bool> {
     eprintln!("stage {} of {} waits for approval", gate.stage, gate.name);
-    eprintln!("  digest    {}", gate.digest_shown());
+    eprintln!("  digest    {}", gate.digest.short());
     eprintln!("  clusters  {}", named(gate));
     eprintln!("  then      {}", gate.opens);
     answers_yes("approve")

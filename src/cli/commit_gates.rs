@@ -85,7 +85,7 @@ pub fn decide(
             "{} at stage {}, digest {}: {}; {}",
             gate.name,
             gate.stage,
-            gate.digest_shown(),
+            gate.digest.short(),
             gate.opens,
             named(gate)
         );

@@ -11,9 +11,6 @@ use super::glob::glob_matches;
 use super::id::{ClusterName, Digest, PlacementKey};
 use super::runs::Channel;
 
-/// Characters of a digest that people are shown.
-pub const DIGEST_SHOWN: usize = 12;
-
 /// What a person wants done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -160,12 +157,7 @@ pub struct WaitingGate {
 impl WaitingGate {
     /// Returns the line that opens exactly this gate.
     pub fn line(&self, verb: Verb) -> String {
-        format!("gitfleet {verb} {} {} --digest {}", self.name, self.stage, self.digest_shown())
-    }
-
-    /// Returns as much of the digest as people are shown.
-    pub fn digest_shown(&self) -> String {
-        self.digest.as_str().chars().take(DIGEST_SHOWN).collect()
+        format!("gitfleet {verb} {} {} --digest {}", self.name, self.stage, self.digest.short())
     }
 }
 

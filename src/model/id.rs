@@ -79,6 +79,16 @@ impl Pooled for ObjectKey {
     }
 }
 
+/// Characters of a digest that people are shown.
+const DIGEST_SHOWN: usize = 12;
+
+impl Digest {
+    /// Returns its first twelve characters, as text for users.
+    pub fn short(&self) -> &str {
+        self.0.get(..DIGEST_SHOWN).unwrap_or(&self.0)
+    }
+}
+
 impl CommitId {
     /// Returns the first seven characters, as text for users.
     pub fn short(&self) -> &str {

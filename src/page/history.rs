@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use super::Visit;
 use super::badge::Tone;
 use super::words::{act_link, commit_link, host_link, placement_path, said, subject, time, toned};
-use crate::model::commands::DIGEST_SHOWN;
 use crate::model::progress::Progress;
 use crate::model::records::ResourceSnapshot;
 use crate::model::runs::{Approval, RunPhase, RunRecord};
@@ -81,9 +80,8 @@ pub(super) fn approvals(run: &RunRecord) -> Vec<(&str, &Approval)> {
 
 /// Says who approved a stage, when, and exactly what.
 pub(super) fn approved(visit: &Visit, stage: &str, approval: &Approval) -> Markup {
-    let digest: String = approval.digest.as_str().chars().take(DIGEST_SHOWN).collect();
     html! {
-        (said(&approval.by.name)) ": stage " (stage) ", digest " code title=(approval.digest) { (digest) } ", " (time(approval.at, visit.now))
+        (said(&approval.by.name)) ": stage " (stage) ", digest " code title=(approval.digest) { (approval.digest.short()) } ", " (time(approval.at, visit.now))
         @if let Some(message) = &approval.message { ", \"" (said(message)) "\"" }
     }
 }

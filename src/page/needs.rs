@@ -11,7 +11,6 @@ use super::standing::PlacementStanding;
 use super::words::{
     act_link, cluster_link, commit_link, host_link, placement_link, placement_path, said, time, to_copy, toned,
 };
-use crate::model::commands::DIGEST_SHOWN;
 use crate::model::id::PlacementKey;
 use crate::model::progress::{GateProgress, Progress, ProgressState, StageProgress};
 use crate::model::runs::DELETION_GATE;
@@ -111,7 +110,6 @@ fn data_value(need: &Need) -> String {
 
 fn gate_row(visit: &Visit, told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) -> Markup {
     let name = if stage.is_some() { format!("stage {}", gate.stage) } else { "deletions".to_owned() };
-    let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
     let changes = format!("{}?tab=diff", placement_path(visit.site, &told.placement));
     html! {
         (toned(Tone::Person, &format!("{name} waits for a person"))) " since " (time(gate.since, visit.now))
@@ -119,14 +117,14 @@ fn gate_row(visit: &Visit, told: &Progress, gate: &GateProgress, stage: Option<&
             b { (opens(told, gate, stage)) } ". "
             (gate.given) " of " (counted(gate.required as usize, "approval")) "; by "
             (said(&who_may(gate.approvers.as_deref(), visit.fleet.source.approvers.as_deref())))
-            "; digest " code title=(gate.digest) { (digest) }
+            "; digest " code title=(gate.digest) { (gate.digest.short()) }
             @if let Some(commit) = &told.commit { "; commit " (commit_link(visit.site, commit)) " " (host_link(visit.site, commit)) }
             "; " a href=(changes) { "what changes" }
         }
         @if !gate.what.is_empty() {
             ul.details { @for line in gate.what.iter().take(DETAILS_MAX) { li { (said(line)) } } }
         }
-        (lines(visit, told, &["approve", "reject"], Some((gate, &digest))))
+        (lines(visit, told, &["approve", "reject"], Some(gate)))
     }
 }
 
@@ -143,19 +141,19 @@ fn opens(told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) ->
 }
 
 /// Offers commands: to press where the visitor may command, and as lines to copy for the terminal and for a comment.
-fn lines(visit: &Visit, told: &Progress, verbs: &[&str], gate: Option<(&GateProgress, &str)>) -> Markup {
-    let is_deletion = gate.is_some_and(|(gate, _)| gate.stage == DELETION_GATE);
+fn lines(visit: &Visit, told: &Progress, verbs: &[&str], gate: Option<&GateProgress>) -> Markup {
+    let is_deletion = gate.is_some_and(|gate| gate.stage == DELETION_GATE);
     let of_run = told.run.clone().filter(|_| gate.is_some() && !is_deletion);
     let target = of_run.unwrap_or_else(|| told.placement.to_string());
     let mut fields = vec![("target", target.as_str())];
-    fields.extend(gate.iter().flat_map(|(gate, digest)| [("stage", gate.stage.as_str()), ("digest", *digest)]));
+    fields.extend(gate.iter().flat_map(|gate| [("stage", gate.stage.as_str()), ("digest", gate.digest.short())]));
     let terminal = |verb: &str| match gate {
-        Some((gate, digest)) => format!("gitfleet {verb} {target} {} --digest {digest}", gate.stage),
+        Some(gate) => format!("gitfleet {verb} {target} {} --digest {}", gate.stage, gate.digest.short()),
         None => format!("gitfleet {verb} {target}"),
     };
     let comment = |verb: &str| {
         let voice = visit.site.voice.as_ref().filter(|voice| voice.comments_count)?;
-        voice.line(verb, gate.map(|(gate, _)| gate.stage.as_str()), Some(&told.placement), told.commit.as_ref()?)
+        voice.line(verb, gate.map(|gate| gate.stage.as_str()), Some(&told.placement), told.commit.as_ref()?)
     };
     html! {
         p.acts { @for verb in verbs { (act_link(visit, verb, &fields)) } }

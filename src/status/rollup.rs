@@ -19,9 +19,6 @@ const OWN_TYPES: [ConditionType; 5] = [
     ConditionType::Removing,
 ];
 
-/// Hexadecimal digits of a digest that a message shows; enough to tell gates apart.
-const DIGEST_SHOWN: usize = 12;
-
 /// A picked cluster with its present binding.
 type Picked<'a> = (&'a ClusterDecision, Option<&'a Binding>);
 
@@ -189,7 +186,7 @@ impl RollUp<'_> {
         let record = self.view.record;
         let gate = record.closed_gate().map(|gate| {
             let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
-            let digest: String = gate.digest.as_str().chars().take(DIGEST_SHOWN).collect();
+            let digest = gate.digest.short();
             let deletions =
                 || format!("{} on {}", counted(objects, "deletion"), counted(gate.deletions.len(), "cluster"));
             let leaving = || format!("{} that left", counted(gate.leaving.len(), "cluster"));

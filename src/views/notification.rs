@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::commands::DIGEST_SHOWN;
+use crate::model::id::Digest;
 use crate::model::journal::JournalKind;
 use crate::model::notification::{NotificationKind, NotificationTemplate};
 use crate::model::records::JournalEntry;
@@ -160,7 +160,8 @@ fn sentence(kind: NotificationKind, data: &NotificationData, why: &str) -> Strin
             format!("{name} waits for an approval of deletions: {why}")
         }
         NotificationKind::GateWaiting => {
-            let digest: String = data.digest.iter().flat_map(|digest| digest.chars().take(DIGEST_SHOWN)).collect();
+            let digest = data.digest.as_deref().map(Digest::from);
+            let digest = digest.as_ref().map_or("", Digest::short);
             format!("{name} waits for an approval: {snapshot}, stage {stage} of run {run}, digest {digest}")
         }
         NotificationKind::RolloutHalted => format!("the rollout of {name} halted at {snapshot}: {why}"),

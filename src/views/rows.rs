@@ -12,9 +12,8 @@ use super::runs::{approval_request_object, asked_approvals, deletion_gate_object
 use super::table::{TableKind, line_of, text};
 use super::tree::who_may;
 use crate::api::condition::ConditionStatus;
-use crate::model::commands::DIGEST_SHOWN;
 use crate::model::conditions::ConditionType;
-use crate::model::id::{ClusterName, Digest};
+use crate::model::id::ClusterName;
 use crate::model::records::{Binding, ClusterRecord, EvictionRecord, MemberKind, PlacementRecord, ResourceSnapshot};
 use crate::model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
@@ -165,7 +164,7 @@ pub fn approval_lines(run: &RunRecord, approvers: Option<&str>) -> Vec<Value> {
         };
         line["approval"] = json!({
             "state": state, "when": if before { "before" } else { "after" }, "clusters": opened(run, stage, before),
-            "digest": shown(&stage.digest), "who": who_may(run.approvers.as_deref(), approvers),
+            "digest": stage.digest.short(), "who": who_may(run.approvers.as_deref(), approvers),
         });
         line
     };
@@ -187,7 +186,7 @@ pub fn deletion_gate_line(record: &PlacementRecord, approvers: Option<&str>) -> 
     let mut line = line_of(TableKind::Approvals, &deletion_gate_object(record)?);
     line["approval"] = json!({
         "state": if gate.approvals.is_empty() { WAITS } else { "more needed" },
-        "clusters": gate.deletions.keys().chain(&gate.leaving).count(), "digest": shown(&gate.digest),
+        "clusters": gate.deletions.keys().chain(&gate.leaving).count(), "digest": gate.digest.short(),
         "who": who_may(gate.approvers.as_deref(), approvers),
     });
     Some(line)
@@ -196,10 +195,6 @@ pub fn deletion_gate_line(record: &PlacementRecord, approvers: Option<&str>) -> 
 /// Tells whether a line of an approval is of one that is pending.
 pub fn is_waiting(line: &Value) -> bool {
     matches!(line["approval"]["state"].as_str(), Some(WAITS | "more needed"))
-}
-
-fn shown(digest: &Digest) -> String {
-    digest.as_str().chars().take(DIGEST_SHOWN).collect()
 }
 
 /// Returns the lines of a placement's evictions.

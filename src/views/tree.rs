@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::timed::{TimedLine, Words};
 
-use crate::model::commands::DIGEST_SHOWN;
 use crate::model::manifest::InputError;
 use crate::status::work::counted;
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::timed::{TimedLine, Words};
 use super::tree::{Style, is_zero, who_may};
-use crate::model::commands::DIGEST_SHOWN;
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::DeletionGate;
 use crate::model::runs::{DELETION_GATE, RunRecord};
@@ -133,7 +132,7 @@ fn at_stage(one: Waiting, run: &RunRecord, gate: &ClosedGate, approvers: Option<
         opens: opened.map(|stage| stage.name.clone()),
         clusters: opened.map_or(0, |stage| stage.clusters.len()),
         by: Some(who_may(run.approvers.as_deref(), approvers)),
-        digest: Some(shown(gate.stage.digest.as_str())),
+        digest: Some(gate.stage.digest.short().to_owned()),
         commands: vec![approve_line(&command_name(&run.placement, &run.name), gate)],
         ..one
     }
@@ -146,14 +145,10 @@ fn at_deletions(one: Waiting, gate: &DeletionGate, approvers: Option<&str>) -> W
         stage: Some(DELETION_GATE.to_owned()),
         clusters: gate.deletions.len(),
         by: Some(who_may(gate.approvers.as_deref(), approvers)),
-        digest: Some(shown(gate.digest.as_str())),
+        digest: Some(gate.digest.short().to_owned()),
         commands: vec![command],
         ..one
     }
-}
-
-fn shown(digest: &str) -> String {
-    digest.chars().take(DIGEST_SHOWN).collect()
 }
 
 /// Returns what needs a person, the oldest first: gates of the same stage that hold up the same commit and that the same

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{CommandTarget, Execution, execute, is_waiting, policy, refusal, resolve};
 use crate::decide::Pass;
 use crate::decide::state::{FleetState, PlacementState};
-use crate::model::commands::{Command, DIGEST_SHOWN, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::commands::{Command, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::journal::JournalKind;
 use crate::model::runs::{Approval, DELETION_GATE, RunCause, RunRecord, StagePhase, StageRecord};
@@ -160,10 +160,6 @@ fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
     }
 }
 
-fn short(digest: &Digest) -> String {
-    digest.as_str().chars().take(DIGEST_SHOWN).collect()
-}
-
 impl Execution<'_> {
     /// Returns the target run and gate.
     fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
@@ -179,7 +175,7 @@ impl Execution<'_> {
 
     pub(super) fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
-        let opens = waiting_gate(&pass.state, self.target).map(|gate| (gate.digest_shown(), gate.opens));
+        let opens = waiting_gate(&pass.state, self.target).map(|gate| (gate.digest.short().to_owned(), gate.opens));
         let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
         let opened = approved.opened;
@@ -253,7 +249,7 @@ impl Execution<'_> {
         });
         let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
         let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
-        let shown = short(&digest);
+        let shown = digest.short();
         let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
         gate.opened_at = opened.then_some(self.now);
         let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});

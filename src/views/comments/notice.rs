@@ -7,8 +7,6 @@ use super::style::{CommandStyle, when};
 use crate::model::id::CommitId;
 use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 
-/// Shown characters of a digest, which a command may repeat.
-pub const DIGEST_CHARS: usize = 12;
 /// Clusters that a notice names.
 const FAILURES_MAX: usize = 5;
 /// Lines of a deletion gate that a notice has.
@@ -158,7 +156,7 @@ fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &Comman
     };
     let line = voice.line("approve", Some(&first.stage), None, commit);
     let row = |(progress, gate, stage): &(&Progress, &GateProgress, &StageProgress)| {
-        let (name, digest) = (code_cell(&progress.placement.to_string()), code_cell(&shown_digest(gate)));
+        let (name, digest) = (code_cell(&progress.placement.to_string()), code_cell(gate.digest.short()));
         let (what, people) = (cell(&gate_text(stage)), code_cell(approvers(gate, voice)));
         format!("| {name} | {what} | {digest} | {} of {} | {people} |\n", gate.given, gate.required)
     };
@@ -217,10 +215,6 @@ fn need_text(
     }
 }
 
-fn shown_digest(gate: &GateProgress) -> String {
-    gate.digest.as_str().chars().take(DIGEST_CHARS).collect()
-}
-
 fn approvers<'a>(gate: &'a GateProgress, voice: &'a CommandStyle) -> &'a str {
     gate.approvers.as_deref().unwrap_or(&voice.approvers)
 }
@@ -231,10 +225,10 @@ fn gate_text(stage: &StageProgress) -> String {
 
 /// Describes since when a gate waits, its digest, the required approvals, and who may approve. Names are never mentions.
 fn gate_facts(gate: &GateProgress, voice: &CommandStyle) -> String {
-    let (digest, people) = (shown_digest(gate), approvers(gate, voice));
+    let (digest, people) = (gate.digest.short(), approvers(gate, voice));
     let people = if people.is_empty() { String::new() } else { format!("; {} may approve", code(people)) };
     let (given, required) = (gate.given, gate.required);
-    format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(&digest))
+    format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(digest))
 }
 
 fn block(lines: &[Option<String>]) -> String {

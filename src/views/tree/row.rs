@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterNode, DIGEST_SHOWN, Line, Node, StageCell, Style, TimedLine, Words, staged};
+use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged};
 use crate::api::condition::{Condition, ConditionStatus, find_condition};
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
@@ -176,7 +176,7 @@ fn is_shown_below(state: &RolloutState) -> bool {
 fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<TimedLine>> {
     let gate = view.record.closed_gate()?;
     let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
-    let digest: String = digest.as_str().chars().take(DIGEST_SHOWN).collect();
+    let digest = digest.short();
     let what = gate.what();
     let description = Words::from(format!("! {what} wait for a person since ")).since(*since);
     let description = description.then(format!(": {reason}, digest {digest}"));

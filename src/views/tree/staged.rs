@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::row::{cluster_state, held, object_lines};
-use super::{ClusterNode, DIGEST_SHOWN, Node, Style, TimedLine, Words};
+use super::{ClusterNode, Node, Style, TimedLine, Words};
 use crate::model::id::ClusterName;
 use crate::model::records::Binding;
 use crate::model::runs::{
@@ -188,7 +188,7 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
         };
         return vec![TimedLine::default().with(Style::Progressing, left.then(format!(" {place}")))];
     }
-    let digest: String = gate.stage.digest.as_str().chars().take(DIGEST_SHOWN).collect();
+    let digest = gate.stage.digest.short();
     let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
     let waits = Words::from(format!("    waits for approval {place} since ")).since(gate.since());
