@@ -100,7 +100,7 @@ fn told_changes(world: &World, daemon: &Daemon, told: &Receiver<Heard>, label: &
     Ok((most, times))
 }
 
-/// Returns what all pages heard of one thing.
+/// Returns what all pages were told of one thing.
 fn all<T>(told: &Receiver<Heard>, mut wanted: impl FnMut(Heard) -> Option<T>) -> Result<Vec<T>> {
     let deadline = Instant::now() + LIMIT;
     let mut found = Vec::with_capacity(PAGES);
