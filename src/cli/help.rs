@@ -82,7 +82,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ["gitfleet config schema > gitfleet.schema.json", "gitfleet config schema | jq .properties.source"],
     ),
     ("man", ["gitfleet man man1", "gitfleet man ~/.local/share/man/man1"]),
-    ("version", ["gitfleet version", "gitfleet --version"]),
+    ("version", ["gitfleet version", "gitfleet version -o json"]),
     (
         "completion",
         ["source <(gitfleet completion bash)", "gitfleet completion fish > ~/.config/fish/completions/gitfleet.fish"],

@@ -40,6 +40,7 @@ mod status;
 mod store;
 mod subjects;
 mod validate;
+mod version;
 mod wanted;
 
 use std::path::{Path, PathBuf};
@@ -149,7 +150,7 @@ enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the version.
-    Version,
+    Version(version::Args),
     /// Print a completion script for a shell, which completes names of placements and clusters too.
     Completion {
         /// The shell.
@@ -277,7 +278,7 @@ pub fn main() -> Exit {
         Command::Forge(what) => what.run(),
         Command::Crd => output::print(&crd()),
         Command::Config(ConfigCommand::Schema) => output::print(&format!("{:#}\n", crate::config::schema())),
-        Command::Version => output::print(&format!("gitfleet {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Version(args) => version::run(&args),
         Command::Completion { shell } => completion::script(shell).and_then(|script| output::print(&script)),
         Command::Man { folder } => man(&folder),
     };

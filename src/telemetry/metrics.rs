@@ -81,10 +81,14 @@ fn from_zero<L: Clone + Hash + Eq>(series: impl IntoIterator<Item = L>) -> Famil
     family
 }
 
+/// The version of this binary.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that this binary was built from, where the build said so.
+pub const COMMIT: Option<&str> = option_env!("GITFLEET_COMMIT");
+
 fn build() -> Family<Build, Gauge> {
     let info = Family::<Build, Gauge>::default();
-    let commit = option_env!("GITFLEET_COMMIT").unwrap_or_default();
-    info.get_or_create(&Build { version: env!("CARGO_PKG_VERSION"), commit }).set(1);
+    info.get_or_create(&Build { version: VERSION, commit: COMMIT.unwrap_or_default() }).set(1);
     info
 }
 

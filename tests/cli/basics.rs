@@ -80,6 +80,11 @@ fn version() {
     let scratch = Scratch::new();
     assert_eq!(scratch.run(&["version"]).text(0), expected);
     assert_eq!(scratch.run(&["--version"]).text(0), expected);
+    let json = scratch.run(&["version", "-o", "json"]).json(0);
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    let placements = &json["kinds"]["clusterresourceplacements.placement.kubernetes-fleet.io"];
+    assert_eq!(placements.as_array().map(Vec::len), Some(2), "{json}");
+    assert!(scratch.run(&["version", "-o", "yaml"]).text(0).contains("kinds:\n"));
 }
 
 #[test]
