@@ -80,10 +80,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let made = || output::with_spinner("planning", || make(args, &asked));
     let plan = match args.output {
         PlanFormat::Table => {
-            let (plan, objects, overrides) = output::with_spinner("planning", || describe(args, &asked))?;
-            let text = PlanText { plan: &plan, objects: &objects, overrides: &overrides };
+            let described = output::with_spinner("planning", || describe(args, &asked))?;
+            let Described { plan, stops, objects, overrides } = &described;
+            let text = PlanText { plan, stops, objects, overrides };
             output::print(&output::render_lines(&plan_lines(&text), Terminal::of_stdout()))?;
-            plan
+            described.plan
         }
         PlanFormat::Json => {
             let plan = made()?;
@@ -128,23 +129,39 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     Ok(pull_report(&Baseline::rolled_out(&tree, now), &candidate, &showing, now))
 }
 
-/// A plan with the differences of objects, and with what overrides change.
-type Described = (Plan, Vec<ObjectDiff>, Vec<OverrideEffect>);
+/// A plan for people: with the rollouts that it stops, the differences of objects, and what overrides change.
+#[derive(Default)]
+struct Described {
+    plan: Plan,
+    stops: Vec<String>,
+    objects: Vec<ObjectDiff>,
+    overrides: Vec<OverrideEffect>,
+}
 
 /// Makes a plan for people.
 fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
-    let trees = match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
-        Ok((Some(base), head)) if !args.summary => (base, head),
-        Ok((base, head)) => return Ok((planned(args, asked, base.as_ref(), &head), Vec::new(), Vec::new())),
+    let (base, head) = match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
+        Ok(trees) => trees,
         // A refused head is a plan by itself.
-        Err((commit, errors)) => return Ok((Plan::refused(commit, errors), Vec::new(), Vec::new())),
+        Err((commit, errors)) => return Ok(Described { plan: Plan::refused(commit, errors), ..Described::default() }),
     };
-    let (base, head) = &trees;
-    let key = derived_key(&[base, head]);
-    let (mask, now) = ((!args.show_secrets).then_some(&key), args.now.unwrap_or_else(clock::now));
-    let (mut plan, objects, overrides) = plan_with_differences(&Baseline::rolled_out(base, now), head, mask, now);
-    plan.warnings.extend(asked.unreached(head));
-    Ok((plan, objects, overrides))
+    let now = args.now.unwrap_or_else(clock::now);
+    // A plan needs no daemon.
+    let stops = asked.stopped(base.as_ref(), &head, now);
+    let stops = stops.unwrap_or_else(|error| vec![format!("Which rollouts run is not known: {error:#}")]);
+    let (mut plan, objects, overrides) = match &base {
+        Some(base) if !args.summary => {
+            let key = derived_key(&[base, &head]);
+            let mask = (!args.show_secrets).then_some(&key);
+            plan_with_differences(&Baseline::rolled_out(base, now), &head, mask, now)
+        }
+        base => {
+            let plan = planned(args, asked, base.as_ref(), &head);
+            return Ok(Described { plan, stops, ..Described::default() });
+        }
+    };
+    plan.warnings.extend(asked.unreached(&head));
+    Ok(Described { plan, stops, objects, overrides })
 }
 
 fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {

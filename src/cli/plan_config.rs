@@ -1,19 +1,30 @@
 //! The configuration for `gitfleet plan`: repository and branch, accepted commit, and reachable clusters.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::bail;
+use jiff::Timestamp;
 
 use super::folder::TreeFolder;
 use super::records::{RecordsSource, load_configuration};
 use crate::config::Configuration;
+use crate::core::persist::SavedRecords;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::model::tree::Tree;
+use crate::plan::Baseline;
+use crate::plan::pull_request::stopped;
 use crate::status::fleet::fleet_warnings;
 use crate::store;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::records::SOURCE_PREFIX;
+use crate::store::records::{
+    BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX,
+};
+
+/// The records that say which rollouts run.
+const OF_ROLLOUTS: [&str; 6] =
+    [PLACEMENT_PREFIX, SNAPSHOT_PREFIX, POLICY_PREFIX, BINDING_PREFIX, RUN_PREFIX, CLUSTER_PREFIX];
 
 /// What is to be planned, as the command line says it.
 #[derive(Debug, clap::Args)]
@@ -98,6 +109,18 @@ impl PlanRequest {
             hint: warning.hint,
         })
     }
+
+    /// Returns the running rollouts that a head stops, a sentence each; none without a configuration, or where no daemon ran with it.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the daemon that holds it does not answer.
+    pub fn stopped(&self, base: Option<&Arc<Tree>>, head: &Arc<Tree>, now: Timestamp) -> anyhow::Result<Vec<String>> {
+        let Some((_, configuration)) = &self.configuration else { return Ok(Vec::new()) };
+        let Some(source) = records_of(configuration)? else { return Ok(Vec::new()) };
+        let records = source.read_under(&OF_ROLLOUTS.map(str::to_owned))?;
+        let before = Arc::clone(base.unwrap_or(head));
+        Ok(stopped(&Baseline::from_records(configuration, SavedRecords::from(records), before, now), head, now))
+    }
 }
 
 /// Tells whether a folder is the root of a repository, bare or not: only that is read as one.
@@ -105,16 +128,21 @@ fn is_repository(root: &Path) -> bool {
     root.join(".git").exists() || (root.join("HEAD").is_file() && root.join("objects").is_dir())
 }
 
-/// Returns the accepted commit, of a running daemon or of the store; none where there is no store yet.
-fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<String>> {
+/// Returns where records are read: a running daemon, or the store; none where there is no store yet.
+fn records_of(configuration: &Configuration) -> anyhow::Result<Option<RecordsSource>> {
     let path = &configuration.store.path;
     if !path.exists() {
         return Ok(None);
     }
-    let source = match EmbeddedStore::open_read_only(path) {
+    Ok(Some(match EmbeddedStore::open_read_only(path) {
         Err(store::Error::Locked { .. }) => RecordsSource::of_daemon(configuration)?,
         _ => RecordsSource::Store(path.clone()),
-    };
+    }))
+}
+
+/// Returns the accepted commit; none where there is no store yet.
+fn accepted_commit(configuration: &Configuration) -> anyhow::Result<Option<String>> {
+    let Some(source) = records_of(configuration)? else { return Ok(None) };
     let saved = source.read_under(&[SOURCE_PREFIX.to_owned()])?;
     Ok(saved.source.and_then(|source| source.accepted).map(|commit| commit.to_string()))
 }

@@ -51,10 +51,15 @@ impl SavedRecords {
     /// # Errors
     /// A record that cannot be read is named: nothing is dropped because of it.
     pub fn read(store: &dyn Store) -> Result<Self> {
-        let mut saved = Records::read(store)?;
+        Records::read(store).map(Self::from)
+    }
+}
+
+impl From<Records> for SavedRecords {
+    fn from(mut saved: Records) -> Self {
         let exports = saved.decisions.drain(..).map(|record| (record.key.clone(), Arc::new(record))).collect();
         let hubs = saved.hubs.drain(..).map(|record| (record.namespace.clone(), record)).collect();
-        Ok(Self {
+        Self {
             source: saved.source.take(),
             store: saved.store.take(),
             clusters: std::mem::take(&mut saved.clusters),
@@ -63,7 +68,7 @@ impl SavedRecords {
             exports,
             hubs,
             placements: placements(saved),
-        })
+        }
     }
 }
 

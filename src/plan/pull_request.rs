@@ -85,11 +85,7 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
         conflicts: candidate.conflicts.clone(),
         ..PullReport::default()
     };
-    for placement in &changed {
-        let key = placement.key();
-        let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
-        report.stops.extend(baseline.placements.get(&key).and_then(|before| stops(before, after)));
-    }
+    report.stops = stopped_by(baseline, &planned);
     let differences = Differences { diffs: showing.diffs, mask: Some(showing.key), left: DIFFS_MAX };
     (report.objects, report.overrides) = differences.of(baseline, &planned, &plan);
     report.notes = notes(baseline, &candidate.tree, &planned.fleet, &changed);
@@ -113,6 +109,16 @@ pub fn plan_with_differences(
     let plan = planned.plan(Some(baseline));
     let (objects, overrides) = Differences { diffs: true, mask, left: DIFFS_MAX }.of(baseline, &planned, &plan);
     (plan, objects, overrides)
+}
+
+/// Returns the running rollouts that a head stops, a sentence each.
+pub fn stopped(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Vec<String> {
+    stopped_by(baseline, &Planned::of(baseline, head, now))
+}
+
+fn stopped_by(baseline: &Baseline, planned: &Planned) -> Vec<String> {
+    let of = |after: &PlacementState| stops(baseline.placements.get(&after.record.key)?, after);
+    planned.after.iter().filter_map(of).collect()
 }
 
 fn without_line(warning: InputError) -> InputError {

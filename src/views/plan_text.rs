@@ -22,6 +22,8 @@ const DIFF_LINES_MAX: usize = 200;
 pub struct PlanText<'a> {
     /// The plan.
     pub plan: &'a Plan,
+    /// The running rollouts that it stops, a sentence each.
+    pub stops: &'a [String],
     /// The objects that change, with their differences; none with a summary alone.
     pub objects: &'a [ObjectDiff],
     /// What overrides change on some clusters.
@@ -34,7 +36,11 @@ pub fn plan_lines(text: &PlanText) -> Vec<Line> {
     if !plan.errors.is_empty() {
         return refused_lines(&plan.errors);
     }
-    let mut lines = warning_lines(plan);
+    let mut lines: Vec<Line> = text.stops.iter().map(|stop| line(Style::Bad, format!("! {stop}"))).collect();
+    if !lines.is_empty() {
+        lines.push(Line::default());
+    }
+    lines.extend(warning_lines(plan));
     let mut quiet = 0;
     for placement in &plan.placements {
         let is_quiet = placement.changes.is_some() && !is_changed(placement) && placement.errors().next().is_none();
@@ -420,7 +426,7 @@ mod tests {
             hint: None,
         };
         let plan = Plan::refused(None, (1..=3_248).map(error).collect());
-        let lines = plan_lines(&PlanText { plan: &plan, objects: &[], overrides: &[] });
+        let lines = plan_lines(&PlanText { plan: &plan, stops: &[], objects: &[], overrides: &[] });
         assert_eq!(lines.len(), 1 + REFUSED_ERRORS_MAX + 1);
         assert!(
             text(&lines).ends_with("and 3228 more errors; gitfleet validate, or -o json, shows all"),

@@ -52,6 +52,24 @@ pub fn value(scratch: &Scratch, member: &str) -> String {
 }
 
 #[test]
+fn ux1a_5_a_plan_of_the_configuration_names_the_rollouts_that_it_stops() {
+    let scratch = fleet();
+    assert_eq!(scratch.run(&ONCE).code, 3, "a gate waits for a person");
+    let nothing = told(&scratch, &["plan"]);
+    assert!(!nothing.text(0).contains("Merging"), "{}", nothing.out);
+    scratch.write("web.yaml", &namespace("web", &[("a", "2")]));
+    scratch.commit("second");
+    let said = "! Merging stops the running rollout of web (2 of 4 clusters have it, at stage staging) and begins again at stage dev; \
+                2 clusters never get ";
+    for summary in [&["plan"][..], &["plan", "--summary"]] {
+        let plan = told(&scratch, summary);
+        assert!(plan.text(0).starts_with(said), "{}", plan.out);
+    }
+    let alone = scratch.run(&["plan", "--base", "HEAD~1"]);
+    assert!(!alone.text(0).contains("Merging"), "without a configuration no daemon is asked: {}", alone.out);
+}
+
+#[test]
 fn a_pass_ends_at_the_approval_and_the_next_continues() {
     let scratch = fleet();
     let found = scratch.run(&ONCE);
