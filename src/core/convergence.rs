@@ -170,6 +170,7 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         | K::PlacementApplied
         | K::PlacementRolloutCompleted
         | K::PlacementRemoved
+        | K::ClusterPicked
         | K::ClusterStarted
         | K::ClusterSucceeded
         | K::DeletionsHeld
@@ -185,7 +186,6 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         K::NewerSnapshotFound => "a newer snapshot found on a member; it stays until the rollout comes to it",
         K::HoldFound => "snapshot held, as members keep it",
         K::SnapshotHeld => "snapshot held: it is not rolled out again by itself",
-        K::ClusterPicked => "cluster picked",
         K::ClusterDropped => "cluster no longer picked",
         K::RolloutStarted => "rolling out to cluster",
         K::RolledBack => "rolling back",

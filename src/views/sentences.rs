@@ -82,7 +82,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::StageWaiting => "stage {stage} of {run}: its clusters are done, and tasks are left",
         K::StageSucceeded => "stage {stage} of {run} is done",
         K::ApprovalRequested => "stage {stage} of {run} waits for approval",
-        K::TaskDone => "stage {stage} of {run}: a wait is over",
+        K::TaskDone => "stage {stage} of {run}: {message}",
         K::ChecksRepeated => "stage {stage} of {run}: checks are asked again",
         K::ApprovalKept if has("paused") => "paused: {paused}",
         K::ApprovalKept => "stage {stage} of {run}: the approval is still asked for, by {wantedBy}",
@@ -187,6 +187,14 @@ mod tests {
             (
                 entry(JournalKind::RolloutStarted, Some("east"), json!({"from": 0, "to": 1})),
                 "east moves from snapshot 0 (c0) to snapshot 1",
+            ),
+            (
+                entry(
+                    JournalKind::TaskDone,
+                    None,
+                    json!({"run": "web-0", "stage": "dev", "message": "its wait is over"}),
+                ),
+                "stage dev of web-0: its wait is over",
             ),
             (
                 entry(JournalKind::RunMoved, None, json!({"run": "web-0", "message": "Waiting: a gate is closed"})),

@@ -317,7 +317,11 @@ impl<'a> Pass<'a> {
                 }
             };
             if is_done {
-                self.note(JournalKind::TaskDone, &stage.name, format!("{:?}", task.type_));
+                let words = match task.type_ {
+                    StageTaskType::Approval => "it is approved",
+                    StageTaskType::TimedWait => "its wait is over",
+                };
+                self.note(JournalKind::TaskDone, &stage.name, words.to_owned());
             }
         }
         let tasks = if gate == Gate::Before { &stage.before } else { &stage.after };
