@@ -1,7 +1,7 @@
 //! `describe` of a placement, as a page that a person can read: what it is, how its rollout stands, and its clusters.
 
 use super::table::{Table, age};
-use super::tree::{ClusterNode, Line, Node, PlacementRow, Style};
+use super::tree::{LISTED_MAX, Line, Node, PlacementRow, StagedNode, Style, all_clusters};
 use crate::api::annotations::{OCM_PLACEMENT, STAGED_UPDATE_STRATEGY};
 use crate::api::placement::PlacementType;
 use crate::model::id::CommitId;
@@ -26,8 +26,7 @@ pub fn placement_page(
     approvers: Option<&str>,
     subject: &dyn Fn(&CommitId) -> Option<String>,
 ) -> PlacementPage {
-    let row = PlacementRow::of(view, approvers);
-    let mut status = row.clone();
+    let mut status = PlacementRow::of(view, approvers);
     without_clusters(&mut status.below);
     let mut head = status.lines(view.now);
     head.push(Line::default());
@@ -37,8 +36,13 @@ pub fn placement_page(
         let label = format!("{label}:");
         Line::default().with(Style::Strong, format!("{label:width$}  ")).with(Style::Plain, text)
     }));
-    let listed = row.below.listed();
-    let unlisted = row.clusters.saturating_sub(listed.len());
+    let mut listed = all_clusters(view);
+    let all = listed.len();
+    if all > LISTED_MAX {
+        listed.retain(|staged| !staged.node.is_right());
+        listed.truncate(LISTED_MAX);
+    }
+    let unlisted = all - listed.len();
     PlacementPage { head, clusters: clusters(view, &listed), unlisted }
 }
 
@@ -92,21 +96,16 @@ fn strategy(view: &PlacementView) -> String {
     }
 }
 
-fn clusters(view: &PlacementView, listed: &[&ClusterNode]) -> Table {
-    let run = active_run(view.runs);
-    let stage_of = |name: &str| {
-        let stages = run.into_iter().flat_map(|run| &run.stages);
-        let mut of = stages.filter(|stage| stage.clusters.iter().any(|cluster| cluster.name.as_str() == name));
-        of.next().map(|stage| stage.name.clone()).unwrap_or_default()
-    };
+fn clusters(view: &PlacementView, listed: &[StagedNode]) -> Table {
+    let has_stages = listed.iter().any(|staged| staged.stage.is_some());
     let mut table = Table::default();
     table.headers.push("CLUSTER".to_owned());
-    table.headers.extend(run.map(|_| "STAGE".to_owned()));
+    table.headers.extend(has_stages.then(|| "STAGE".to_owned()));
     table.headers.extend(["SNAPSHOT", "STATE"].map(str::to_owned));
-    for node in listed {
+    for StagedNode { stage, node } in listed {
         let state = format!("{} {}", node.state.1, node.words.at(view.now));
         let mut row = vec![node.cluster.clone()];
-        row.extend(run.map(|_| stage_of(&node.cluster)));
+        row.extend(has_stages.then(|| stage.unwrap_or_default().to_owned()));
         row.extend([node.snapshot.clone().unwrap_or_else(|| "-".to_owned()), state]);
         table.rows.push(row);
     }
@@ -138,8 +137,8 @@ mod tests {
         Strategy:  rolling update
         Age:       60s
         CLUSTER | SNAPSHOT | STATE
-        east | 3 | ✓ available since 50s
-        west | 3 | ? available since 50s; offline (connection refused) since 60s
+        east | 3 | ✓ available for 50s
+        west | 3 | ? available for 50s; offline (connection refused) for 60s
         "#);
     }
 
@@ -151,7 +150,7 @@ mod tests {
         └─ ! run web-3  to snapshot 3 by three-stages  waits
            ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
            ├─ ! stage canary  2 of 2 clusters done
-           │      waits for approval before the next stage since 30s, digest canary-0a1b2
+           │      waits for approval before the next stage, for 30s, digest canary-0a1b2
            │      by user:ann by comment, or a token of the API
            │      gitfleet approve web-3 canary
            └─ · stage production  1 cluster
@@ -161,6 +160,10 @@ mod tests {
         Strategy:  staged update by three-stages
         Age:       60s
         CLUSTER | STAGE | SNAPSHOT | STATE
+        east | staging | 3 | ✓ done 53s ago
+        north | canary | - | ✓ done 35s ago
+        south | canary | - | ✓ done 35s ago
+        west | production | 3 | · waits for its turn
         ");
     }
 }

@@ -102,12 +102,12 @@ mod tests {
 
     #[test]
     fn times_are_written_when_they_are_shown() {
-        let words = Words::from("available since ").since(at(0)).then(", ").until(at(600)).then(" more");
+        let words = Words::from("available for ").since(at(0)).then(", ").until(at(600)).then(" more");
         let line = TimedLine::default().with(Style::Ok, "✓ ").with(Style::Ok, words);
         let json = serde_json::to_string(&line).expect("JSON");
         assert_eq!(serde_json::from_str::<TimedLine>(&json).expect("a line"), line, "{json}");
         let text = |now| line.at(now).spans.iter().map(|span| span.text.clone()).collect::<String>();
-        assert_eq!(text(at(60)), "✓ available since 60s, 9m more");
-        assert_eq!(text(at(300)), "✓ available since 5m, 5m more");
+        assert_eq!(text(at(60)), "✓ available for 60s, 9m more");
+        assert_eq!(text(at(300)), "✓ available for 5m, 5m more");
     }
 }

@@ -41,8 +41,8 @@ fn only_free_text_at_the_end_of_a_row_is_folded() {
 
 #[test]
 fn ux1b_12_no_word_of_a_line_is_broken() {
-    let line = Line::default()
-        .with(Style::Plain, "    waits for approval before the next stage since 4m, digest e02da7e57359");
+    let line =
+        Line::default().with(Style::Plain, "    waits for approval before the next stage, for 4m, digest e02da7e57359");
     let text = render_lines(&[line], Terminal { width: Some(60), colour: false });
     assert!(text.lines().all(|line| line.len() <= 60) && text.contains("e02da7e57359"), "{text}");
 }

@@ -144,7 +144,7 @@ fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
     if let Some(held) = &record.held {
-        let description = Words::from(format!("✗ snapshot {} is held since ", held.index)).since(held.since);
+        let description = Words::from(format!("✗ snapshot {} is held, for ", held.index)).since(held.since);
         let description = description.then(format!(": it {}; gitfleet retry {}", held.why, record.key));
         lines.push(TimedLine::default().with(Style::Bad, description));
     }
@@ -178,7 +178,7 @@ fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Timed
     let DeletionGate { digest, reason, deletions, leaving, since, .. } = gate;
     let digest = digest.short();
     let what = gate.what();
-    let description = Words::from(format!("! {what} wait for a person since ")).since(*since);
+    let description = Words::from(format!("! {what} wait for a person, for ")).since(*since);
     let description = description.then(format!(": {reason}, digest {digest}"));
     let mut lines = vec![
         TimedLine::default().with(Style::Progressing, description),
@@ -336,7 +336,7 @@ pub(super) fn cluster_state(
                 (_, Reason::NotAllWorkAreAvailabilityTrackable) => "applied, not every object reports availability,",
                 _ => "available",
             };
-            (Style::Ok, "✓", Words::from(format!("{word} since ")).since(c.last_transition_time))
+            (Style::Ok, "✓", Words::from(format!("{word} for ")).since(c.last_transition_time))
         }
         Some(c) => {
             let moving = matches!(
@@ -354,7 +354,7 @@ pub(super) fn cluster_state(
     if let Some(offline) = offline {
         // The condition's message already says it.
         if !says_offline {
-            let description = description.then(format!("; offline{} since ", why(offline))).since(offline.since);
+            let description = description.then(format!("; offline{} for ", why(offline))).since(offline.since);
             return (Style::Muted, "?", description);
         }
         return (Style::Muted, "?", description);

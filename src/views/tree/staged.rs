@@ -191,7 +191,7 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
     let digest = gate.stage.digest.short();
     let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
-    let waits = Words::from(format!("    waits for approval {place} since ")).since(gate.since());
+    let waits = Words::from(format!("    waits for approval {place}, for ")).since(gate.since());
     let line = approve_line(&command_name(&run.placement, &run.name), gate);
     vec![
         TimedLine::default().with(Style::Progressing, waits.then(format!("{so_far}, digest {digest}"))),

@@ -83,11 +83,11 @@ fn a_healthy_fleet() {
       accepted 1a2b3c4
 
     ✓ ClusterResourcePlacement api  snapshot 3 (1a2b3c4), 2 of 2 clusters up to date
-    ├─ ✓ east     snapshot 3  available since 50s
-    └─ ✓ north-1  snapshot 3  available since 50s
+    ├─ ✓ east     snapshot 3  available for 50s
+    └─ ✓ north-1  snapshot 3  available for 50s
 
     ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 1 cluster up to date
-    └─ ✓ west  snapshot 3  available since 50s
+    └─ ✓ west  snapshot 3  available for 50s
     "#);
 }
 
@@ -109,7 +109,7 @@ fn in_the_middle_of_a_rollout() {
       accepted 1a2b3c4
 
     ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 1 of 4 clusters up to date: in progress
-    ├─ ✓ east      snapshot 3  available since 50s
+    ├─ ✓ east      snapshot 3  available for 50s
     ├─ ↻ north-1   snapshot 3  1 of 2 objects applied so far
     ├─ ↻ south     snapshot 3  1 of 2 objects available
     │      ConfigMap web/b: ManifestNotAvailableYet: the object is not available yet
@@ -158,16 +158,16 @@ fn everything_that_can_be_wrong() {
       accepted 1a2b3c4, seen 9f8e7d6
 
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 2 of 4 clusters up to date: the rollout is halted: 1 of 4 clusters failed, allowed: 0
-    ├─ ! deletions wait for a person since 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
+    ├─ ! deletions wait for a person, for 60s: more than half of the objects would go, digest 9f8e7d6c5b4a
     │      by anybody who may command the daemon
     │      gitfleet approve web deletion
     │      east: ConfigMap web/old
-    ├─ ✓ east     snapshot 3  available since 50s
+    ├─ ✓ east     snapshot 3  available for 50s
     ├─ ? north-1  snapshot 2  deferred, the cluster is offline (connection refused): holds snapshot 2; waits for its turn for snapshot 3
     ├─ ✗ south    snapshot 3  1 of 2 objects applied
     │      ConfigMap web/b: ManifestApplyFailed: field is immutable
     │      1 object drifted
-    └─ ? west     snapshot 3  available since 50s; offline (connection refused) since 60s
+    └─ ? west     snapshot 3  available for 50s; offline (connection refused) for 60s
     "#);
 }
 
@@ -252,7 +252,7 @@ fn a_run_that_waits_for_a_person() {
     └─ ! run web-3  to snapshot 3 by three-stages  waits
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ! stage canary  2 of 2 clusters done
-       │      waits for approval before the next stage since 30s, digest canary-0a1b2
+       │      waits for approval before the next stage, for 30s, digest canary-0a1b2
        │      by anybody who may command the daemon
        │      gitfleet approve web-3 canary
        └─ · stage production  1 cluster
@@ -411,17 +411,17 @@ fn after_a_run() {
 
     ✓ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date
     ├─ run web-3 done 20s ago, 3 stages
-    ├─ ✓ east   snapshot 3  available since 50s
-    ├─ ✓ north  snapshot 3  available since 50s
-    ├─ ✓ south  snapshot 3  available since 50s
-    └─ ✓ west   snapshot 3  available since 50s
+    ├─ ✓ east   snapshot 3  available for 50s
+    ├─ ✓ north  snapshot 3  available for 50s
+    ├─ ✓ south  snapshot 3  available for 50s
+    └─ ✓ west   snapshot 3  available for 50s
 
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 3 of 4 clusters up to date: cannot continue
-    ├─ ✗ snapshot 3 is held since 30s: it was rejected by ann; gitfleet retry web
+    ├─ ✗ snapshot 3 is held, for 30s: it was rejected by ann; gitfleet retry web
     ├─ ✗ run web-3  ended 30s ago: rejected by ann: too slow
-    ├─ ✓ east   snapshot 3  available since 50s
-    ├─ ✓ north  snapshot 3  available since 50s
-    ├─ ✓ south  snapshot 3  available since 50s
+    ├─ ✓ east   snapshot 3  available for 50s
+    ├─ ✓ north  snapshot 3  available for 50s
+    ├─ ✓ south  snapshot 3  available for 50s
     └─ · west   snapshot 2  holds snapshot 2; snapshot 3 is held: it was rejected by ann
     "#);
 }
@@ -449,17 +449,17 @@ fn runs_that_do_not_go() {
 
     ↻ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: in progress
     ├─ · run web-3  to snapshot 3 by three-stages  the policy is not settled
-    ├─ ✓ east   snapshot 3  available since 50s
-    ├─ ✓ north  snapshot 3  available since 50s
-    ├─ ✓ south  snapshot 3  available since 50s
-    └─ ✓ west   snapshot 3  available since 50s
+    ├─ ✓ east   snapshot 3  available for 50s
+    ├─ ✓ north  snapshot 3  available for 50s
+    ├─ ✓ south  snapshot 3  available for 50s
+    └─ ✓ west   snapshot 3  available for 50s
 
     ✗ ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: cannot continue
     ├─ ✗ run web-3  to snapshot 3 by three-stages  cannot begin: strategy three-stages is missing
-    ├─ ✓ east   snapshot 3  available since 50s
-    ├─ ✓ north  snapshot 3  available since 50s
-    ├─ ✓ south  snapshot 3  available since 50s
-    └─ ✓ west   snapshot 3  available since 50s
+    ├─ ✓ east   snapshot 3  available for 50s
+    ├─ ✓ north  snapshot 3  available for 50s
+    ├─ ✓ south  snapshot 3  available for 50s
+    └─ ✓ west   snapshot 3  available for 50s
 
     ! ClusterResourcePlacement web  snapshot 3 (1a2b3c4), 4 of 4 clusters up to date: waits for a person
     └─ ! run web-3  to snapshot 3 by three-stages  prepared; starts when its `state` says Run
@@ -472,7 +472,7 @@ fn runs_that_do_not_go() {
        ├─ ✓ stage staging  1 of 1 cluster done, ended 41s ago
        ├─ ✓ stage canary  2 of 2 clusters done, ended 20s ago
        └─ ↻ stage production  0 of 1 cluster done
-          └─ ✓ west  snapshot 3  available since 50s
+          └─ ✓ west  snapshot 3  available for 50s
     "#);
 }
 
