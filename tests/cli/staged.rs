@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::scratch::{CONFIG, Outcome, Scratch, cluster, namespace};
+use crate::scratch::{CONFIG, FLEET, Outcome, Scratch, cluster, namespace};
 
 pub const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 /// How long a daemon may take to get anywhere before a test gives up.
@@ -65,7 +65,7 @@ fn ux1a_5_a_plan_of_the_configuration_names_the_rollouts_that_it_stops() {
         let plan = told(&scratch, summary);
         assert!(plan.text(0).starts_with(said), "{}", plan.out);
     }
-    let alone = scratch.run(&["plan", "--base", "HEAD~1"]);
+    let alone = scratch.run(&["plan", FLEET, "--base", "HEAD~1"]);
     assert!(!alone.text(0).contains("Merging"), "without a configuration no daemon is asked: {}", alone.out);
 }
 
