@@ -117,9 +117,9 @@ impl<'de> Deserialize<'de> for SplitObject {
     }
 }
 
-/// A key that is not copied where it has no escaped characters.
+/// A field's name, which is not copied where it has no escaped characters.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// An entry of `metadata.managedFields`.
 #[derive(Deserialize)]
@@ -145,7 +145,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SplitObject, A::Error> {
         let mut object = SplitObject::default();
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(FieldName(key)) = map.next_key()? {
             match &*key {
                 "apiVersion" | "kind" => drop(map.next_value::<IgnoredAny>()?),
                 "metadata" => map.next_value_seed(Metadata(&mut object))?,
@@ -178,7 +178,7 @@ impl<'de> Visitor<'de> for Metadata<'_> {
         let object = self.0;
         object.begin("metadata");
         object.fields.push('{');
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(FieldName(key)) = map.next_key()? {
             match &*key {
                 "uid" => object.uid = text(&mut map)?,
                 "resourceVersion" => object.resource_version = text(&mut map)?,
