@@ -19,7 +19,7 @@ use crate::daemon::published::fleet_of;
 use crate::http::{
     BINDINGS_PATH, CHANGES_PATH, CLUSTERS_PATH, JOURNAL_PATH, JournalPage, PLACEMENTS_PATH, SUMMARY_PATH, WORKS_PATH,
 };
-use crate::model::id::PlacementKey;
+use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::records::PLACEMENT_PREFIX;
@@ -138,17 +138,21 @@ impl RecordsSource {
         Ok(records)
     }
 
-    /// Returns what `status` shows.
+    /// Returns what `status` shows; `subject` says what a commit is about, where no daemon does.
     ///
     /// # Errors
     /// As [`RecordsSource::read`].
-    pub fn summary(&self) -> anyhow::Result<Summary> {
+    pub fn summary(&self, subject: impl Fn(&CommitId) -> Option<String>) -> anyhow::Result<Summary> {
         match self {
             Self::Daemon(server) => {
                 let answer = server.ask(SUMMARY_PATH, ANSWER_TIMEOUT)?;
                 serde_json::from_value(answer).context("the daemon's answer is no summary")
             }
-            Self::Store(_) => Ok(Summary::of(&fleet_of(self.read()?), clock::now())),
+            Self::Store(_) => {
+                let fleet = fleet_of(self.read()?);
+                let subject = fleet.source.accepted.as_ref().and_then(subject);
+                Ok(Summary::with_subject(&fleet, subject.as_deref(), clock::now()))
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::records::{RecordsSource, locate};
 use super::run::duration;
+use super::subjects::Subjects;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::views::overview::overview;
@@ -139,7 +140,7 @@ fn print(args: &Args, summary: &Summary) -> anyhow::Result<()> {
 impl Args {
     /// Asks how the part of the fleet stands that is to be shown.
     fn ask(&self, source: &RecordsSource) -> anyhow::Result<Summary> {
-        let mut summary = source.summary()?;
+        let mut summary = source.summary(|commit| Subjects::open(&self.daemon)?.of(commit))?;
         if self.names.is_empty() {
             summary.keep(match (self.waiting, self.failed) {
                 (true, _) => StatusPart::Waiting,

@@ -146,7 +146,7 @@ pub struct Approvals {
     /// `minPermission`.
     pub approvers: Vec<String>,
     /// How long an approval counts.
-    #[serde(deserialize_with = "duration")]
+    #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub expire_after: Duration,
 }

@@ -34,11 +34,11 @@ pub struct PrometheusServer {
     #[serde(default)]
     pub allow_insecure_http: bool,
     /// How often each query is asked while its stage waits.
-    #[serde(default = "interval_default", deserialize_with = "duration")]
+    #[serde(default = "interval_default", with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub interval: Duration,
     /// How long an answer may take; not longer than `interval`.
-    #[serde(default = "timeout_default", deserialize_with = "duration")]
+    #[serde(default = "timeout_default", with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub timeout: Duration,
 }

@@ -35,7 +35,7 @@ pub struct Source {
     #[serde(default = "source_path_default")]
     pub path: String,
     /// How often the source is polled, at least 1s.
-    #[serde(default = "poll_interval_default", deserialize_with = "duration")]
+    #[serde(default = "poll_interval_default", with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub poll_interval: Duration,
     /// File with the token to read the source with.

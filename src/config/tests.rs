@@ -266,6 +266,24 @@ fn durations_are_what_people_write() {
 }
 
 #[test]
+fn ux29_defaults_of_the_schema_are_written_as_in_the_file() {
+    fn defaults(schema: &serde_json::Value, found: &mut Vec<serde_json::Value>) {
+        if schema["format"] == values::DURATION_FORMAT {
+            found.extend(schema.get("default").cloned());
+        }
+        let below = schema.as_object().into_iter().flat_map(serde_json::Map::values);
+        below.chain(schema.as_array().into_iter().flatten()).for_each(|part| defaults(part, found));
+    }
+    let mut found = Vec::new();
+    defaults(&schema(), &mut found);
+    assert!(found.len() >= 3, "{found:?}");
+    for default in found {
+        let text = default.as_str().unwrap_or_else(|| panic!("{default}"));
+        assert!(values::parse_duration(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn the_schema_documents_every_field() {
     fn undocumented(path: &str, schema: &serde_json::Value, found: &mut Vec<String>) {
         let sections = schema.as_object().into_iter().flatten();

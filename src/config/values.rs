@@ -3,15 +3,26 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
-
 /// The format of duration texts in the schema; `check` knows it.
 pub(super) const DURATION_FORMAT: &str = "gitfleet-duration";
 /// The format of listen addresses in the schema; `check` knows it.
 pub(super) const SOCKET_ADDRESS_FORMAT: &str = "gitfleet-socket-address";
 
-pub(super) fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+/// How a duration is written in the file.
+pub(super) mod duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        super::parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+
+    /// The schema says defaults so.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        let duration = jiff::SignedDuration::try_from(*duration).map_err(serde::ser::Error::custom)?;
+        serializer.collect_str(&format_args!("{duration:#}"))
+    }
 }
 
 /// Reads `30s`, `1h30m`, `72h` and the like; longer than nothing.

@@ -514,7 +514,7 @@ fn the_comment_on_a_pull_request() {
     let text = comment.text(0);
     for part in [
         "### Plan: 1 placement changes, 2 clusters\n",
-        &format!("Plan for `{}` on top of `{}` (now rolled out).", &head[..7], &base[..7]),
+        &format!("Plan for `{}` on top of `{}` (the accepted commit).", &head[..7], &base[..7]),
         "\n-  key: <masked:",
         "\n+  key: <masked:",
         "<details><summary>changed Secret web/s</summary>",

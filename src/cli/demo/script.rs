@@ -141,7 +141,7 @@ impl DemoScript {
         let deadline = Instant::now() + GOAL_TIME_MAX;
         let mut version = 0;
         loop {
-            let rows = self.records.summary()?.placements;
+            let rows = self.records.summary(|_| None)?.placements;
             let source = self.records.read_under(&[SOURCE_PREFIX.to_owned()])?.source.unwrap_or_default();
             for row in &rows {
                 let line = changes::line(row);

@@ -36,7 +36,7 @@ fn nothing_to_say() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: nothing changes on the fleet
 
-    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
+    Plan for `4ead4ea` on top of `ba5eba5` (the accepted commit).
     ");
 }
 
@@ -75,7 +75,7 @@ fn an_object_changes() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 2 clusters
 
-    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
+    Plan for `4ead4ea` on top of `ba5eba5` (the accepted commit).
 
     | placement | clusters | objects | gates |
     |---|---|---|---|
@@ -109,7 +109,7 @@ fn stages_gates_clusters_and_deletions() {
     insta::assert_snapshot!(comment(report_of(&base, &head)), @"
     ### Plan: 1 placement changes, 2 clusters, 1 deletion on 1 cluster needs approval
 
-    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
+    Plan for `4ead4ea` on top of `ba5eba5` (the accepted commit).
 
     **Deletions of `ClusterResourcePlacement p` need approval** after the merge: 1 object on a would be deleted, with Namespace web.
 
@@ -144,7 +144,7 @@ fn what_overrides_make_of_it() {
     insta::assert_snapshot!(comment(report), @"
     ### Plan: 1 placement changes, 1 cluster
 
-    Plan for `4ead4ea` on top of `ba5eba5` (now rolled out).
+    Plan for `4ead4ea` on top of `ba5eba5` (the accepted commit).
 
     | placement | clusters | objects | gates |
     |---|---|---|---|

@@ -57,7 +57,8 @@ fn standing(report: &PullReport) -> String {
     let short = |commit: &Option<crate::model::id::CommitId>| {
         commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
     };
-    let mut text = format!("Plan for {} on top of {} (now rolled out).\n\n", short(&report.head), short(&report.base));
+    let mut text =
+        format!("Plan for {} on top of {} (the accepted commit).\n\n", short(&report.head), short(&report.base));
     if !report.conflicts.is_empty() {
         let files = codes(report.conflicts.iter().map(String::as_str), LISTED_MAX);
         writeln!(text, "Changed on both sides, and taken from the head here: {files}.\n").expect("a String takes it");

@@ -317,7 +317,7 @@ fn ux2_twelve_equal_changes_are_told_once_in_less_than_8_kb() {
     let text = plan_comment(&report, COMMENT_CHARS_MAX);
     assert!(text.len() < 8_000, "{} bytes: {text}", text.len());
     assert!(text.starts_with(
-        "### Plan: 12 placements change, 40 clusters\n\nPlan for `4c72be4` on top of `433feff` (now rolled out).\n\n| placement |"
+        "### Plan: 12 placements change, 40 clusters\n\nPlan for `4c72be4` on top of `433feff` (the accepted commit).\n\n| placement |"
     ), "{text}");
     for (part, count) in [
         ("| `application-07` | 40 | ~1 | 3 approvals | 18m40s |", 1),
