@@ -6,9 +6,10 @@ use serde_json::json;
 
 use super::{Pass, is_guarded, only_reports};
 use crate::api::annotations::DELETION_GUARD;
+use crate::model::along::Along;
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
-use crate::model::records::{Binding, MassLeave};
+use crate::model::records::{Binding, ClusterRecord, MassLeave};
 
 impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.
@@ -41,7 +42,9 @@ impl Pass<'_> {
     /// Handles clusters that left the fleet: their bindings go, and nothing on them changes. If more than half of the fleet
     /// left at once, bindings wait for a person. Returns the clusters that left.
     pub(super) fn leave(&mut self) -> Vec<ClusterName> {
-        let left: Vec<Binding> = self.state.bindings().filter(|b| !self.is_of_fleet(&b.cluster)).cloned().collect();
+        let mut is_member = self.fleet.clusters.contains_in_order();
+        let has_left = |b: &&Binding| !is_member(&b.cluster) && self.mass_leave(&b.cluster).is_none();
+        let left: Vec<Binding> = self.state.bindings().filter(has_left).cloned().collect();
         for binding in &left {
             self.state.bindings.remove(&binding.name);
             self.state.works.remove(&binding.cluster);
@@ -57,8 +60,12 @@ impl Pass<'_> {
 
     /// Returns the mass removal that a cluster is part of, while it waits for a person.
     fn mass_leave(&self, cluster: &ClusterName) -> Option<MassLeave> {
+        self.mass_leave_of(cluster, self.fleet.records.get(cluster))
+    }
+
+    fn mass_leave_of(&self, cluster: &ClusterName, record: Option<&ClusterRecord>) -> Option<MassLeave> {
         let placement = &self.state.record;
-        let record = self.fleet.records.get(cluster).filter(|record| record.left)?;
+        let record = record.filter(|record| record.left)?;
         if only_reports(placement) || !is_guarded(placement, self.fleet) {
             return None;
         }
@@ -68,7 +75,8 @@ impl Pass<'_> {
 
     /// Returns the clusters of this placement whose removal waits for a person.
     pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
-        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave(&b.cluster)?));
+        let mut records = Along::new(&self.fleet.records);
+        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave_of(&b.cluster, records.get(&b.cluster))?));
         self.state.bindings().filter_map(leaves).collect()
     }
 }

@@ -205,8 +205,10 @@ impl Pass<'_> {
         for (name, binding) in bindings {
             let work = works.get(&binding.cluster);
             let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
-            // Both are sorted by name: one pass over both skips what is gone.
-            while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
+            // Both are sorted by name: one pass over both skips what is gone. Usually nothing is.
+            if known.peek().is_some_and(|evaluated| !Arc::ptr_eq(&evaluated.binding, binding)) {
+                while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
+            }
             if !known.peek().is_some_and(|evaluated| evaluated.is_of(binding, work, online)) {
                 let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
                 if binding.conditions != conditions {

@@ -35,7 +35,7 @@ impl Pass<'_> {
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
         let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
-        let member = candidates.zip(self.fleet.clusters.get(cluster.as_str()));
+        let member = candidates.and_then(|candidates| Some((candidates, self.fleet.clusters.get(cluster.as_str())?)));
         member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
     }
 

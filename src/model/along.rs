@@ -24,6 +24,11 @@ impl<'a, K: Ord, V> Along<'a, K, V> {
 
     /// Returns the value of a key.
     pub fn get(&mut self, key: &K) -> Option<&'a V> {
+        // Usually it is the next one, and telling that is cheaper than an order: interned names are equal by their address.
+        if let Some((next, value)) = self.ahead.next_if(|(next, _)| *next == key) {
+            self.behind = Some(next);
+            return Some(value);
+        }
         if self.behind.is_none_or(|behind| behind < key) {
             for _ in 0..STEPS_MAX {
                 // A larger next key, or none, means that the map does not have this one.

@@ -11,15 +11,15 @@ use crate::api::RESERVED_NAMESPACE;
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident($text:ty)) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        pub struct $name($text);
 
         impl $name {
             /// Wraps a text that its producer already checked.
-            pub fn new(text: impl Into<Arc<str>>) -> Self {
+            pub fn new(text: impl Into<$text>) -> Self {
                 Self(text.into())
             }
 
@@ -56,20 +56,22 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// The name of a member cluster, from its `MemberCluster` object.
-    ClusterName
+    /// The name of a member cluster, from its `MemberCluster` object: in memory once, so that comparing two names reads no text.
+    ClusterName(Interned)
 );
 text_id!(
     /// A commit of the source, as lowercase hexadecimal.
-    CommitId
+    #[derive(Hash)]
+    CommitId(Arc<str>)
 );
 text_id!(
     /// A git blob, as lowercase hexadecimal; equal ids are equal contents.
-    BlobId
+    BlobId(Arc<str>)
 );
 text_id!(
     /// A SHA-256 as lowercase hexadecimal.
-    Digest
+    #[derive(Hash)]
+    Digest(Arc<str>)
 );
 
 impl Pooled for ObjectKey {

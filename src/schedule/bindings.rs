@@ -93,7 +93,7 @@ impl<'a> Classified<'a> {
         // Binding names start with the cluster's name, so the next binding usually belongs to the next cluster.
         let mut guess = 0;
         for binding in sorted {
-            let Some(slot) = request.clusters.slot_near(guess, binding.cluster.as_str()) else {
+            let Some(slot) = request.clusters.slot_near(guess, &binding.cluster) else {
                 classified.left.push(binding);
                 continue;
             };

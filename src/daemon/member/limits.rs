@@ -12,7 +12,7 @@ pub const OWN_STEPS: usize = 4;
 /// Steps beyond those, of all members together.
 pub const MORE_STEPS_MAX: usize = 1_024;
 /// Members that list their objects at once.
-const LISTING_MAX: usize = 32;
+const LISTING_MAX: usize = 128;
 /// How long a member may keep others from listing: one that answers slowly continues listing, and makes room.
 const LISTING_TIME: Duration = Duration::from_secs(5);
 

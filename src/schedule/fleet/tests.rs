@@ -66,7 +66,7 @@ proptest! {
         for (name, cluster) in &plain {
             prop_assert_eq!(fleet.get(name.as_str()), Some(cluster));
             let slot = fleet.slot(name.as_str()).unwrap();
-            prop_assert_eq!(fleet.slot_near(slot + 1, name.as_str()), Some(slot));
+            prop_assert_eq!(fleet.slot_near(slot + 1, name), Some(slot));
             for (taint, found) in fleet.taints() {
                 prop_assert_eq!(slots(found, fleet.len()).contains(slot), cluster.taints.contains(taint));
             }
