@@ -11,19 +11,22 @@ use anyhow::Context as _;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
+use self::tokens::ApiTokens;
 use super::exit::Exit;
 use super::records::overrides;
-use super::{config_file, person, proxy};
+use super::{config_file, proxy};
 use crate::clock;
-use crate::config::{self, Configuration, read_secret, read_webhook_secrets};
+use crate::config::{self, Configuration, read_webhook_secrets};
 use crate::daemon::configuration::{self, ConfigurationFile};
-use crate::daemon::forge_bot;
+use crate::daemon::forge_bot::{self, Learned};
 use crate::daemon::run::{Asked, Daemon};
+use crate::daemon::secret_files::{SecretFile, reason};
 use crate::daemon::source_history::GitHistory;
 use crate::daemon::supervise::Supervisor;
 use crate::error::panic_message;
-use crate::http::tokens::Tokens;
-use crate::http::{self, Access, Hooks, PageSettings, RecentFragments, Sessions, Shared, Streams, TrustedProxy, Turns};
+use crate::http::{
+    self, Access, Forecasts, Hooks, PageSettings, RecentFragments, Sessions, Shared, Streams, TrustedProxy, Turns,
+};
 use crate::model::commands::Grant;
 use crate::model::forge::ForgeEvent;
 use crate::page::{GitLinks, Site};
@@ -33,6 +36,8 @@ use crate::store::embedded::EmbeddedStore;
 use crate::telemetry::metrics::{Metrics, Part};
 use crate::views::redact::MaskKey;
 
+mod tokens;
+
 /// How long `--once` waits by default for timers and rollouts to end.
 const ONCE_TIMEOUT_DEFAULT: &str = "90s";
 /// How long members' requests in flight may take to end after a signal.
@@ -40,9 +45,6 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Pause before an address that could not be listened on again is tried again.
 const LISTEN_RETRY: Duration = Duration::from_secs(1);
-
-/// The name under which the plugin generator of Argo CD reads decisions.
-const PLUGIN: &str = "decisions.tokenFile";
 
 /// How long to wait for a store that is in use.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -176,6 +178,7 @@ fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings
         public_graph: http.public.contains(&config::PublicPart::Graph),
         sessions: Sessions::new().context("the system gives no random bytes for sessions")?,
         recent: RecentFragments::default(),
+        forecasts: Forecasts::default(),
     })))
 }
 
@@ -210,14 +213,13 @@ async fn live(
 ) -> anyhow::Result<RolloutState> {
     let metrics = Arc::new(Metrics::new());
     let supervisor = Supervisor::new(Arc::default(), Arc::clone(&metrics));
-    let (version, changes) = watch::channel(0);
-    let (stopper, stop) = watch::channel(false);
+    let ((version, changes), (stopper, stop)) = (watch::channel(0), watch::channel(false));
     let (questions, asked) = mpsc::unbounded_channel();
     let (instructions, receiver) = mpsc::unbounded_channel();
     let (previews, previewed) = mpsc::unbounded_channel();
     let (pushes, delivered) = mpsc::unbounded_channel();
-    let (repository, known) = watch::channel(None);
-    let (hooks, hints) = hooks(&configuration, known)?.unzip();
+    let (learned, known, pulls) = Learned::channel();
+    let (hooks, hints) = hooks(&configuration, known, &supervisor)?.unzip();
     // Versions of two processes are never taken for each other.
     let process = u64::try_from(clock::wall().as_millisecond()).unwrap_or_default();
     let (publisher, views) = http::Publisher::new(process);
@@ -230,11 +232,13 @@ async fn live(
         pushes: delivered,
         instruct,
         hints,
-        repository,
+        learned,
         publisher,
         config,
     };
     if once.is_none() {
+        let (tokens, page) = (ApiTokens::read(&configuration)?, page(&configuration)?);
+        tokens.follow(page.as_ref(), &supervisor);
         let shared = Shared {
             store: store.clone(),
             metrics: Arc::clone(&metrics),
@@ -242,12 +246,13 @@ async fn live(
             changes,
             views,
             history: Arc::new(history(&configuration)?),
+            pulls,
             streams: Streams::default(),
             questions,
-            readers: Arc::new(readers(&configuration)?),
-            commanders: Arc::new(commanders(&configuration)?),
-            watchers: Arc::new(watchers(&configuration)?),
-            pushers: Arc::new(pushers(&configuration)?),
+            readers: tokens.readers.tokens,
+            commanders: tokens.commanders.tokens,
+            watchers: tokens.watchers.tokens,
+            pushers: tokens.pushers.tokens,
             pushes,
             instructions,
             previews,
@@ -255,21 +260,24 @@ async fn live(
             hooks,
             access: access(&configuration.http),
             turns: Turns::default(),
-            page: page(&configuration)?,
+            page,
         };
         listen(&configuration.http, &shared, &supervisor).await?;
     } else {
         // Nobody looks, so nothing is published.
         drop(views);
     }
-    tokio::spawn(async move {
-        end.await;
-        tracing::info!("stopping");
-        // The daemon may have ended by itself.
-        let _ = stopper.send(true);
-    });
+    tokio::spawn(stop_at(end, stopper));
     let daemon = Daemon::open(configuration, store, metrics, version, asked, supervisor)?;
     Ok(daemon.run(stop, once).await)
+}
+
+/// Waits for `end`, and tells the daemon.
+async fn stop_at(end: impl Future<Output = ()>, stopper: watch::Sender<bool>) {
+    end.await;
+    tracing::info!("stopping");
+    // The daemon may have ended by itself.
+    let _ = stopper.send(true);
 }
 
 /// Serves the HTTP interface; listens again at the same address where that ended by an error of ours.
@@ -298,45 +306,22 @@ async fn serve(listener: TcpListener, router: axum::Router, supervisor: Supervis
 /// What deliveries of a forge are checked with, and what they hint at.
 type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 
-/// Reads the secrets of webhooks, where the configuration names any.
-fn hooks(configuration: &Configuration, repository: watch::Receiver<Option<u64>>) -> anyhow::Result<Option<Hooked>> {
+/// Reads the secrets of webhooks and follows their file, where the configuration names one.
+fn hooks(
+    configuration: &Configuration,
+    repository: watch::Receiver<Option<u64>>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Option<Hooked>> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
-    Ok(Some(Hooks::new(forge_bot::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall)))
-}
-
-/// Reads the tokens that may read decisions: that of the plugin generator, and those that may command.
-fn readers(configuration: &Configuration) -> anyhow::Result<Tokens> {
-    let plugin = configuration.decisions.as_ref().and_then(|decisions| decisions.token_file.as_deref());
-    let named = configuration.http.tokens.iter().map(|token| (token.name.as_str(), token.token_file.as_path()));
-    let all = plugin.map(|path| (PLUGIN, path)).into_iter().chain(named);
-    let read = all.map(|(name, path)| Ok((name.to_owned(), read_secret(path)?)));
-    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
-}
-
-/// Reads the tokens that may command: those of the configuration, else a new one for whoever runs the daemon.
-fn commanders(configuration: &Configuration) -> anyhow::Result<Tokens> {
-    let (store, named) = (&configuration.store.path, &configuration.http.tokens);
-    if named.is_empty() {
-        return Ok(Tokens::new(vec![(person::os_user(), person::issue_token(store)?)]));
-    }
-    person::revoke_token(store)?;
-    let read = named.iter().map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
-    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
-}
-
-/// Reads the tokens that may read and nothing else.
-fn watchers(configuration: &Configuration) -> anyhow::Result<Tokens> {
-    let named = configuration.http.read_tokens.iter();
-    let read = named.map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
-    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
-}
-
-/// Reads the tokens that may push scores and properties and nothing else.
-fn pushers(configuration: &Configuration) -> anyhow::Result<Tokens> {
-    let named = configuration.http.push_tokens.iter();
-    let read = named.map(|token| Ok((token.name.clone(), read_secret(&token.token_file)?)));
-    Ok(Tokens::new(read.collect::<anyhow::Result<Vec<_>>>()?))
+    let hooked = Hooks::new(forge_bot::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall);
+    let hooks = hooked.0.clone();
+    let file = SecretFile { what: "the webhook secret".to_owned(), path: file.clone() };
+    file.follow(supervisor, move |path| {
+        hooks.replace_secrets(read_webhook_secrets(path).map_err(|error| reason(&error))?);
+        Ok(())
+    });
+    Ok(Some(hooked))
 }
 
 /// Returns what those who command may do.

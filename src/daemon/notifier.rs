@@ -3,18 +3,18 @@
 //! The journal is the queue: an entry is in it before anything depends on it, and a receiver's number in the store grows only when
 //! the receiver took a notification. So a process that ends between the two sends it again, with the same id.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::secret_files::{SecretFile, reason};
 use super::supervise::Supervisor;
 use crate::clock;
 use crate::config::{self, NotificationReceiver, read_certificates, read_secret};
-use crate::model::notification::{NotificationKind, NotificationTemplate, NotifiedUpTo};
+use crate::model::notification::NotifiedUpTo;
 use crate::model::records::JournalEntry;
 use crate::receiver::{self, Receiver, SigningKey, WebhookMessage};
 use crate::store::{self, Expected, Store, records, write_batch};
@@ -89,8 +89,10 @@ impl Notifier {
         let (news, _) = watch::channel(News::default());
         let mut tasks = Vec::with_capacity(receivers.len());
         for receiver in receivers {
+            let recipient = Arc::new(Recipient::read(receiver)?);
+            recipient.follow(supervisor);
             let worker = Worker {
-                recipient: Arc::new(Recipient::read(receiver)?),
+                recipient,
                 store: Arc::clone(store),
                 source: source.to_owned(),
                 news: news.subscribe(),
@@ -150,60 +152,65 @@ async fn read<T: Send + 'static>(
 
 /// One receiver, as it is configured.
 struct Recipient {
-    name: String,
+    configured: NotificationReceiver,
+    /// Replaced where a file of a secret changes. A notification that is under way ends with what it began with.
+    endpoint: Mutex<Endpoint>,
+}
+
+/// Where notifications go, and what they are signed with.
+#[derive(Clone)]
+struct Endpoint {
     receiver: Receiver,
-    secret_file: Option<PathBuf>,
-    events: Vec<NotificationKind>,
-    template: NotificationTemplate,
+    key: Option<SigningKey>,
+}
+
+impl Endpoint {
+    fn read(configured: &NotificationReceiver) -> Result<Self, Error> {
+        let unusable = |source| Error::Receiver { name: configured.name.clone(), source };
+        let certificates = configured.ca_file.as_deref().map(read_certificates).transpose()?;
+        let receiver = Receiver::new(configured.address()?, certificates.as_deref()).map_err(unusable)?;
+        let secret = configured.secret_file.as_deref().map(read_secret).transpose()?;
+        let key = secret.as_ref().map(SigningKey::new).transpose().map_err(unusable)?;
+        Ok(Self { receiver, key })
+    }
 }
 
 impl Recipient {
     fn read(configured: &NotificationReceiver) -> Result<Self, Error> {
-        let name = configured.name.clone();
-        let unusable = |source| Error::Receiver { name: name.clone(), source };
-        let certificates = configured.ca_file.as_deref().map(read_certificates).transpose()?;
-        let receiver = Receiver::new(configured.address()?, certificates.as_deref()).map_err(unusable)?;
-        // A wrong secret is found at the start, and not with the first notification.
-        if let Some(path) = &configured.secret_file {
-            SigningKey::new(&read_secret(path)?).map_err(unusable)?;
+        let endpoint = Mutex::new(Endpoint::read(configured)?);
+        Ok(Self { configured: configured.clone(), endpoint })
+    }
+
+    /// Uses another address or secret whenever its file changes.
+    fn follow(self: &Arc<Self>, supervisor: &Supervisor) {
+        let NotificationReceiver { name, url_file, secret_file, .. } = &self.configured;
+        for (what, path) in [("address", url_file), ("secret", secret_file)] {
+            let Some(path) = path.clone() else { continue };
+            let (file, recipient) =
+                (SecretFile { what: format!("the {what} of the receiver {name}"), path }, Arc::clone(self));
+            file.follow(supervisor, move |_| {
+                let endpoint = Endpoint::read(&recipient.configured).map_err(|error| reason(&error))?;
+                *recipient.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = endpoint;
+                Ok(())
+            });
         }
-        Ok(Self {
-            receiver,
-            secret_file: configured.secret_file.clone(),
-            events: configured.events.clone(),
-            template: configured.template,
-            name,
-        })
     }
 
     /// Sends a notification once.
-    async fn send(&self, event: &CloudEvent) -> Result<(), SendError> {
-        let body = body(self.template, event);
-        // With every notification: secrets are exchanged while the daemon runs.
-        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
-        let key = secret.as_ref().map(SigningKey::new).transpose()?;
+    async fn send(&self, event: &CloudEvent) -> Result<(), receiver::Error> {
+        let body = body(self.configured.template, event);
+        let Endpoint { receiver, key } = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let timestamp = clock::wall().as_second();
         let message = WebhookMessage { id: &event.id, timestamp, content_type: body.content_type, body: &body.text };
-        Ok(self.receiver.tell(message, key.as_ref()).await?)
+        receiver.tell(message, key.as_ref()).await
     }
 }
 
-/// Why a notification was not sent.
-#[derive(Debug, thiserror::Error)]
-enum SendError {
-    #[error(transparent)]
-    Secret(#[from] config::Error),
-    #[error(transparent)]
-    Receiver(#[from] receiver::Error),
-}
-
-impl SendError {
-    /// Returns how long the receiver asks to wait.
-    fn wait(&self) -> Duration {
-        match self {
-            Self::Receiver(receiver::Error::Refused { wait: Some(wait), .. }) => *wait,
-            _ => Duration::ZERO,
-        }
+/// Returns how long the receiver asks to wait.
+fn asked_wait(error: &receiver::Error) -> Duration {
+    match error {
+        receiver::Error::Refused { wait: Some(wait), .. } => *wait,
+        _ => Duration::ZERO,
     }
 }
 
@@ -236,7 +243,7 @@ impl Worker {
                     }
                 }
                 Err(error) => {
-                    let receiver = &self.recipient.name;
+                    let receiver = &self.recipient.configured.name;
                     tracing::warn!(receiver, %error, "notifications wait for the store; trying again");
                     tokio::time::sleep(STORE_RETRY).await;
                 }
@@ -250,7 +257,7 @@ impl Worker {
             let after = if let Some(reached) = self.reached {
                 reached
             } else {
-                let name = self.recipient.name.clone();
+                let name = self.recipient.configured.name.clone();
                 read(&self.store, move |store| begin(store, &name)).await?
             };
             let page = read(&self.store, move |store| store.journal(after, PAGE)).await?;
@@ -258,7 +265,7 @@ impl Worker {
             let (Some((first, _)), Some((last, _))) = (page.first(), page.last()) else { return Ok(()) };
             let (first, last, is_full) = (*first, *last, page.len() == PAGE);
             if first > after + 1 {
-                let (receiver, entries) = (&self.recipient.name, first - after - 1);
+                let (receiver, entries) = (&self.recipient.configured.name, first - after - 1);
                 tracing::error!(
                     receiver,
                     entries,
@@ -283,7 +290,7 @@ impl Worker {
             self.reach(number).await?;
         }
         if given_up > 0 {
-            let (receiver, notifications) = (&self.recipient.name, given_up);
+            let (receiver, notifications) = (&self.recipient.configured.name, given_up);
             tracing::error!(receiver, notifications, "given up: the receiver did not take them within {AGE_MAX:#}");
         }
         Ok(())
@@ -292,7 +299,7 @@ impl Worker {
     /// Returns the notification of an entry, if the receiver wants its kind.
     fn wanted(&self, number: u64, entry: &JournalEntry) -> Option<CloudEvent> {
         let (kind, event) = notification(number, entry, &self.source)?;
-        self.recipient.events.contains(&kind).then_some(event)
+        self.recipient.configured.events.contains(&kind).then_some(event)
     }
 
     /// Sends a notification until the receiver takes it, or it is too old. Returns whether the receiver took it.
@@ -303,7 +310,10 @@ impl Worker {
                 Ok(()) => {
                     self.count(Notified::Ok);
                     if std::mem::take(&mut self.is_failing) {
-                        tracing::info!(receiver = self.recipient.name, "the receiver takes notifications again");
+                        tracing::info!(
+                            receiver = self.recipient.configured.name,
+                            "the receiver takes notifications again"
+                        );
                     }
                     return true;
                 }
@@ -311,9 +321,9 @@ impl Worker {
                     self.count(Notified::Failed);
                     // Once, until it works again.
                     if !std::mem::replace(&mut self.is_failing, true) {
-                        tracing::warn!(receiver = self.recipient.name, %error, "a notification was not taken; trying again");
+                        tracing::warn!(receiver = self.recipient.configured.name, %error, "a notification was not taken; trying again");
                     }
-                    let pause = delays.next().unwrap_or(RETRY_MAX).max(error.wait());
+                    let pause = delays.next().unwrap_or(RETRY_MAX).max(asked_wait(&error));
                     tokio::time::sleep(pause.min(RETRY_MAX)).await;
                 }
             }
@@ -328,7 +338,7 @@ impl Worker {
 
     /// Notes in the store how far the receiver was told.
     async fn reach(&mut self, number: u64) -> store::Result<()> {
-        let key = records::notified_key(&self.recipient.name);
+        let key = records::notified_key(&self.recipient.configured.name);
         let op = records::put(key, &NotifiedUpTo { entry: number }, Expected::Any)?;
         write_batch(Arc::clone(&self.store), vec![op]).await?;
         self.reached = Some(number);

@@ -1,7 +1,7 @@
 //! The shared client of both hosts: one try per call, a limit for every answer, and the meaning of each status.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -113,7 +113,8 @@ impl CachedAnswers {
 
 /// A host's API.
 pub(super) struct Client {
-    wire: Box<dyn Wire>,
+    /// Replaced where another token is used. A call that is under way ends with the one it began with.
+    wire: Mutex<Arc<dyn Wire>>,
     kind: Kind,
     /// The base of the API, without a slash at its end.
     base: String,
@@ -122,14 +123,25 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(wire: Box<dyn Wire>, kind: Kind, base: String, meter: Option<Meter>) -> Self {
-        Self { wire, kind, base, meter, kept: Mutex::default() }
+    pub fn new(wire: Arc<dyn Wire>, kind: Kind, base: String, meter: Option<Meter>) -> Self {
+        Self { wire: Mutex::new(wire), kind, base, meter, kept: Mutex::default() }
+    }
+
+    /// Returns the base of the API.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends by another way from the next call on.
+    pub fn replace_wire(&self, wire: Arc<dyn Wire>) {
+        *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
     }
 
     /// Sends, once, and reports to the meter.
     async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
         let (method, what) = (call.method.clone(), call.what);
-        let answer = self.wire.send(call).await;
+        let wire = Arc::clone(&self.wire.lock().unwrap_or_else(PoisonError::into_inner));
+        let answer = wire.send(call).await;
         let status = answer.as_ref().map_or(0, |answer| answer.status.as_u16());
         tracing::debug!(%method, status, what, "asked the git host");
         if let Some(meter) = &self.meter {

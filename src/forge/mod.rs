@@ -112,6 +112,12 @@ pub trait Forge: Send + Sync {
     /// Returns what the host takes.
     fn limits(&self) -> Limits;
 
+    /// Makes requests as somebody else, from the next one on: with another token or key of the same account.
+    ///
+    /// # Errors
+    /// `Refused`: the token or the key cannot be one; the one before stays in use.
+    fn use_auth(&self, auth: &Auth) -> Result<()>;
+
     /// Returns the repository's id, which survives renaming.
     async fn repository_id(&self) -> Result<u64>;
 
@@ -276,17 +282,8 @@ pub fn connect(settings: &Settings, meter: Option<Meter>) -> Result<Arc<dyn Forg
 
 fn rest(settings: &Settings, meter: Option<Meter>) -> Result<rest::Rest> {
     let base = settings.base();
-    let wire: Box<dyn client::Wire> = match (settings.kind, &settings.auth) {
-        (Kind::Gitea, Auth::Token(token)) => Box::new(gitea::Plain::new(&base, usable(token)?)?),
-        (Kind::GitHub, Auth::Token(token)) => Box::new(github::Crab::with_token(&base, &usable(token)?)?),
-        (Kind::GitHub, Auth::App { id, pem }) => {
-            Box::new(github::Crab::with_app(&base, *id, pem, format!("{}/{}", settings.owner, settings.name))?)
-        }
-        (Kind::Gitea, Auth::App { .. }) => {
-            let what = "connect to the forge".to_owned();
-            return Err(Error::Refused { what, why: "only GitHub knows Apps".to_owned() });
-        }
-    };
+    let repository = format!("{}/{}", settings.owner, settings.name);
+    let wire = wire(settings.kind, &base, repository, &settings.auth)?;
     let is_app = matches!(settings.auth, Auth::App { .. });
     Ok(rest::Rest {
         client: client::Client::new(wire, settings.kind, base, meter),
@@ -295,6 +292,19 @@ fn rest(settings: &Settings, meter: Option<Meter>) -> Result<rest::Rest> {
         name: settings.name.clone(),
         is_app,
         me: tokio::sync::OnceCell::new(),
+    })
+}
+
+/// Makes what sends requests to the API at a base, about a repository `OWNER/NAME`.
+fn wire(kind: Kind, base: &str, repository: String, auth: &Auth) -> Result<Arc<dyn client::Wire>> {
+    Ok(match (kind, auth) {
+        (Kind::Gitea, Auth::Token(token)) => Arc::new(gitea::Plain::new(base, usable(token)?)?),
+        (Kind::GitHub, Auth::Token(token)) => Arc::new(github::Crab::with_token(base, &usable(token)?)?),
+        (Kind::GitHub, Auth::App { id, pem }) => Arc::new(github::Crab::with_app(base, *id, pem, repository)?),
+        (Kind::Gitea, Auth::App { .. }) => {
+            let what = "connect to the forge".to_owned();
+            return Err(Error::Refused { what, why: "only GitHub knows Apps".to_owned() });
+        }
     })
 }
 

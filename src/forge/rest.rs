@@ -10,7 +10,7 @@ use super::client::{Client, checked, parsed, query, segment};
 use super::shapes::{
     Combined, CommentShape, Issue, Pull, ReactionShape, Repository, ReviewShape, RolesOf, Status, User,
 };
-use super::{Error, Forge, Kind, Limits, Result, gitea, github, parts};
+use super::{Auth, Error, Forge, Kind, Limits, Result, gitea, github, parts, wire};
 use crate::model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
@@ -25,7 +25,7 @@ pub(super) struct Rest {
     pub name: String,
     /// Whether we act as an App.
     pub is_app: bool,
-    /// Whose token it is, once that is known: it does not change.
+    /// Whose token it is, once that is known: another one is of the same account.
     pub me: OnceCell<ForgeUser>,
 }
 
@@ -49,6 +49,12 @@ impl Forge for Rest {
             Kind::Gitea => gitea::LIMITS,
             Kind::GitHub => github::LIMITS,
         }
+    }
+
+    fn use_auth(&self, auth: &Auth) -> Result<()> {
+        let repository = format!("{}/{}", self.owner, self.name);
+        self.client.replace_wire(wire(self.kind, self.client.base(), repository, auth)?);
+        Ok(())
     }
 
     async fn repository_id(&self) -> Result<u64> {

@@ -1,5 +1,5 @@
 //! Sessions of people who showed a token in the page. A browser keeps a number that only the daemon knows the meaning of, and not the
-//! token; when the daemon ends, so do all sessions.
+//! token; a session ends with its token, and all end with the daemon.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -82,6 +82,12 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&hash(number));
     }
 
+    /// Ends the sessions of an owner whose token is valid no more. The name may have one token for commands and another for reading.
+    pub fn close_of(&self, owner: &str, may_command: bool) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, session| session.owner != owner || session.may_command != may_command);
+    }
+
     /// Returns what a form of somebody holds. Another site cannot know it, and it is of no use to anybody else.
     pub(super) fn form_token(&self, identity: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length is taken");
@@ -131,6 +137,11 @@ mod tests {
         let ben = opened("ben", begin);
         sessions.close(&ben);
         assert_eq!(sessions.find(&ben, begin), None);
+        let eve = opened("eve", begin);
+        sessions.close_of("eve", true);
+        assert!(sessions.find(&eve, begin).is_some(), "it was opened with the other token");
+        sessions.close_of("eve", false);
+        assert_eq!(sessions.find(&eve, begin), None);
         let (late, end) = (begin + (SESSION_TIME / 2), begin + SESSION_TIME);
         let cat = opened("cat", late);
         assert!(sessions.find(&ann, late).is_some());

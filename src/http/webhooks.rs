@@ -1,7 +1,7 @@
 //! Webhooks: checks deliveries of the git host, reduces them to a hint and queues it, in milliseconds. Answers have empty
 //! bodies, because hosts show them to everybody who may see the hook.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -28,7 +28,7 @@ pub const QUEUE_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct Hooks {
     kind: Kind,
-    secrets: Arc<[SecretString]>,
+    secrets: Arc<RwLock<Vec<SecretString>>>,
     repository: watch::Receiver<Option<u64>>,
     events: mpsc::Sender<ForgeEvent>,
     bodies: Bodies,
@@ -46,8 +46,20 @@ impl Hooks {
     ) -> (Self, mpsc::Receiver<ForgeEvent>) {
         let (events, queue) = mpsc::channel(QUEUE_MAX);
         let bodies = Bodies::new(BODY_BYTES_MAX);
-        let hooks = Self { kind, secrets: secrets.into(), repository, events, bodies, now };
+        let hooks = Self { kind, secrets: Arc::new(RwLock::new(secrets)), repository, events, bodies, now };
         (hooks, queue)
+    }
+
+    /// Takes other valid secrets: deliveries that are signed with one of those before are refused from now on.
+    pub fn replace_secrets(&self, secrets: Vec<SecretString>) {
+        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+    }
+
+    /// Returns what a delivery says, if one of the secrets signed it.
+    fn verified(&self, delivery: Delivery<'_>) -> Result<Option<ForgeEvent>, Rejected> {
+        let repository = *self.repository.borrow();
+        let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
+        read(self.kind, &secrets, repository, delivery)
     }
 }
 
@@ -86,9 +98,8 @@ async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
         Err(Unread::Large) => return (StatusCode::PAYLOAD_TOO_LARGE, Delivered::Malformed),
         Err(Unread::Late) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),
     };
-    let repository = *hooks.repository.borrow();
     let delivery = Delivery { header: &|name| header(&parts.headers, name), body: &body };
-    match read(hooks.kind, &hooks.secrets, repository, delivery) {
+    match hooks.verified(delivery) {
         Ok(None) => (StatusCode::ACCEPTED, Delivered::Ignored),
         Ok(Some(event)) => match hooks.events.try_send(event) {
             Ok(()) => (StatusCode::ACCEPTED, Delivered::Queued),

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::model::id::PlacementKey;
 use crate::model::journal::JournalKind;
+use crate::model::notification::{NotificationKind, NotificationTemplate};
 use crate::store::{MemoryStore, Op};
 
 /// How long anything may take before a test gives up.
@@ -96,6 +97,27 @@ async fn the_next_process_continues_where_a_receiver_was_told_last() {
     notifier.finish(LIMIT).await;
     assert_eq!([next(&mut texts).await, next(&mut texts).await], ["1", "2"]);
     assert!(texts.try_recv().is_err(), "a receiver that is new gets nothing from before");
+}
+
+#[tokio::test]
+async fn another_address_is_used_when_its_file_changes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("address");
+    let ((before, mut unheard), (after, mut texts)) = (server(&[503]).await, server(&[200]).await);
+    std::fs::write(&file, &before).expect("a file");
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let in_file = NotificationReceiver {
+        url: None,
+        url_file: Some(file.clone()),
+        allow_insecure_http: true,
+        ..receiver("ops", "")
+    };
+    let (notifier, _) = start(&store, &[in_file]);
+    store.batch(vec![done(1, clock::now())]).expect("it is kept");
+    notifier.note_written();
+    assert_eq!(next(&mut unheard).await, "1");
+    std::fs::write(&file, &after).expect("a file");
+    assert_eq!(next(&mut texts).await, "1", "it is sent again, to the other address");
 }
 
 #[test]

@@ -188,6 +188,23 @@ async fn a_list_that_did_not_change_is_not_sent_again() {
     assert_eq!(*calls.lock().unwrap(), told);
 }
 
+#[tokio::test]
+async fn another_token_is_sent_from_the_next_call_on() {
+    for kind in [Kind::Gitea, Kind::GitHub] {
+        let (script, forge, _) = host(kind, vec![ok(r#"{"id": 7}"#), ok(r#"{"id": 7}"#), ok(r#"{"id": 7}"#)]).await;
+        let sent = async || {
+            assert_eq!(forge.repository_id().await.unwrap(), 7);
+            script.seen().last().unwrap().rsplit(' ').next().unwrap().to_owned()
+        };
+        assert_eq!(sent().await, "t0ken", "{kind:?}");
+        forge.use_auth(&Auth::Token(SecretString::from("an0ther\n"))).unwrap();
+        assert_eq!(sent().await, "an0ther", "{kind:?}");
+        let refused = forge.use_auth(&Auth::Token(SecretString::from("two words"))).unwrap_err();
+        assert!(!refused.to_string().contains("two words"), "{refused}");
+        assert_eq!(sent().await, "an0ther", "{kind:?}");
+    }
+}
+
 #[test]
 fn what_is_kept_of_lists_is_bounded() {
     let page = |length| {

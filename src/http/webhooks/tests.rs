@@ -82,6 +82,17 @@ async fn every_delivery_has_its_answer() {
 }
 
 #[tokio::test]
+async fn a_replaced_secret_signs_nothing_any_more() {
+    let (shared, _queue) = hooked();
+    let request = || delivery(GITEA_PATH, "push", Some(&signed(PUSH)), PUSH);
+    let hooks = shared.hooks.as_ref().expect("they are configured");
+    for (secrets, status) in [(&["new"][..], 401), (&["new", SECRET], 202), (&["newer"], 401)] {
+        hooks.replace_secrets(secrets.iter().map(|secret| SecretString::from(*secret)).collect());
+        assert_eq!(answer(&shared, request()).await, status, "{secrets:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let (mut shared, mut queue) = hooked();
     shared.hooks.as_mut().unwrap().bodies.patience = Duration::ZERO;
