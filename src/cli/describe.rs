@@ -18,7 +18,7 @@ use crate::model::records::JournalEntry;
 use crate::status::placement::PlacementView;
 use crate::status::work::counted;
 use crate::store::records::PLACEMENT_PREFIX;
-use crate::views::describe::{events_table, object_lines};
+use crate::views::describe::{cluster_lines, events_table, object_lines};
 use crate::views::description::placement_page;
 use crate::views::sentences::recent;
 use crate::views::tree::{Line, Style};
@@ -29,7 +29,7 @@ const PAGE_EVENTS_MAX: usize = 20;
 /// Options of `describe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A placement is shown as a page: how it stands, its clusters, and the last events. Names of kinds (`describe crp web`) show every field \
+A placement is shown as a page: how it stands, its clusters, and the last events; a cluster with its state in words. Names of kinds (`describe crp web`) show every field \
 and condition, as kubectl does on a hub.
 
 Examples:
@@ -63,7 +63,12 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         if position > 0 {
             text.push('\n');
         }
-        text.push_str(&output::render_lines(&object_lines(object), terminal));
+        let record = saved.clusters.values().find(|cluster| object["metadata"]["name"] == cluster.name.as_str());
+        let lines = match record.filter(|_| args.kind.is_ours && args.kind.listing == Listing::Clusters) {
+            Some(cluster) => cluster_lines(cluster, object, clock::now()),
+            None => object_lines(object),
+        };
+        text.push_str(&output::render_lines(&lines, terminal));
         let subject = Subject::of(args.kind.listing, object);
         let entries = subject
             .as_ref()

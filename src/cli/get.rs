@@ -230,12 +230,13 @@ impl GetQuery<'_> {
         }
         let saved = self.source.read()?;
         let mut objects = self.meant(listed::objects(&saved, asked.kind.listing, clock::now()), asked)?;
-        let (reader, _) = git::discover(&self.args.repo).context("name with --repo a clone of the source")?;
+        let clone = "name with --repo a clone of the source that has the commits";
+        let (reader, _) = git::discover(&self.args.repo).context(clone)?;
         let mut manifests = Manifests::read_by(&saved, reader, self.args.show_secrets);
         for object in &mut objects {
             let binding = saved.bindings.values().flatten().find(|binding| is_work_of(object, binding));
             let objects = binding.map_or(Ok(Vec::new()), |b| manifests.of(b));
-            let objects = objects.context("name with --repo a clone of the source that has the commits")?;
+            let objects = objects.context(clone)?;
             object["spec"]["workload"]["manifests"] = objects.into();
         }
         Ok(objects)

@@ -16,6 +16,7 @@ use super::subjects::Subjects;
 use crate::clock;
 use crate::model::id::PlacementKey;
 use crate::views::overview::overview;
+use crate::views::status_document::StatusDocument;
 use crate::views::summary::{StatusPart, Summary};
 use crate::views::tree::Line;
 use crate::yaml;
@@ -76,7 +77,7 @@ enum StatusFormat {
     /// Text for people.
     #[default]
     Text,
-    /// JSON, as the daemon answers at `/api/v1/summary`.
+    /// JSON with plain texts, and times in whole seconds.
     Json,
     /// YAML of the same.
     Yaml,
@@ -126,8 +127,11 @@ fn next(changes: &Receiver<anyhow::Result<Summary>>, deadline: Option<Timestamp>
 
 fn print(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     match args.output {
-        StatusFormat::Json => drop(output::print_json(summary)?),
-        StatusFormat::Yaml => drop(output::print(&output::render_yaml(&[serde_json::to_value(summary)?]))?),
+        StatusFormat::Json => drop(output::print_json(&StatusDocument::of(summary, clock::now()))?),
+        StatusFormat::Yaml => {
+            let document = serde_json::to_value(StatusDocument::of(summary, clock::now()))?;
+            output::print(&output::render_yaml(&[document]))?;
+        }
         StatusFormat::Text => {
             let terminal = Terminal::of_stdout();
             let lines = args.lines(summary, terminal.width.map(usize::from));

@@ -21,6 +21,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ClusterName;
@@ -289,6 +290,14 @@ pub fn read_pem(path: &Path) -> Result<SecretString, Error> {
 /// Name the file.
 pub fn read_certificates(path: &Path) -> Result<Vec<u8>, Error> {
     read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// What tells two contents of a secret's file apart, and reveals neither.
+pub type SecretDigest = [u8; 32];
+
+/// Returns the digest of what a secret's file holds; `None` where it cannot be read or is too large.
+pub fn secret_digest(path: &Path) -> Option<SecretDigest> {
+    read_bounded(path, SECRET_BYTES_MAX).ok().map(|bytes| Sha256::digest(bytes).into())
 }
 
 /// Reads a secret's file as it is.

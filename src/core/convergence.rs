@@ -1,5 +1,6 @@
 //! The state of placements and the fleet, and the log messages about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
 use crate::status::fleet::{fleet_states, source_failure};
 use crate::status::rollout::{RolloutState, rollout_state};
+use crate::status::work::counted;
 
 impl Core {
     /// Logs once that a placement has settled, and in which state.
@@ -142,8 +144,35 @@ fn about(facts: &Value) -> Option<String> {
     Some(told.collect::<Vec<_>>().join(", ")).filter(|told| !told.is_empty())
 }
 
+/// Clusters that one line of the log names.
+const CLUSTERS_NAMED_MAX: usize = 5;
+
+/// Logs journal entries of one decision.
+pub(super) fn log_entries(entries: &[JournalEntry]) {
+    entries.iter().for_each(log_entry);
+    for line in rollout_steps(entries) {
+        tracing::info!("{line}");
+    }
+}
+
+/// Returns a line for each snapshot that clusters move to in one decision: a large fleet would fill the log with a line for each cluster.
+fn rollout_steps(entries: &[JournalEntry]) -> Vec<String> {
+    let mut steps: BTreeMap<Option<u64>, Vec<&ClusterName>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.event == JournalKind::RolloutStarted) {
+        steps.entry(entry.facts["to"].as_u64()).or_default().extend(&entry.cluster);
+    }
+    let line = |(snapshot, clusters): (Option<u64>, Vec<&ClusterName>)| {
+        let named: Vec<&str> = clusters.iter().take(CLUSTERS_NAMED_MAX).map(|cluster| cluster.as_str()).collect();
+        let rest = clusters.len() - named.len();
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        let to = snapshot.map(|snapshot| format!(": snapshot {snapshot}")).unwrap_or_default();
+        format!("rolling out to {} ({}{more}){to}", counted(clusters.len(), "cluster"), named.join(", "))
+    };
+    steps.into_iter().map(line).collect()
+}
+
 /// Logs a journal entry.
-pub(super) fn log_entry(entry: &JournalEntry) {
+fn log_entry(entry: &JournalEntry) {
     let Some(sentence) = log_sentence(&entry.event) else { return };
     let ocm_placement = || entry.facts["ocmPlacement"].as_str().map(str::to_owned);
     let placement = entry.placement.as_ref().map(ToString::to_string).or_else(ocm_placement).unwrap_or_default();
@@ -155,7 +184,12 @@ pub(super) fn log_entry(entry: &JournalEntry) {
     });
     let cluster = cluster.map(tracing::field::display);
     let about = about(&entry.facts).map(tracing::field::display);
-    tracing::info!(%placement, cluster, about, facts, "{sentence}");
+    if entry.event == JournalKind::RolloutStarted {
+        // One line for all clusters of the step says it, too.
+        tracing::debug!(%placement, cluster, about, facts, "{sentence}");
+    } else {
+        tracing::info!(%placement, cluster, about, facts, "{sentence}");
+    }
 }
 
 /// Returns what the log says of a kind of entry; `None` where other log entries say it.
@@ -221,4 +255,27 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         | K::WentOnWithoutSource
         | K::Other(_)) => other.as_str(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_step_is_one_line_with_a_few_names() {
+        let entry = |event: JournalKind, cluster: &str, to: u64| JournalEntry {
+            at: Timestamp::UNIX_EPOCH,
+            event,
+            placement: Some(PlacementKey::cluster_scoped("web")),
+            cluster: Some(ClusterName::from(cluster)),
+            facts: json!({"to": to}),
+        };
+        let mut entries = vec![entry(JournalKind::ClusterFailed, "z", 1), entry(JournalKind::RolloutStarted, "old", 1)];
+        assert_eq!(rollout_steps(&entries), ["rolling out to 1 cluster (old): snapshot 1"]);
+        entries.extend(["a", "b", "c", "d", "e", "f", "g"].map(|name| entry(JournalKind::RolloutStarted, name, 2)));
+        assert_eq!(rollout_steps(&entries)[1..], ["rolling out to 7 clusters (a, b, c, d, e and 2 more): snapshot 2"]);
+        assert!(rollout_steps(&entries[..1]).is_empty());
+    }
 }

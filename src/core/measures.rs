@@ -50,6 +50,9 @@ struct Counted {
     runs: Vec<RunPhase>,
 }
 
+/// Placements whose states are listed one by one, the first by name: each is a series in the metrics.
+pub const PLACEMENTS_LISTED_MAX: usize = 500;
+
 /// The state of placements at their last decisions, and the gates they wait at.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
@@ -57,9 +60,20 @@ pub struct Measures {
     states: Tally<StateKind>,
     gates: Tally<(GateKind, Timestamp)>,
     runs: Tally<RunPhase>,
+    version: u64,
 }
 
 impl Measures {
+    /// Returns a number that grows whenever what is counted changes.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the states of the first [`PLACEMENTS_LISTED_MAX`] placements.
+    pub fn listed(&self) -> impl Iterator<Item = (&PlacementKey, StateKind)> {
+        self.counted.iter().take(PLACEMENTS_LISTED_MAX).map(|(key, counted)| (key, counted.state))
+    }
+
     /// Returns the number of placements in a state.
     pub fn placements(&self, state: StateKind) -> usize {
         self.states.get(&state).copied().unwrap_or_default()
@@ -89,6 +103,7 @@ impl Measures {
             return;
         }
         self.forget(&state.record.key);
+        self.version += 1;
         *self.states.entry(counted.state).or_default() += 1;
         counted.gates.iter().for_each(|gate| *self.gates.entry(*gate).or_default() += 1);
         counted.runs.iter().for_each(|phase| *self.runs.entry(*phase).or_default() += 1);
@@ -98,6 +113,7 @@ impl Measures {
     /// Removes a placement from the counts.
     pub(super) fn forget(&mut self, key: &PlacementKey) {
         let Some(counted) = self.counted.remove(key) else { return };
+        self.version += 1;
         less(&mut self.states, &counted.state);
         counted.gates.iter().for_each(|gate| less(&mut self.gates, gate));
         counted.runs.iter().for_each(|phase| less(&mut self.runs, phase));
@@ -196,5 +212,24 @@ impl Core {
             let seen = self.seen_at.get(&snapshot.commit).copied().unwrap_or(snapshot.created_at);
             self.effects.push(Effect::Measured(Measured::Available(now.duration_since(seen))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_bounded_and_a_change_has_a_version() {
+        let counted = Counted { state: StateKind::AtTarget, gates: Vec::new(), runs: Vec::new() };
+        let key = |number| PlacementKey::cluster_scoped(format!("p{number:04}"));
+        let all = (0..=PLACEMENTS_LISTED_MAX).map(|number| (key(number), counted.clone())).collect();
+        let mut measures = Measures { counted: all, ..Measures::default() };
+        let last = |measures: &Measures| measures.listed().last().map(|(key, _)| key.to_string());
+        assert_eq!((measures.listed().count(), last(&measures).as_deref()), (PLACEMENTS_LISTED_MAX, Some("p0499")));
+        let version = measures.version();
+        measures.forget(&key(0));
+        assert!(measures.version() > version);
+        assert_eq!(last(&measures).as_deref(), Some("p0500"));
     }
 }

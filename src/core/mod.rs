@@ -56,7 +56,7 @@ pub mod waits;
 mod written;
 
 pub use changed::Changed;
-use convergence::log_entry;
+use convergence::log_entries;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{ConfigurationEvent, Event, HubReport, MemberEvent, SourceEvent};
 use queue::Queue;

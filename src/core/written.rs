@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entry};
+use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entries};
 use crate::decide::Decision;
 use crate::decide::state::PlacementState;
 use crate::model::id::PlacementKey;
@@ -66,7 +66,7 @@ impl Core {
             self.queue.clusters.insert(name);
         }
         for picked in batch.picked {
-            picked.journal.iter().for_each(log_entry);
+            log_entries(&picked.journal);
             self.queue.wake_ocm(&picked.key, picked.wake_at);
         }
         if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
@@ -125,7 +125,7 @@ impl Core {
         let accepted = self.source.accepted.clone();
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
         let _decision = tracing::error_span!("decision", placement = %key, commit).entered();
-        decision.journal.iter().for_each(log_entry);
+        log_entries(&decision.journal);
         for cluster in decision.forget {
             let sent = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
             if sent.is_some() && self.members.contains_key(&cluster) {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::core::measures::{GateKind as Gate, Measured, StateKind};
+use crate::core::measures::{GateKind as Gate, Measured, Measures, StateKind};
 use crate::core::{Batch, Core, SourceEvent};
-use crate::model::id::ClusterName;
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{ClusterRecord, MemberKind, SourceRecord};
 use crate::model::runs::RunPhase;
 use crate::telemetry::metrics::{
     ByDecision, ByGate, ByMemberState, ByOutcome, ByPhase, ByPlacementState, ByPoll, Decision, GateKind, MemberState,
-    Metrics, Outcome, Phase, PlacementState, Poll,
+    Metrics, OfPlacement, Outcome, Phase, PlacementState, Poll,
 };
 
 /// Placements' states in the core, and their labels.
@@ -50,14 +50,47 @@ const GATES: [(Gate, GateKind); 5] = [
     (Gate::Deletion, GateKind::Deletion),
 ];
 
-/// Sets the gauges from the core: a few numbers, however many placements there are.
-pub(super) fn set_gauges(metrics: &Metrics, core: &Core) {
+/// The placements that the metrics list, with the states that they have there.
+#[derive(Debug, Default)]
+pub(super) struct ListedPlacements {
+    /// The version of the numbers that they are of.
+    version: u64,
+    states: BTreeMap<PlacementKey, StateKind>,
+}
+
+impl ListedPlacements {
+    /// Writes what is new since the last time.
+    fn update(&mut self, metrics: &Metrics, measures: &Measures) {
+        if measures.version() == self.version {
+            return;
+        }
+        let states: BTreeMap<PlacementKey, StateKind> =
+            measures.listed().map(|(key, state)| (key.clone(), state)).collect();
+        for (key, state) in self.states.iter().filter(|(key, state)| states.get(key) != Some(state)) {
+            metrics.placement_info.remove(&labels(key, *state));
+        }
+        for (key, state) in states.iter().filter(|(key, state)| self.states.get(key) != Some(state)) {
+            metrics.placement_info.get_or_create(&labels(key, *state)).set(1);
+        }
+        *self = Self { version: measures.version(), states };
+    }
+}
+
+fn labels(key: &PlacementKey, state: StateKind) -> OfPlacement {
+    let [(_, first), ..] = STATES;
+    let label = STATES.into_iter().find(|(kind, _)| *kind == state).map_or(first, |(_, label)| label);
+    OfPlacement { placement: key.to_string(), state: label }
+}
+
+/// Sets the gauges from the core: a few numbers, however many placements there are, and those of `listed` that changed.
+pub(super) fn set_gauges(metrics: &Metrics, core: &Core, listed: &mut ListedPlacements) {
     metrics.store_waits.set(i64::from(core.adoption_complaint().is_some()));
     metrics.queue_depth.set(count(core.queue_depth()));
     let measures = core.measures();
     for (kind, state) in STATES {
         metrics.placements.get_or_create(&ByPlacementState { state }).set(count(measures.placements(kind)));
     }
+    listed.update(metrics, measures);
     for (kind, phase) in PHASES {
         metrics.runs.get_or_create(&ByPhase { phase }).set(count(measures.runs(kind)));
     }

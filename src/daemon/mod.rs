@@ -3,6 +3,7 @@
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
 //! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send
 //! events to the core (`core::event`) and execute its effects (`core::effect`). [`notifier`] tells receivers what the journal says.
+//! [`secret_files`] follows the files of secrets.
 
 pub mod commit_reader;
 pub mod configuration;
@@ -17,6 +18,7 @@ pub mod notifier;
 mod pace;
 pub mod published;
 pub mod run;
+pub mod secret_files;
 pub mod source_history;
 pub mod source_poller;
 pub mod supervise;

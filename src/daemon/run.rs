@@ -1,5 +1,6 @@
 //! The event loop: passes events to the core, batches to the store, and effects to members, source and hub. It decides nothing.
 
+mod answers;
 mod pushes;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forge_bot::{self, ConsoleTask, Handles};
+use super::forge_bot::{self, ConsoleTask, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
 use super::measure;
 use super::member::Common;
@@ -34,7 +35,6 @@ use crate::model::id::ClusterName;
 use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
-use crate::plan::explain::explain;
 use crate::status::rollout::RolloutState;
 use crate::store::{Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
@@ -91,8 +91,8 @@ pub struct Asked {
     pub instruct: mpsc::UnboundedSender<Instruction>,
     /// Events from webhooks; absent without them.
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
-    /// The repository's id on the forge, once it is known.
-    pub repository: watch::Sender<Option<u64>>,
+    /// What the bot learns from the forge.
+    pub learned: Learned,
     /// Where the fleet is published for those who look.
     pub publisher: Publisher,
     /// What the file of the configuration says later.
@@ -104,6 +104,7 @@ pub struct Daemon {
     core: Core,
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
+    listed: measure::ListedPlacements,
     source: SourceName,
     /// The clock change of this process that was last logged.
     reported_step: SignedDuration,
@@ -150,7 +151,7 @@ impl Daemon {
         resume_waits(&mut saved, store.as_ref())?;
         let source = identity(&configuration);
         let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
-        let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &metrics)?;
+        let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
         let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
@@ -164,10 +165,10 @@ impl Daemon {
         let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-        let Asked { questions, instructions, previews, pushes, instruct, hints, repository, publisher, config } = asked;
+        let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
         let console = forge.map(|(forge, settings)| {
             let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
-            let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, repository };
+            let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, learned };
             ConsoleTask::start(settings, handles, &supervisor)
         });
         let console = console.transpose()?;
@@ -176,6 +177,7 @@ impl Daemon {
             core,
             store,
             metrics,
+            listed: measure::ListedPlacements::default(),
             source: name,
             reported_step: SignedDuration::ZERO,
             remembered_at: tokio::time::Instant::now(),
@@ -225,7 +227,7 @@ impl Daemon {
         loop {
             // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
-            let wake_at = (tokio::time::Instant::now() + pause).max(self.pace.end());
+            let wake_at = self.pace.next_decision(tokio::time::Instant::now() + pause);
             tokio::select! {
                 // In this order, so that a stop is handled before any other event.
                 biased;
@@ -233,7 +235,7 @@ impl Daemon {
                 Some(news) = self.news.recv() => self.handle_source(news),
                 Some(event) = self.events.recv() => {
                     self.take_in(Event::Member(event));
-                    if self.pace.is_pausing() {
+                    if self.pace.holds_report() {
                         continue;
                     }
                 }
@@ -258,6 +260,7 @@ impl Daemon {
             while let Ok(event) = self.events.try_recv() {
                 self.take_in(Event::Member(event));
             }
+            self.pace.release();
             self.decide().await;
             self.remember_time().await;
             if let Some(deadline) = deadline {
@@ -278,23 +281,6 @@ impl Daemon {
     fn handle_source(&mut self, news: SourceEvent) {
         measure::count_poll(&self.metrics, &news);
         self.take_in(Event::Source(news));
-    }
-
-    /// Answers a request to explain a placement.
-    fn answer(&self, question: Question) {
-        // The client may be gone, and an answer is expensive.
-        if !question.reply.is_closed() {
-            let (fleet, placements) = (self.core.fleet(), self.core.placements());
-            let answer = explain(fleet, placements, &question.query, clock::now());
-            drop(question.reply.send(answer.map_err(|error| error.to_string())));
-        }
-    }
-
-    /// Answers a request to preview an approval.
-    fn preview(&self, preview: Preview) {
-        let Preview { command, person, reply } = preview;
-        // The client may be gone.
-        drop(reply.send(self.core.preview(&command, &person, clock::now())));
     }
 
     /// Executes a command: the answer is sent when the change is stored, and the next decision acts on it.
@@ -321,14 +307,14 @@ impl Daemon {
 
     /// Decides what is due, stores the batch, and executes its effects.
     async fn decide(&mut self) {
-        measure::set_gauges(&self.metrics, &self.core);
+        measure::set_gauges(&self.metrics, &self.core, &mut self.listed);
         let started = std::time::Instant::now();
         // Deciding a large fleet blocks its thread for too long: members' tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.pace.note(started.elapsed());
         measure::count_batch(&self.metrics, &self.core, &batch, started.elapsed());
         self.keep(batch).await;
-        measure::set_gauges(&self.metrics, &self.core);
+        measure::set_gauges(&self.metrics, &self.core, &mut self.listed);
     }
 
     /// Stores a batch and executes its effects; a refused batch goes back to the core. Returns whether the store kept it.

@@ -1,9 +1,5 @@
 //! A live object, reduced to the fields that decisions need.
 
-mod known;
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -20,6 +16,7 @@ use crate::model::records::Availability;
 use crate::model::shared::{Pool, Pooled, Shared};
 use crate::model::watched::{SplitObject, WatchedObject};
 
+mod known;
 pub use known::KnownContents;
 
 /// The stored state of an object with an ApplySet's label: what its members have in common, and what is its own.
@@ -315,3 +312,6 @@ fn child<'a>(value: &'a Value, element: &str) -> Option<&'a Value> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ pub(super) async fn whole(tokens: &Tokens, bodies: &Bodies, request: Request) ->
         }
         Unread::Late => error(StatusCode::REQUEST_TIMEOUT, "TooSlow", "the body did not come in time; send it again"),
     })?;
-    Ok((name.to_owned(), body))
+    Ok((name, body))
 }
 
 async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction<T>>, request: Request) -> Response {

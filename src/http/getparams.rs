@@ -48,7 +48,8 @@ struct Input {
 /// Answers one request. The token is checked before a byte of the body is read.
 pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err((status, message)) = shared.readers.owner(&parts.headers) {
+    let owner = shared.readers.owner(&parts.headers).or_else(|_| shared.commanders.owner(&parts.headers));
+    if let Err((status, message)) = owner {
         let mut answer = refusal(status, message);
         if status == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));

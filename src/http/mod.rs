@@ -19,9 +19,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::commands::Grant;
 use crate::model::explanation::{Explanation, Query};
+use crate::model::forge::CommitPulls;
+use crate::model::id::PlacementKey;
 use crate::store::Store;
 use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
+use crate::views::simulation::SimulatedRun;
 
 /// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
 pub const RECORDS_PATH: &str = "/api/v1/records";
@@ -58,7 +61,7 @@ pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, 
 pub use getparams::GETPARAMS_PATH;
 pub use history::{Compared, SourceHistory};
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
-pub use page::{EVENTS_PAGE_SEARCHED_MAX, PAGE_PATH, PageSettings, RecentFragments, TrustedProxy};
+pub use page::{EVENTS_PAGE_SEARCHED_MAX, Forecasts, PAGE_PATH, PageSettings, RecentFragments, TrustedProxy};
 pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, Route, router, routes, webhook_router};
@@ -72,13 +75,25 @@ pub use views::{
 };
 pub use webhooks::{GITEA_PATH, GITHUB_PATH, Hooks};
 
-/// A request to explain a placement, for the core.
+/// A question that the core's state answers.
 #[derive(Debug)]
-pub struct Question {
-    /// What is to be explained.
-    pub query: Query,
-    /// Receives the explanation, or why there is none.
-    pub reply: oneshot::Sender<Result<Explanation, String>>,
+pub enum Question {
+    /// Why a placement is where it is.
+    Explain {
+        /// What is to be explained.
+        query: Query,
+        /// Receives the explanation, or why there is none.
+        reply: oneshot::Sender<Result<Explanation, String>>,
+    },
+    /// How long the stages of a run take by the simulation.
+    Forecast {
+        /// The placement.
+        placement: PlacementKey,
+        /// The run's name.
+        run: String,
+        /// Receives the prediction; `None` for a run that cannot be simulated.
+        reply: oneshot::Sender<Option<SimulatedRun>>,
+    },
 }
 
 /// What the handlers share.
@@ -96,9 +111,11 @@ pub struct Shared {
     pub views: Views,
     /// What git holds of the source.
     pub history: Arc<dyn SourceHistory>,
+    /// The pull requests that brought commits.
+    pub pulls: watch::Receiver<Arc<CommitPulls>>,
     /// Limits who follows it.
     pub streams: Streams,
-    /// Receives requests to explain.
+    /// Receives questions.
     pub questions: mpsc::UnboundedSender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
@@ -174,7 +191,7 @@ async fn changes(State(mut shared): State<Shared>, UrlQuery(query): UrlQuery<Cha
 
 async fn explain(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
     let (reply, answer) = oneshot::channel();
-    let asked = shared.questions.send(Question { query, reply }).is_ok();
+    let asked = shared.questions.send(Question::Explain { query, reply }).is_ok();
     match answer.await {
         Ok(Ok(explanation)) if asked => axum::Json(explanation).into_response(),
         Ok(Err(why)) => (StatusCode::NOT_FOUND, why).into_response(),

@@ -23,13 +23,17 @@ use crate::page::events::{EventsQuery, Listed};
 use crate::page::placement::{Tab, TabContent};
 use crate::page::query::{ListQuery, ROWS_MAX};
 use crate::page::{self, HtmlPage, Site, Visit, Visitor};
+use crate::views::simulation::SimulatedRun;
 
 mod acts;
+mod forecasts;
 mod lines;
 mod recent;
 mod visitor;
 
 pub(super) use acts::{act, ask, sign_in, sign_in_form, sign_out};
+pub use forecasts::Forecasts;
+use forecasts::forecast;
 use lines::LoadedLines;
 pub use recent::RecentFragments;
 use recent::{FragmentKey, Rendered};
@@ -86,6 +90,8 @@ pub struct PageSettings {
     pub sessions: Sessions,
     /// What was made a moment ago.
     pub recent: RecentFragments,
+    /// What the simulation predicted of runs.
+    pub forecasts: Forecasts,
 }
 
 /// What is known of a request for a page.
@@ -127,7 +133,7 @@ impl PageRequest {
     ) -> Result<T, Response> {
         let (settings, process, visitor) =
             (Arc::clone(&self.settings), self.shared.views.process, self.visitor.clone());
-        let history = Arc::clone(&self.shared.history);
+        let (history, pulls) = (Arc::clone(&self.shared.history), Arc::clone(&self.shared.pulls.borrow()));
         let work = tokio::task::spawn_blocking(move || {
             let form_token =
                 visitor.as_ref().map(|known| settings.sessions.form_token(&known.identity)).unwrap_or_default();
@@ -135,6 +141,7 @@ impl PageRequest {
                 site: &settings.site,
                 fleet: &published.fleet,
                 subjects: history.as_ref(),
+                pulls: &pulls,
                 now: clock::now(),
                 visitor: Visitor {
                     name: visitor.as_ref().map(|known| known.name.as_str()),
@@ -275,7 +282,7 @@ async fn search(shared: &Shared, query: EventsQuery) -> Result<Listed, Response>
 
 /// What is loaded for a tab before its page is made.
 enum Loaded {
-    Overview,
+    Overview { group: String, predicted: Option<Box<SimulatedRun>> },
     Diff { from: Option<u64>, to: Option<u64>, lines: Option<LoadedLines> },
     Explain(Result<Box<Explanation>, String>, ListQuery),
     Events(Listed),
@@ -296,7 +303,7 @@ pub(super) async fn placement(State(shared): State<Shared>, Path(name): Path<Str
     let make = move |visit: &Visit| {
         let placed = visit.fleet.placements.get(&key)?;
         let content = match &loaded {
-            Loaded::Overview => TabContent::Overview,
+            Loaded::Overview { group, predicted } => TabContent::Overview { group, predicted: predicted.as_deref() },
             Loaded::Diff { from, to, lines } => {
                 TabContent::Diff { from: *from, to: *to, contents: lines.as_ref().map(LoadedLines::contents) }
             }
@@ -318,7 +325,10 @@ async fn load(asked: &PageRequest, key: &PlacementKey) -> Result<Loaded, Respons
     };
     let number = |name: &str| field(name).and_then(|text| text.parse().ok());
     Ok(match Tab::named(&field("tab").unwrap_or_default()) {
-        Tab::Overview => Loaded::Overview,
+        Tab::Overview => {
+            let predicted = forecast(asked, key).await.map(Box::new);
+            Loaded::Overview { group: asked.list_query().group, predicted }
+        }
         Tab::History => Loaded::History,
         Tab::Diff => {
             let (from, to) = (number("from"), number("to"));
@@ -347,7 +357,7 @@ async fn explained(shared: &Shared, key: &PlacementKey) -> Result<Box<Explanatio
     let Some(_turn) = shared.turns.read().await else { return Err("others are being answered; load it again".into()) };
     let (reply, answer) = oneshot::channel();
     let query = Query { placement: key.to_string(), kind: Some(key.kind().to_owned()) };
-    let asked = shared.questions.send(Question { query, reply }).is_ok();
+    let asked = shared.questions.send(Question::Explain { query, reply }).is_ok();
     let ending = || "the daemon is ending".to_owned();
     answer.await.ok().filter(|_| asked).ok_or_else(ending)?.map(Box::new)
 }

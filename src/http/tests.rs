@@ -30,6 +30,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         changes: watch::channel(1).1,
         views: Publisher::new(1).1,
         history: Arc::new(OneCommit),
+        pulls: watch::channel(Arc::default()).1,
         streams: Streams::default(),
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),

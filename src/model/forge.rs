@@ -2,6 +2,8 @@
 
 mod events;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,9 @@ pub use events::*;
 
 /// Number of a pull request or an issue; both share one sequence.
 pub type ThreadNumber = u64;
+
+/// The pull requests that brought each commit, as far as the bot learned of them; commits without one are absent.
+pub type CommitPulls = BTreeMap<CommitId, BTreeSet<ThreadNumber>>;
 
 /// An account of a person or a bot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -39,7 +39,7 @@ impl WatchedObject {
 pub struct SplitObject {
     /// The beginning of the text: the type, which lists leave out.
     type_text: Arc<str>,
-    /// The other fields, each with a comma before it, without those below and without the managed fields of others.
+    /// The other fields, with a comma before the first and between them, without those below and without the managed fields of others.
     fields: String,
     /// `metadata.name`.
     pub name: String,
@@ -75,8 +75,11 @@ impl SplitObject {
 
     /// Returns what it has in common with others: the object without uid, resource version and creation time.
     pub fn common(&self) -> Value {
-        // The text was put together from values that were read as JSON.
-        serde_json::from_str(&format!("{}{}}}", self.type_text, self.fields)).unwrap_or_default()
+        let read = serde_json::from_str(&format!("{}{}}}", self.type_text, self.fields));
+        // Names and values come from a text that was read as JSON, and are nested no deeper here: only an error of ours could make
+        // another text of them. An object without fields would be one that is unlike its manifest, and is applied again.
+        debug_assert!(read.is_ok(), "{read:?}");
+        read.unwrap_or_default()
     }
 
     /// Returns the object with the fields that are its own.

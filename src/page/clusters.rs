@@ -1,7 +1,5 @@
 //! All clusters.
 
-use std::collections::BTreeMap;
-
 use maud::{Markup, html};
 
 use super::query::{ListQuery, Sort};
@@ -10,19 +8,12 @@ use super::words::{cluster_link, cluster_path, count_link, pager, said, time};
 use super::{HtmlPage, Section, Visit};
 use crate::api::table::MEMBER_NAME_LABEL;
 use crate::model::facts::KUBERNETES_VERSION;
-use crate::model::id::ClusterName;
 use crate::model::records::ClusterRecord;
 use crate::status::work::counted;
+use crate::views::rows::cluster_counts;
 
 /// Labels that a row shows; the page of the cluster has all.
 const LABELS_MAX: usize = 4;
-
-/// What placements say of a cluster.
-#[derive(Clone, Copy, Default)]
-struct OnCluster {
-    placements: usize,
-    behind: usize,
-}
 
 /// Returns the page.
 pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
@@ -47,7 +38,6 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
     }
     let found = rows.len();
     let (rows, page, pages) = query.part(rows);
-    let on = on_clusters(visit, &rows);
     let base = format!("{}/clusters", visit.site.base);
     let main = html! {
         h1 { "Clusters" }
@@ -66,7 +56,7 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
                     th scope="col" { "cluster" } th scope="col" { "state" } th scope="col" { "since" } th scope="col" { "placements" }
                     th scope="col" { "behind" } th scope="col" { "version" } th scope="col" { "labels" }
                 } }
-                tbody { @for cluster in rows { (row(visit, cluster, on.get(&cluster.name).copied().unwrap_or_default())) } }
+                tbody { @for cluster in rows { (row(visit, cluster)) } }
             }
         }
         (pager(page, pages, |number| format!("{base}{}", query.with(|query| query.page = number).write())))
@@ -90,24 +80,9 @@ fn filters(base: &str, query: &ListQuery) -> Markup {
     }
 }
 
-/// Counts the placements on the clusters of a page, in one pass over all.
-fn on_clusters<'a>(visit: &Visit, rows: &[&'a ClusterRecord]) -> BTreeMap<&'a ClusterName, OnCluster> {
-    let mut on: BTreeMap<&ClusterName, OnCluster> =
-        rows.iter().map(|cluster| (&cluster.name, OnCluster::default())).collect();
-    for placed in visit.fleet.placements.values() {
-        let newest = placed.records.snapshots.keys().next_back();
-        for binding in placed.records.bindings.iter().filter(|binding| !binding.deleting) {
-            if let Some(count) = on.get_mut(&binding.cluster) {
-                count.placements += 1;
-                count.behind += usize::from(binding.snapshot.as_ref() != newest);
-            }
-        }
-    }
-    on
-}
-
-fn row(visit: &Visit, cluster: &ClusterRecord, on: OnCluster) -> Markup {
+fn row(visit: &Visit, cluster: &ClusterRecord) -> Markup {
     let standing = ClusterStanding::of(cluster);
+    let (placements, behind) = cluster_counts(visit.fleet, &cluster.name);
     // Every cluster has a label with its own name.
     let labels = cluster.labels.iter().filter(|(name, _)| *name != MEMBER_NAME_LABEL);
     let more = labels.clone().count() > LABELS_MAX;
@@ -120,8 +95,8 @@ fn row(visit: &Visit, cluster: &ClusterRecord, on: OnCluster) -> Markup {
                 @if let Some(message) = cluster.message.as_ref().filter(|_| !cluster.online) { ": " (said(message)) }
             }
             td { (time(cluster.since, visit.now)) }
-            td { (on.placements) }
-            td data-value=(on.behind) { (on.behind) }
+            td { (placements) }
+            td data-value=(behind) { (behind) }
             td { (version(cluster).unwrap_or_default()) }
             td { (said(&labels.join(", "))) @if more { " …" } }
         }

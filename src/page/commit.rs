@@ -50,7 +50,7 @@ pub fn page(visit: &Visit, commit: &CommitId, query: &ListQuery) -> HtmlPage {
     let main = html! {
         h1 { "Commit " code { (commit.short()) } (subject(visit, commit)) }
         p {
-            code { (commit) } " " (host_link(visit.site, commit))
+            code { (commit) } " " (host_link(visit, commit))
             @if source.accepted.as_ref() == Some(commit) {
                 "; " (toned(Tone::Ok, "the accepted commit")) @if let Some(at) = source.accepted_at { " since " (time(at, visit.now)) }
             } @else if source.held_rewrite.as_ref() == Some(commit) {

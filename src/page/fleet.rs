@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::badge::Tone;
+use super::groups::{Grouping, groups};
 use super::matrix::{MatrixRow, matrix};
 use super::needs::{Ask, asks, list, longest_first};
 use super::query::{ListQuery, Sort};
@@ -31,9 +32,14 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
     let counts =
         PlacementStanding::ALL.map(|standing| (standing, rows.iter().filter(|row| row.standing == standing).count()));
     let all = rows.len();
+    let groupings: Vec<Grouping> =
+        Grouping::ALL.into_iter().filter(|by| by.parts(&rows) || Grouping::of(query) == Some(*by)).collect();
     let sought = query.q.to_lowercase();
+    let is_within = |row: &MatrixRow| Grouping::of(query).is_none_or(|by| query.within == by.name_of(row));
     rows.retain(|row| {
-        query.takes(row.standing) && row.placed.records.record.key.to_string().to_lowercase().contains(&sought)
+        query.takes(row.standing)
+            && row.placed.records.record.key.to_string().to_lowercase().contains(&sought)
+            && (query.within.is_empty() || is_within(row))
     });
     // The fleet has them by name already.
     match query.sort {
@@ -45,7 +51,12 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
         Sort::Name => {}
     }
     let found = rows.len();
-    let (rows, page, pages) = query.part(rows);
+    let (groups, page, pages) = groups(query, rows);
+    let alone = |name: &str| {
+        let query =
+            query.with(|query| query.within = if query.within.is_empty() { name.to_owned() } else { String::new() });
+        format!("{}/{}", visit.site.base, query.write())
+    };
     let href = |number| format!("{}/{}", visit.site.base, query.with(|query| query.page = number).write());
     let main = html! {
         h1 class="visually-hidden" { "Fleet" }
@@ -54,9 +65,9 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
         (needs_you(visit, &waiting))
         section aria-labelledby="placements" {
             h2 #placements { "Placements" }
-            (filters(visit, query))
+            (filters(visit, query, &groupings))
             p.found role="status" { (counted(found, "placement")) @if found < all { " of " (all) } }
-            @if !rows.is_empty() { (matrix(visit, &rows)) }
+            @if found > 0 { (matrix(visit, &groups, |heading| alone(&heading.name))) }
             (pager(page, pages, href))
         }
     };
@@ -73,7 +84,7 @@ fn source(visit: &Visit) -> Markup {
                     Some(commit) => {
                         "accepted commit " (commit_link(visit.site, commit)) (subject(visit, commit))
                         @if let Some(at) = source.accepted_at { " since " (time(at, visit.now)) }
-                        " " (host_link(visit.site, commit))
+                        " " (host_link(visit, commit))
                     }
                     None => "no commit is accepted yet",
                 }
@@ -96,7 +107,7 @@ fn newest(visit: &Visit, source: &SourceRecord) -> Markup {
                 p {
                     (toned(Tone::Bad, &failure.to_string()))
                     @if let Some(seen) = source.seen.as_ref().filter(|seen| Some(*seen) != source.accepted.as_ref()) {
-                        ": commit " (commit_link(visit.site, seen)) (subject(visit, seen)) " " (host_link(visit.site, seen))
+                        ": commit " (commit_link(visit.site, seen)) (subject(visit, seen)) " " (host_link(visit, seen))
                         @if let Some(at) = source.seen_at { ", seen " (time(at, visit.now)) " ago" }
                     }
                 }
@@ -143,22 +154,31 @@ fn needs_you(visit: &Visit, waiting: &[Ask]) -> Markup {
     }
 }
 
-fn filters(visit: &Visit, query: &ListQuery) -> Markup {
+fn filters(visit: &Visit, query: &ListQuery, groupings: &[Grouping]) -> Markup {
     let href = |changed: ListQuery| format!("{}/{}", visit.site.base, changed.write());
     let trouble = href(query.with(|query| query.trouble = !query.trouble));
     let sorts = [(Sort::Trouble, "trouble first"), (Sort::Name, "name"), (Sort::Age, "newest first")];
+    let current = Grouping::of(query);
+    let within = current.filter(|_| !query.within.is_empty());
     html! {
         nav.filters aria-label="Filters" {
             a #trouble href=(trouble) aria-current=[query.trouble.then_some("true")] { "only trouble" }
             " "
-            @if !query.state.is_empty() || !query.q.is_empty() {
+            @if !query.state.is_empty() || !query.q.is_empty() || within.is_some() {
                 @let (state, q) = (PlacementStanding::ALL.iter().find(|s| s.key() == query.state), &query.q);
-                span { "shown: " @if let Some(state) = state { (state.words()) " " } @if !q.is_empty() { "with \"" (said(q)) "\" " } }
-                a href=(href(ListQuery { sort: query.sort, ..ListQuery::default() })) { "show all" } " "
+                span { "shown: " @if let Some(state) = state { (state.words()) " " } @if !q.is_empty() { "with \"" (said(q)) "\" " } @if let Some(by) = within { (by.word()) " " (said(&query.within)) " " } }
+                a href=(href(ListQuery { sort: query.sort, group: query.group.clone(), ..ListQuery::default() })) { "show all" } " "
             }
             "order: "
             @for (sort, words) in sorts {
                 a href=(href(query.with(|query| query.sort = sort))) aria-current=[(sort == query.sort).then_some("true")] { (words) } " "
+            }
+            @if !groupings.is_empty() {
+                "groups: "
+                @for by in std::iter::once(None).chain(groupings.iter().copied().map(Some)) {
+                    a href=(href(query.with(|query| (query.group, query.within) = (by.map_or("", Grouping::word).to_owned(), String::new()))))
+                        aria-current=[(by == current).then_some("true")] { (by.map_or("none", Grouping::word)) } " "
+                }
             }
         }
     }

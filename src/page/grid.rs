@@ -1,11 +1,15 @@
 //! The clusters of a placement: a square each, and in words those that are not as they are to be.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
-use super::words::{cluster_path, said, toned_as};
+use super::query::ListQuery;
+use super::words::{cluster_path, placement_path, said, toned_as};
+use crate::api::table::MEMBER_NAME_LABEL;
 use crate::model::runs::{DELETION_GATE, DELETION_STAGE};
 use crate::status::work::counted;
 use crate::views::fleet::Placed;
@@ -13,6 +17,11 @@ use crate::views::tree::{ClusterNode, LISTED_MAX, StagedNode, Style, all_cluster
 
 /// Squares that one placement has; the rest is counted.
 const SQUARES_MAX: usize = 2_000;
+
+/// Groups that a label may make: one that tells nearly every cluster apart groups none.
+const GROUPS_MAX: usize = 40;
+/// Labels that are offered.
+const LABELS_MAX: usize = 8;
 
 /// The sign of a cluster whose turn has not come.
 const QUEUED_SIGN: &str = "·";
@@ -30,21 +39,28 @@ fn tone(node: &ClusterNode) -> Tone {
     }
 }
 
-/// Draws the clusters of a placement, by stages.
-pub(super) fn grid(visit: &Visit, placed: &Placed) -> Markup {
+/// Draws the clusters of a placement: by stages, or by the values of the label with this key.
+pub(super) fn grid(visit: &Visit, placed: &Placed, label: &str) -> Markup {
     let view = placed.records.view(&visit.fleet.clusters, visit.now);
     let mut nodes = all_clusters(&view);
     let more = nodes.len().saturating_sub(SQUARES_MAX);
     nodes.truncate(SQUARES_MAX);
-    let groups: Vec<&[StagedNode]> = nodes.chunk_by(|one, other| one.stage == other.stage).collect();
-    let wrong = nodes.iter().map(|staged| &staged.node);
+    let labels = labels_that_part(visit, &nodes);
+    let mut nodes: Vec<(GridGroup, StagedNode)> =
+        nodes.into_iter().map(|node| (group_of(visit, &node, label), node)).collect();
+    if !label.is_empty() {
+        nodes.sort_by_key(|(group, _)| *group);
+    }
+    let groups: Vec<&[(GridGroup, StagedNode)]> = nodes.chunk_by(|(one, _), (other, _)| one == other).collect();
+    let wrong = nodes.iter().map(|(_, staged)| &staged.node);
     let wrong: Vec<&ClusterNode> = wrong.filter(|node| !node.is_right() && node.state.1 != QUEUED_SIGN).collect();
     html! {
         section aria-labelledby="clusters" {
             h2 #clusters { "Clusters" }
+            (choice(visit, placed, label, &labels))
             @for group in &groups {
-                @if groups.len() > 1 { h3 { (group_name(group)) } }
-                ul.grid { @for staged in *group { (square(visit, &staged.node)) } }
+                @if groups.len() > 1 { h3 { (group_name(group, label)) } }
+                ul.grid { @for (_, staged) in *group { (square(visit, &staged.node)) } }
             }
             @if more > 0 { p { "and " (counted(more, "more cluster")) } }
             @if nodes.is_empty() { p { "It has no clusters." } }
@@ -53,12 +69,67 @@ pub(super) fn grid(visit: &Visit, placed: &Placed) -> Markup {
     }
 }
 
-fn group_name(group: &[StagedNode]) -> String {
+/// The stage of a cluster, or the value of its label; absent where it has none.
+type GridGroup<'a> = Option<&'a str>;
+
+fn labels_of<'a>(visit: &Visit<'a>, node: &StagedNode) -> Option<&'a BTreeMap<String, String>> {
+    visit.fleet.clusters.get(node.node.cluster.as_str()).map(|cluster| &cluster.labels)
+}
+
+fn group_of<'a>(visit: &Visit<'a>, node: &StagedNode<'a>, label: &str) -> GridGroup<'a> {
+    if label.is_empty() {
+        return node.stage;
+    }
+    labels_of(visit, node)?.get(label).map(String::as_str)
+}
+
+/// Returns the keys of labels by which clusters make a few groups, in the order of their names.
+fn labels_that_part<'a>(visit: &Visit<'a>, nodes: &[StagedNode]) -> Vec<&'a str> {
+    let mut values: BTreeMap<&str, (BTreeSet<&str>, usize)> = BTreeMap::new();
+    for (key, value) in nodes.iter().filter_map(|node| labels_of(visit, node)).flatten() {
+        let (known, clusters) = values.entry(key).or_default();
+        *clusters += 1;
+        if known.len() <= GROUPS_MAX {
+            known.insert(value);
+        }
+    }
+    let parts = values.into_iter().filter(|(key, (known, clusters))| {
+        let groups = known.len() + usize::from(*clusters < nodes.len());
+        *key != MEMBER_NAME_LABEL && (2..=GROUPS_MAX).contains(&groups) && groups < nodes.len()
+    });
+    parts.map(|(key, _)| key).take(LABELS_MAX).collect()
+}
+
+/// Links the groupings that there are.
+fn choice(visit: &Visit, placed: &Placed, label: &str, labels: &[&str]) -> Markup {
+    let path = placement_path(visit.site, &placed.records.record.key);
+    let href = |label: &str| {
+        let query = ListQuery::default().with(|query| label.clone_into(&mut query.group));
+        format!("{path}{}", query.write())
+    };
+    // One that is asked for by hand is shown too.
+    let asked = Some(label).filter(|label| !label.is_empty() && !labels.contains(label));
+    let all: Vec<&str> = labels.iter().copied().chain(asked).collect();
+    html! {
+        @if !all.is_empty() {
+            nav.filters aria-label="Groups of clusters" {
+                "groups: "
+                a href=(path) aria-current=[label.is_empty().then_some("true")] { "stage" } " "
+                "label: "
+                @for key in all { a href=(href(key)) aria-current=[(key == label).then_some("true")] { (said(key)) } " " }
+            }
+        }
+    }
+}
+
+fn group_name(group: &[(GridGroup, StagedNode)], label: &str) -> String {
     let count = counted(group.len(), "cluster");
-    match group.first().and_then(|staged| staged.stage) {
-        Some(DELETION_STAGE) => format!("{DELETION_GATE}, {count}"),
-        Some(stage) => format!("stage {stage}, {count}"),
-        None => format!("in no stage, {count}"),
+    match (group.first().and_then(|(name, _)| *name), label) {
+        (Some(DELETION_STAGE), "") => format!("{DELETION_GATE}, {count}"),
+        (Some(stage), "") => format!("stage {stage}, {count}"),
+        (None, "") => format!("in no stage, {count}"),
+        (Some(value), label) => said(&format!("{label}={value}, {count}")),
+        (None, label) => said(&format!("without {label}, {count}")),
     }
 }
 

@@ -50,7 +50,7 @@ fn row(visit: &Visit, placed: &Placed, progress: &[Progress], snapshot: &Resourc
     html! {
         tr {
             th scope="row" { (snapshot.index) }
-            td { (commit_link(visit.site, &snapshot.commit)) (subject(visit, &snapshot.commit)) " " (host_link(visit.site, &snapshot.commit)) }
+            td { (commit_link(visit.site, &snapshot.commit)) (subject(visit, &snapshot.commit)) " " (host_link(visit, &snapshot.commit)) }
             td { (time(snapshot.created_at, visit.now)) }
             td {
                 @match told {

@@ -6,9 +6,11 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
+use super::groups::{Heading, MatrixGroup};
 use super::standing::PlacementStanding;
-use super::words::{commit_link, placement_link, placement_path, time};
+use super::words::{commit_link, encoded, placement_link, placement_path, said, time, toned};
 use crate::model::progress::{Progress, StageProgress};
+use crate::status::work::counted;
 use crate::views::comments::style::state_text;
 use crate::views::fleet::{Placed, Shown};
 
@@ -25,12 +27,11 @@ pub(super) struct MatrixRow<'a> {
     pub(super) standing: PlacementStanding,
 }
 
-/// Draws the table.
-pub(super) fn matrix(visit: &Visit, rows: &[MatrixRow]) -> Markup {
-    let progress: Vec<Arc<[Progress]>> = rows.iter().map(|row| row.placed.progress(visit.fleet, visit.now)).collect();
-    let stages: Vec<&[StageProgress]> =
-        progress.iter().map(|ways| ways.first().map_or(&[][..], |way| &way.stages)).collect();
-    let columns = columns(&stages);
+/// Draws the table. `open` returns the address of a group alone.
+pub(super) fn matrix(visit: &Visit, groups: &[MatrixGroup], open: impl Fn(&Heading) -> String) -> Markup {
+    let of = |row: &MatrixRow| row.placed.progress(visit.fleet, visit.now);
+    let progress: Vec<Vec<Arc<[Progress]>>> = groups.iter().map(|group| group.rows.iter().map(of).collect()).collect();
+    let columns = columns(progress.iter().flatten().map(|ways| stages_of(ways)));
     let width = columns.as_ref().map_or(1, Vec::len).max(1);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Placements by stages" {
@@ -46,20 +47,27 @@ pub(super) fn matrix(visit: &Visit, rows: &[MatrixRow]) -> Markup {
                     th scope="col" { "commit" }
                     th scope="col" { "age" }
                 } }
-                tbody {
-                    @for (row, stages) in rows.iter().zip(&stages) { (matrix_row(visit, row, stages, columns.as_deref(), width)) }
+                @for (group, progress) in groups.iter().zip(&progress) {
+                    tbody {
+                        @if let Some(heading) = &group.heading { (heading_row(heading, width, &open(heading))) }
+                        @for (row, ways) in group.rows.iter().zip(progress) { (matrix_row(visit, row, stages_of(ways), columns.as_deref(), width)) }
+                    }
                 }
             }
         }
     }
 }
 
+fn stages_of(ways: &[Progress]) -> &[StageProgress] {
+    ways.first().map_or(&[], |way| &way.stages)
+}
+
 /// Returns the names of the stages in the order in which rollouts pass them; `None` where they are too many.
-fn columns<'a>(rows: &[&'a [StageProgress]]) -> Option<Vec<&'a str>> {
+fn columns<'a>(rows: impl Iterator<Item = &'a [StageProgress]>) -> Option<Vec<&'a str>> {
     let mut columns: Vec<&str> = Vec::new();
     for stages in rows {
         let mut place = 0;
-        for stage in *stages {
+        for stage in stages {
             if let Some(found) = columns.iter().position(|name| *name == stage.name) {
                 place = found + 1;
             } else {
@@ -69,6 +77,22 @@ fn columns<'a>(rows: &[&'a [StageProgress]]) -> Option<Vec<&'a str>> {
         }
     }
     (columns.len() <= COLUMNS_MAX).then_some(columns)
+}
+
+/// Says how a group stands.
+fn heading_row(heading: &Heading, width: usize, open: &str) -> Markup {
+    let placements = heading.states.iter().map(|(_, count)| count).sum();
+    html! {
+        tr.group id=(format!("group-{}", encoded(&heading.name))) data-href=[heading.is_closed.then_some(open)] {
+            th scope="rowgroup" colspan=(width + 4) {
+                a href=(open) { (said(&heading.name)) } ": " (counted(placements, "placement"))
+                @for (standing, count) in &heading.states {
+                    @let words = format!("{count} {}", standing.words());
+                    ", " (toned(standing.tone(), if heading.is_closed { "all up to date" } else { &words }))
+                }
+            }
+        }
+    }
 }
 
 fn matrix_row(

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
+use crate::model::forge::{CommitPulls, ThreadNumber};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::views::comments::style::CommandStyle;
 use crate::views::fleet::FleetView;
@@ -20,6 +21,7 @@ mod explain;
 pub mod fleet;
 pub mod graph;
 mod grid;
+mod groups;
 mod history;
 mod layout;
 mod matrix;
@@ -53,16 +55,22 @@ pub struct Site {
 pub struct GitLinks {
     /// The address of the repository, without a slash at the end.
     pub repository: String,
-    /// GitHub has another word for files than Gitea and Forgejo.
+    /// GitHub has other words for files and pull requests than Gitea and Forgejo.
     pub is_github: bool,
     /// The folder of the repository that is followed: empty for all of it.
     pub folder: String,
 }
 
 impl GitLinks {
-    /// Returns where a commit is shown, with the pull request that brought it.
+    /// Returns where a commit is shown.
     pub fn commit(&self, commit: &CommitId) -> String {
         format!("{}/commit/{commit}", self.repository)
+    }
+
+    /// Returns where a pull request is shown.
+    pub fn pull(&self, number: ThreadNumber) -> String {
+        let pulls = if self.is_github { "pull" } else { "pulls" };
+        format!("{}/{pulls}/{number}", self.repository)
     }
 
     /// Returns where the changes between two commits are shown.
@@ -101,6 +109,8 @@ pub struct Visit<'a> {
     pub fleet: &'a FleetView,
     /// What commits are about.
     pub subjects: &'a dyn Subjects,
+    /// The pull requests that brought commits.
+    pub pulls: &'a CommitPulls,
     /// The moment.
     pub now: Timestamp,
     /// Who asks.

@@ -19,6 +19,7 @@ use crate::status::work::counted;
 use crate::views::comments::notice::{Need, needs};
 use crate::views::fleet::Placed;
 use crate::views::tree::who_may;
+use crate::views::waiting::{AwaitedAnswer, Waiting};
 
 /// Rows that one list of needs has; the rest is counted.
 pub(super) const NEEDS_MAX: usize = 20;
@@ -28,29 +29,48 @@ const DETAILS_MAX: usize = 10;
 /// Something that waits for a person.
 pub(super) struct Ask {
     placement: PlacementKey,
-    progress: Arc<[Progress]>,
-    /// Which of the ways, and which of its needs.
-    at: (usize, usize),
+    what: NeededAnswer,
     since: Option<Timestamp>,
+}
+
+/// What is asked.
+enum NeededAnswer {
+    /// What people are told on the git host, too: a gate or a failure.
+    Told {
+        progress: Arc<[Progress]>,
+        /// Which of the ways, and which of its needs.
+        at: (usize, usize),
+    },
+    /// To resume what somebody paused, or to start a run in git.
+    Untold(Waiting),
 }
 
 /// Returns what waits for a person at a placement.
 pub(super) fn asks(visit: &Visit, placed: &Placed) -> Vec<Ask> {
-    let state = &placed.shown(visit.fleet, visit.now).row.state;
+    let shown = placed.shown(visit.fleet, visit.now);
+    let state = &shown.row.state;
     let waits = matches!(state, RolloutState::WaitingForPerson(_) | RolloutState::Failed(_));
     if !waits && placed.records.record.closed_gate().is_none() {
         return Vec::new();
     }
     let progress = placed.progress(visit.fleet, visit.now);
-    let mut asks = Vec::new();
+    let placement = &placed.records.record.key;
+    let untold =
+        shown.waiting.iter().filter(|waiting| matches!(waiting.answer, AwaitedAnswer::Resume | AwaitedAnswer::Run));
+    let untold = untold.map(|waiting| Ask {
+        placement: placement.clone(),
+        what: NeededAnswer::Untold(waiting.clone()),
+        since: Some(waiting.since),
+    });
+    let mut asks: Vec<Ask> = untold.collect();
     for (way, told) in progress.iter().enumerate() {
         for (number, need) in needs(told).into_iter().enumerate() {
             let since = match need {
                 Need::Gate { gate, .. } => Some(gate.since),
                 Need::Failure { stage, .. } => stage.and_then(|stage| stage.ended_at.or(stage.started_at)),
             };
-            let placement = placed.records.record.key.clone();
-            asks.push(Ask { placement, progress: Arc::clone(&progress), at: (way, number), since });
+            let what = NeededAnswer::Told { progress: Arc::clone(&progress), at: (way, number) };
+            asks.push(Ask { placement: placement.clone(), what, since });
         }
     }
     asks
@@ -75,8 +95,11 @@ pub(super) fn list(visit: &Visit, asks: &[Ask], named: bool) -> Markup {
 }
 
 fn row(visit: &Visit, ask: &Ask, named: bool) -> Markup {
-    let (way, number) = ask.at;
-    let Some(told) = ask.progress.get(way) else { return html! {} };
+    let (progress, (way, number)) = match &ask.what {
+        NeededAnswer::Told { progress, at } => (progress, *at),
+        NeededAnswer::Untold(waiting) => return untold_row(visit, ask, waiting, named),
+    };
+    let Some(told) = progress.get(way) else { return html! {} };
     let all = needs(told);
     let Some(need) = all.get(number) else { return html! {} };
     html! {
@@ -100,6 +123,23 @@ fn row(visit: &Visit, ask: &Ask, named: bool) -> Markup {
     }
 }
 
+fn untold_row(visit: &Visit, ask: &Ask, waiting: &Waiting, named: bool) -> Markup {
+    let target = ask.placement.to_string();
+    html! {
+        li.need data-value=(said(&waiting.reason)) {
+            @if named { span.of { (placement_link(visit.site, &ask.placement)) } " " }
+            (toned(Tone::Person, "waits for a person")) " since " (time(waiting.since, visit.now))
+            p { (said(&waiting.reason)) }
+            @if waiting.answer == AwaitedAnswer::Resume {
+                p.acts { (act_link(visit, "resume", &[("target", &target)])) }
+            }
+            @if !waiting.commands.is_empty() {
+                ul.lines { @for command in &waiting.commands { li { (to_copy(command)) } } }
+            }
+        }
+    }
+}
+
 /// Returns what tells this need from another at the same place.
 fn data_value(need: &Need) -> String {
     match need {
@@ -118,7 +158,7 @@ fn gate_row(visit: &Visit, told: &Progress, gate: &GateProgress, stage: Option<&
             (gate.given) " of " (counted(gate.required as usize, "approval")) "; by "
             (said(&who_may(gate.approvers.as_deref(), visit.fleet.source.approvers.as_deref())))
             "; digest " code title=(gate.digest) { (gate.digest.short()) }
-            @if let Some(commit) = &told.commit { "; commit " (commit_link(visit.site, commit)) " " (host_link(visit.site, commit)) }
+            @if let Some(commit) = &told.commit { "; commit " (commit_link(visit.site, commit)) " " (host_link(visit, commit)) }
             "; " a href=(changes) { "what changes" }
         }
         @if !gate.what.is_empty() {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::Visit;
 use super::graph::{BudgetUse, GateMark, StageBox, StageGraph};
-use super::timeline::{Timeline, TimelineRow, TimelineSpan};
+use super::timeline::{Timeline, TimelineRow, TimelineSpan, taken};
 use crate::api::staged::StageTaskType;
 use crate::model::progress::{Progress, ProgressState, StageProgress};
 use crate::model::runs::{ChecksRecord, ClusterPhase, RunPhase, RunRecord, StageRecord, TaskRecord};
@@ -12,7 +12,7 @@ use crate::rollout::{Limits, MaxFailures};
 use crate::status::rollout::cluster_tally;
 use crate::status::staged_run::{check_summaries, command_name};
 use crate::views::fleet::Placed;
-use crate::views::simulation::Offset;
+use crate::views::simulation::{GateSide, Offset, SimulatedRun};
 use crate::views::tree::{Style, all_clusters};
 
 /// Names of clusters that a box of the graph has.
@@ -132,28 +132,40 @@ fn rolling(visit: &Visit, placed: &Placed, told: &Progress) -> StageGraph {
     StageGraph { title: String::new(), stages: vec![stage], budget }
 }
 
-/// Returns how long the stages of a placement's run took, beside those of the last run that succeeded; `None` where no run began.
-pub(super) fn times(visit: &Visit, placed: &Placed) -> Option<Timeline> {
+/// Returns how long the stages of a placement's run took, over what the simulation predicts of it, else over the last run that
+/// succeeded; `None` where no run began.
+pub(super) fn times(visit: &Visit, placed: &Placed, predicted: Option<&SimulatedRun>) -> Option<Timeline> {
     let progress = placed.progress(visit.fleet, visit.now);
-    let told = progress.first()?;
-    let run = run_of(placed, told)?;
+    let (run, told) = shown_run(placed, &progress)?;
     let begin = began(run)?;
     let before = placed.records.runs.values().filter(|other| {
         other.phase == RunPhase::Succeeded && other.sequence < run.sequence && other.strategy == run.strategy
     });
     let before = before.max_by_key(|other| other.sequence);
-    let rows = run.stages.iter().zip(&told.stages).map(|(record, stage)| TimelineRow {
-        name: stage.name.clone(),
-        state: stage.state.clone(),
-        spans: spans(record, begin, run),
-        usual: before.and_then(|before| usual(before, &record.name)),
+    let rows = run.stages.iter().zip(&told.stages).map(|(record, stage)| {
+        let last_time = before.map(|before| spans_of(before, &record.name)).unwrap_or_default();
+        let last = taken(&last_time, None).filter(|_| predicted.is_some());
+        TimelineRow {
+            name: stage.name.clone(),
+            state: stage.state.clone(),
+            spans: spans(record, begin, run),
+            usual: predicted.map_or(last_time, |predicted| predicted_spans(predicted, &record.name)),
+            last,
+        }
     });
     Some(Timeline {
         title: format!("Times of run {}", run.name),
-        usual_words: "last time".to_owned(),
+        usual_words: if predicted.is_some() { "simulated" } else { "last time" }.to_owned(),
         rows: rows.collect(),
         now: (!run.phase.is_final()).then(|| offset(begin, visit.now)),
     })
+}
+
+/// Returns the run that a placement's first progress is about, if it began.
+pub(super) fn shown_run<'a>(placed: &'a Placed, progress: &'a [Progress]) -> Option<(&'a RunRecord, &'a Progress)> {
+    let told = progress.first()?;
+    let run = run_of(placed, told)?;
+    began(run).map(|_| (run, told))
 }
 
 fn began(run: &RunRecord) -> Option<Timestamp> {
@@ -170,22 +182,44 @@ fn offset(begin: Timestamp, at: Timestamp) -> Offset {
 fn spans(stage: &StageRecord, begin: Timestamp, run: &RunRecord) -> Vec<TimelineSpan> {
     let first = |tasks: &[TaskRecord]| tasks.iter().filter_map(|task| task.asked_at).min();
     let end = stage.ended_at.or_else(|| run.phase.is_final().then_some(run.since));
-    let waits_after =
-        first(&stage.after).into_iter().chain(stage.checks.as_ref().and_then(|checks| checks.asked_at)).min();
-    let waited = first(&stage.before).map(|from| (true, from, stage.started_at.or(end)));
-    let moved = stage.started_at.map(|from| (false, from, waits_after.or(end)));
-    let after = waits_after.map(|from| (true, from, end));
-    let all = waited.into_iter().chain(moved).chain(after);
-    all.map(|(waits, from, until)| TimelineSpan {
-        waits,
-        from: offset(begin, from),
-        until: until.map(|at| offset(begin, at)),
-    })
-    .collect()
+    let checked = stage.checks.as_ref().and_then(|checks| checks.asked_at);
+    let waits_after = first(&stage.after).into_iter().chain(checked).min();
+    let of = |at: Option<Timestamp>| at.map(|at| offset(begin, at));
+    three_spans(of(first(&stage.before)), of(stage.started_at), of(waits_after), of(end))
 }
 
-fn usual(run: &RunRecord, stage: &str) -> Option<(Offset, Offset)> {
-    let begin = began(run)?;
-    let stage = run.stages.iter().find(|other| other.name == stage)?;
-    Some((offset(begin, stage.started_at?), offset(begin, stage.ended_at?)))
+/// Returns what happened in a stage of another run, from the beginning of that.
+fn spans_of(run: &RunRecord, stage: &str) -> Vec<TimelineSpan> {
+    let found = began(run).zip(run.stages.iter().find(|other| other.name == stage));
+    found.map(|(begin, stage)| spans(stage, begin, run)).unwrap_or_default()
+}
+
+/// Returns what the simulation predicts of a stage, from where the run begins.
+fn predicted_spans(run: &SimulatedRun, stage: &str) -> Vec<TimelineSpan> {
+    let Some(stage) = run.stages.iter().find(|other| other.name == stage) else { return Vec::new() };
+    let asked = |side: GateSide| {
+        let gates = stage.gates.iter().filter(move |gate| gate.when == Some(side));
+        gates.filter_map(|gate| gate.asked_at).min()
+    };
+    let all =
+        run.stages.iter().flat_map(|stage| stage.gates.iter().filter_map(|gate| gate.asked_at).chain(stage.started_at));
+    let begin = all.min().unwrap_or_default();
+    let of = |at: Option<Offset>| at.map(|at| at.since(begin));
+    let end = stage.ended_at.or(run.ended_at);
+    three_spans(of(asked(GateSide::Before)), of(stage.started_at), of(asked(GateSide::After)), of(end))
+}
+
+fn three_spans(
+    waits_before: Option<Offset>,
+    moves: Option<Offset>,
+    waits_after: Option<Offset>,
+    end: Option<Offset>,
+) -> Vec<TimelineSpan> {
+    let span = |waits, from: Option<Offset>, until| from.map(|from| TimelineSpan { waits, from, until });
+    let all = [
+        span(true, waits_before, moves.or(end)),
+        span(false, moves, waits_after.or(end)),
+        span(true, waits_after, end),
+    ];
+    all.into_iter().flatten().collect()
 }

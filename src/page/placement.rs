@@ -15,6 +15,7 @@ use crate::page::graph::stage_graph;
 use crate::page::timeline::timeline;
 use crate::status::work::counted;
 use crate::views::fleet::Placed;
+use crate::views::simulation::{APPROVED_AFTER, SimulatedRun};
 
 /// What is shown of a placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,12 @@ impl Tab {
 #[derive(Debug)]
 pub enum TabContent<'a> {
     /// How it stands.
-    Overview,
+    Overview {
+        /// The key of the label by which clusters are grouped; empty is by stages.
+        group: &'a str,
+        /// What the simulation predicts of the run that is shown.
+        predicted: Option<&'a SimulatedRun>,
+    },
     /// What changes between two snapshots; absent are the last that succeeded and the newest.
     Diff {
         /// From which one.
@@ -76,7 +82,7 @@ pub enum TabContent<'a> {
 impl TabContent<'_> {
     fn tab(&self) -> Tab {
         match self {
-            Self::Overview => Tab::Overview,
+            Self::Overview { .. } => Tab::Overview,
             Self::Diff { .. } => Tab::Diff,
             Self::Explain(..) => Tab::Explain,
             Self::Events(_) => Tab::Events,
@@ -92,7 +98,7 @@ pub fn page(visit: &Visit, placed: &Placed, content: &TabContent) -> HtmlPage {
         (heading(visit, placed))
         (tabs(visit, placed, content.tab()))
         @match content {
-            TabContent::Overview => { (overview(visit, placed)) }
+            TabContent::Overview { group, predicted } => { (overview(visit, placed, group, *predicted)) }
             TabContent::Diff { from, to, contents } => { (changes::between(visit, placed, *from, *to, contents.as_ref())) }
             TabContent::Explain(explanation, query) => { (explain::table(visit, key, *explanation, query)) }
             TabContent::Events(found) => {
@@ -119,7 +125,7 @@ fn heading(visit: &Visit, placed: &Placed) -> Markup {
             span data-value=(format!("{done}/{clusters}")) { (done) " of " (counted(clusters, "cluster")) " up to date" }
             @if let Some(snapshot) = placed.records.snapshots.values().next_back() {
                 "; snapshot " (snapshot.index) " of commit " (commit_link(visit.site, &snapshot.commit)) (subject(visit, &snapshot.commit))
-                ", " (time(snapshot.created_at, visit.now)) " " (host_link(visit.site, &snapshot.commit))
+                ", " (time(snapshot.created_at, visit.now)) " " (host_link(visit, &snapshot.commit))
             }
             @if record.removed { "; removed from git" }
         }
@@ -157,7 +163,7 @@ fn tabs(visit: &Visit, placed: &Placed, current: Tab) -> Markup {
     }
 }
 
-fn overview(visit: &Visit, placed: &Placed) -> Markup {
+fn overview(visit: &Visit, placed: &Placed, group: &str, predicted: Option<&SimulatedRun>) -> Markup {
     let mut waiting = asks(visit, placed);
     longest_first(&mut waiting);
     let shown = placed.shown(visit.fleet, visit.now);
@@ -175,10 +181,16 @@ fn overview(visit: &Visit, placed: &Placed) -> Markup {
                 None => { p { "It has no snapshot yet." } }
             }
         }
-        (grid::grid(visit, placed))
-        @if let Some(times) = pictures::times(visit, placed) {
+        (grid::grid(visit, placed, group))
+        @if let Some(times) = pictures::times(visit, placed, predicted) {
             section aria-labelledby="times" {
                 h2 #times { "Times" }
+                @if predicted.is_some() {
+                    p {
+                        "Beneath what happened: what " code { "gitfleet simulate" } " predicts from empty clusters, with each approval "
+                        (APPROVED_AFTER.1) " after it is asked for."
+                    }
+                }
                 div.scroll tabindex="0" role="region" aria-label="Times, as a picture" { (timeline(&times)) }
             }
         }
@@ -191,6 +203,11 @@ fn overview(visit: &Visit, placed: &Placed) -> Markup {
             }
         }
     }
+}
+
+/// Returns the name of the run whose times the page of a placement shows.
+pub fn shown_run(visit: &Visit, placed: &Placed) -> Option<String> {
+    pictures::shown_run(placed, &placed.progress(visit.fleet, visit.now)).map(|(run, _)| run.name.clone())
 }
 
 /// Returns the stages of a placement as a picture of its own; `None` where there is nothing to draw.

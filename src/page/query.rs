@@ -6,6 +6,8 @@ use super::standing::PlacementStanding;
 pub const ROWS_MAX: usize = 100;
 /// Characters of a text that is searched for.
 const SEARCHED_CHARS_MAX: usize = 200;
+/// Characters of the name of a group, and of what makes groups: the longest key of a label.
+const GROUP_CHARS_MAX: usize = 317;
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,13 +44,18 @@ pub struct ListQuery {
     pub trouble: bool,
     /// The order.
     pub sort: Sort,
+    /// What makes groups: of placements the word of a `Grouping`, of clusters the key of a label. Empty makes none.
+    pub group: String,
+    /// The name of the only group that is shown; empty is all of them.
+    pub within: String,
     /// The page, from 1.
     pub page: usize,
 }
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self { q: String::new(), state: String::new(), trouble: false, sort: Sort::default(), page: 1 }
+        let (q, state, group, within) = Default::default();
+        Self { q, state, trouble: false, sort: Sort::default(), group, within, page: 1 }
     }
 }
 
@@ -62,6 +69,8 @@ impl ListQuery {
                 "state" => read.state = value.chars().filter(|c| c.is_ascii_lowercase() || *c == '-').collect(),
                 "trouble" => read.trouble = value == "1",
                 "sort" => read.sort = Sort::ALL.into_iter().find(|sort| sort.key() == value).unwrap_or_default(),
+                "group" => read.group = value.chars().take(GROUP_CHARS_MAX).collect(),
+                "in" => read.within = value.chars().take(GROUP_CHARS_MAX).collect(),
                 "page" => read.page = value.parse().unwrap_or(1).max(1),
                 _ => {}
             }
@@ -77,6 +86,8 @@ impl ListQuery {
             ("state", &self.state, self.state != whole.state),
             ("trouble", "1", self.trouble),
             ("sort", self.sort.key(), self.sort != whole.sort),
+            ("group", &self.group, !self.group.is_empty()),
+            ("in", &self.within, !self.within.is_empty()),
             ("page", &page, self.page != whole.page),
         ];
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -116,6 +127,7 @@ mod tests {
             ("", ""),
             ("q=web&state=failed&sort=name&page=3", "?q=web&state=failed&sort=name&page=3"),
             ("q=a%26b+c&trouble=1", "?q=a%26b+c&trouble=1"),
+            ("group=topology%2Fzone&in=no+namespace&page=2", "?group=topology%2Fzone&in=no+namespace&page=2"),
             ("sort=unknown&page=0&trouble=yes&unknown=1", ""),
             ("state=%3Cscript%3E&page=-1", "?state=script"),
         ] {

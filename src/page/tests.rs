@@ -1,5 +1,8 @@
 //! Pages as browsers get them, from small records.
 
+mod grouped;
+mod predicted;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
@@ -11,6 +14,7 @@ use super::query::ListQuery;
 use super::*;
 use crate::model::commands::{Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::explanation::{ClusterExplanation, Explanation};
+use crate::model::forge::CommitPulls;
 use crate::model::id::Digest;
 use crate::model::manifest::InputError;
 use crate::model::records::{JournalEntry, SourceRecord};
@@ -62,9 +66,15 @@ impl Subjects for AlwaysHostile {
     }
 }
 
+/// A placement by stages, without a prediction.
+const OVERVIEW: TabContent = TabContent::Overview { group: "", predicted: None };
+
+/// No pull request is known.
+static NO_PULLS: CommitPulls = CommitPulls::new();
+
 fn visit<'a>(site: &'a Site, fleet: &'a FleetView, may_command: bool) -> Visit<'a> {
     let visitor = Visitor { name: Some("ann"), signed_in: true, may_command, form_token: "f0" };
-    Visit { site, fleet, subjects: &AlwaysHostile, now: at(600), visitor, change: "abc-1" }
+    Visit { site, fleet, subjects: &AlwaysHostile, pulls: &NO_PULLS, now: at(600), visitor, change: "abc-1" }
 }
 
 /// Breaks the lines of HTML, so that differences are short, and leaves out the versions of what pages load.
@@ -89,6 +99,30 @@ fn the_fleet_shows_what_needs_a_person_and_every_placement() {
     assert!(place("Needs you") < place("id=\"placements\""), "what needs a person comes first");
     assert!(place("gitfleet approve web-3 canary --digest canary-0a1b2") > 0);
     assert!(place("/approve canary placement=web sha=1a2b3c4") > 0);
+}
+
+#[test]
+fn what_is_only_paused_needs_a_person_too() {
+    let mut case = Case::healthy(&["east", "west"]);
+    case.binding("west").snapshot = Some(2);
+    case.record.paused =
+        Some(crate::model::records::Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
+    case.settle();
+    let fleet = FleetView::whole(Changes {
+        placements: [(PlacementKey::cluster_scoped("web"), Some(records(&case, "web")))].into(),
+        clusters: case.clusters.values().cloned().collect(),
+        ..Changes::default()
+    });
+    let site = site();
+    for (may_command, presses) in [(false, 0), (true, 1)] {
+        let visit = visit(&site, &fleet, may_command);
+        let text = fragment(&visit, &super::fleet::page(&visit, &ListQuery::default())).0;
+        let needs =
+            text.split("Needs you").nth(1).and_then(|rest| rest.split("id=\"placements\"").next()).expect("a list");
+        assert_eq!(needs.matches("<li class=\"need\"").count(), 1, "{needs}");
+        assert!(needs.contains("paused by ann (a freeze)") && needs.contains("gitfleet resume web"), "{needs}");
+        assert_eq!(needs.matches("act-resume").count(), presses, "{needs}");
+    }
 }
 
 #[test]
@@ -135,7 +169,7 @@ fn a_placement_has_stages_clusters_and_tabs() {
     let (site, fleet) = (site(), fleet());
     let visit = visit(&site, &fleet, true);
     for name in ["api", "shop", "web"] {
-        let page = placement::page(&visit, placed(&fleet, name), &TabContent::Overview);
+        let page = placement::page(&visit, placed(&fleet, name), &OVERVIEW);
         insta::assert_snapshot!(format!("placement_{name}"), lines(&page.main));
     }
     let history = placement::page(&visit, placed(&fleet, "shop"), &TabContent::History);
@@ -231,6 +265,27 @@ fn a_commit_says_what_became_of_it() {
 }
 
 #[test]
+fn a_commit_is_linked_with_the_pull_requests_that_brought_it() {
+    let (site, fleet) = (site(), fleet());
+    let found = commit::found(&fleet, "1a2b3c4").expect("it is known");
+    let pulls = CommitPulls::from([(found.clone(), BTreeSet::from([7, 8, 9, 12]))]);
+    let visit = Visit { pulls: &pulls, ..visit(&site, &fleet, false) };
+    let web = placed(&fleet, "web");
+    for page in [
+        super::fleet::page(&visit, &ListQuery::default()),
+        commit::page(&visit, &found, &ListQuery::default()),
+        placement::page(&visit, web, &OVERVIEW),
+        placement::page(&visit, web, &TabContent::History),
+    ] {
+        let text = &page.main.0;
+        assert!(text.contains("href=\"https://git.example/platform/fleet/pulls/12\""), "{}: {text}", page.title);
+        assert!(text.contains("pull request #8</a> and 1 more"), "{}: {text}", page.title);
+    }
+    let elsewhere = GitLinks { is_github: true, ..site.links.clone().expect("a git host") };
+    assert_eq!(elsewhere.pull(12), "https://git.example/platform/fleet/pull/12");
+}
+
+#[test]
 fn events_are_sentences() {
     let (site, fleet) = (site(), fleet());
     let entry = |event: &str, placement: &str, facts| JournalEntry {
@@ -306,7 +361,7 @@ fn nothing_foreign_becomes_markup_and_nothing_stands_inline() {
         super::fleet::page(&visit, &ListQuery::default()),
         super::clusters::page(&visit, &ListQuery::default()),
         super::cluster::page(&visit, &fleet.clusters["east"]),
-        placement::page(&visit, placed(&fleet, "web"), &TabContent::Overview),
+        placement::page(&visit, placed(&fleet, "web"), &OVERVIEW),
         sign_in::page(&site, hostile, Some(hostile)),
     ];
     for page in &all {
@@ -363,7 +418,7 @@ fn pages_of_a_large_fleet_fit_the_budget() {
     for page in [
         super::fleet::page(&seen, &ListQuery::default()),
         super::clusters::page(&seen, &ListQuery::default()),
-        placement::page(&seen, wanted, &TabContent::Overview),
+        placement::page(&seen, wanted, &OVERVIEW),
     ] {
         let bytes = compressed(&document(&seen, &page));
         assert!(bytes <= BYTES_MAX, "{}: {bytes} bytes", page.title);

@@ -1,4 +1,4 @@
-//! How long a rollout took, stage by stage, beside how long it takes by the simulation or took before.
+//! How long a rollout took, stage by stage, over how long it takes by the simulation or took before.
 
 use maud::{Markup, html};
 
@@ -15,7 +15,7 @@ const NAMES_WIDTH: usize = 130;
 /// Pixels of the time axis.
 const PLOT_WIDTH: usize = 420;
 /// Pixels that durations take on the right.
-const WORDS_WIDTH: usize = 190;
+const WORDS_WIDTH: usize = 260;
 /// Pixels of a row from top to bottom.
 const ROW_HEIGHT: usize = 30;
 /// Pixels above the first row.
@@ -33,7 +33,7 @@ const NAME_CHARS: usize = 18;
 pub struct Timeline {
     /// What is shown, in a few words.
     pub title: String,
-    /// What the usual times are of: "simulated", "usually".
+    /// What the usual times are: "simulated", "last time".
     pub usual_words: String,
     /// What is shown in order.
     pub rows: Vec<TimelineRow>,
@@ -50,22 +50,24 @@ pub struct TimelineRow {
     pub state: ProgressState,
     /// What happened, in order.
     pub spans: Vec<TimelineSpan>,
-    /// When it begins and ends usually, if that is known.
-    pub usual: Option<(Offset, Offset)>,
+    /// What happens usually, in order, if that is known.
+    pub usual: Vec<TimelineSpan>,
+    /// How long it took last time, where the usual times are others.
+    pub last: Option<Offset>,
 }
 
 /// A time in which one thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineSpan {
-    /// It waited; else it moved.
+    /// It waits; else it moves.
     pub waits: bool,
-    /// When it began.
+    /// When it begins.
     pub from: Offset,
-    /// When it ended; absent while it lasts.
+    /// When it ends; absent while it lasts.
     pub until: Option<Offset>,
 }
 
-/// Returns the picture: what happened as a thick bar, what is usual as a thin line above it.
+/// Returns the picture: what happened as a thick bar, what is usual as a thin one beneath it; where it waits they are outlines.
 pub fn timeline(view: &Timeline) -> Markup {
     let rows = &view.rows[..view.rows.len().min(ROWS_MAX)];
     let width = NAMES_WIDTH + PLOT_WIDTH + WORDS_WIDTH;
@@ -92,9 +94,9 @@ pub fn timeline(view: &Timeline) -> Markup {
 impl Timeline {
     /// Returns the end of the axis.
     fn end(&self) -> Offset {
-        let spans = self.rows.iter().flat_map(|row| &row.spans).map(|span| span.until.unwrap_or(span.from));
-        let usual = self.rows.iter().filter_map(|row| row.usual).map(|(_, end)| end);
-        spans.chain(usual).chain(self.now).max().unwrap_or_default().max(Offset(1000))
+        let spans = self.rows.iter().flat_map(|row| row.spans.iter().chain(&row.usual));
+        let ends = spans.map(|span| span.until.unwrap_or(span.from));
+        ends.chain(self.now).max().unwrap_or_default().max(Offset(1000))
     }
 
     fn words(&self) -> String {
@@ -108,28 +110,33 @@ impl Timeline {
 }
 
 impl TimelineRow {
-    /// Returns how long it took, or has taken until now.
-    fn taken(&self, now: Option<Offset>) -> Option<Offset> {
-        let end = |span: &TimelineSpan| span.until.or(now).unwrap_or(span.from);
-        let (first, last) = (self.spans.first()?, self.spans.iter().map(end).max()?);
-        Some(last.since(first.from))
-    }
-
     fn words(&self, view: &Timeline) -> String {
-        [state_text(&self.state), self.durations(view)]
+        let from = |spans: &[TimelineSpan]| {
+            spans.first().map(|span| format!(" from {}", span.from.text())).unwrap_or_default()
+        };
+        [state_text(&self.state), self.durations(view, from)]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join(", ")
     }
 
-    /// Returns its duration, and the usual one.
-    fn durations(&self, view: &Timeline) -> String {
-        let lasts = self.spans.iter().any(|span| span.until.is_none());
-        let taken = self.taken(view.now).map(|taken| format!("{}{}", taken.text(), if lasts { " so far" } else { "" }));
-        let usual = self.usual.map(|(from, until)| format!("{} {}", view.usual_words, until.since(from).text()));
-        taken.into_iter().chain(usual).collect::<Vec<_>>().join(", ")
+    /// Returns its duration, the usual one, and that of last time; `more` is said of the first two.
+    fn durations(&self, view: &Timeline, more: impl Fn(&[TimelineSpan]) -> String) -> String {
+        let lasts = if self.spans.iter().any(|span| span.until.is_none()) { " so far" } else { "" };
+        let own = taken(&self.spans, view.now).map(|own| format!("{}{lasts}{}", own.text(), more(&self.spans)));
+        let usual = taken(&self.usual, None);
+        let usual = usual.map(|usual| format!("{} {}{}", view.usual_words, usual.text(), more(&self.usual)));
+        let last = self.last.map(|last| format!("last time {}", last.text()));
+        own.into_iter().chain(usual).chain(last).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Returns how long something took, or has taken until now.
+pub(super) fn taken(spans: &[TimelineSpan], now: Option<Offset>) -> Option<Offset> {
+    let end = |span: &TimelineSpan| span.until.or(now).unwrap_or(span.from);
+    let (first, last) = (spans.first()?, spans.iter().map(end).max()?);
+    Some(last.since(first.from))
 }
 
 /// Turns times into places on the axis.
@@ -155,26 +162,32 @@ impl Scale {
 fn drawn(view: &Timeline, row: &TimelineRow, y: usize, scale: &Scale) -> Markup {
     let tone = Tone::of(&row.state);
     let Colours { ink, ground } = tone.colours();
-    let end = |span: &TimelineSpan| scale.x(span.until.or(view.now).unwrap_or(scale.end));
+    let place = |span: &TimelineSpan| {
+        let (from, until) = (scale.x(span.from), scale.x(span.until.or(view.now).unwrap_or(scale.end)));
+        (from, until.saturating_sub(from).max(2))
+    };
     html! {
         g class=(tone.class()) {
             title { (one_line(&row.name)) ": " (one_line(&row.words(view))) }
             text.ink x="8" y=(y + 20) font-weight="700" fill=(ink) { (tone.sign()) }
             text.plain x="24" y=(y + 20) fill="#1d2129" { (shortened(&row.name, NAME_CHARS)) }
-            @if let Some((from, until)) = row.usual {
-                @let (from, until) = (scale.x(from), scale.x(until));
-                rect.usual x=(from) y=(y + 5) width=(until.saturating_sub(from).max(2)) height="4" rx="2" fill="#b4bbc5" {}
-            }
             @for span in &row.spans {
-                @let (from, until) = (scale.x(span.from), end(span));
-                @let width = until.saturating_sub(from).max(2);
+                @let (from, width) = place(span);
                 @if span.waits {
-                    rect.box x=(from) y=(y + 12) width=(width) height="10" rx="2" fill=(ground) stroke=(ink) stroke-dasharray="3 2" {}
+                    rect.box x=(from) y=(y + 6) width=(width) height="10" rx="2" fill=(ground) stroke=(ink) stroke-dasharray="3 2" {}
                 } @else {
-                    rect.fill x=(from) y=(y + 12) width=(width) height="10" rx="2" fill=(ink) {}
+                    rect.fill x=(from) y=(y + 6) width=(width) height="10" rx="2" fill=(ink) {}
                 }
             }
-            text.soft x=(NAMES_WIDTH + PLOT_WIDTH + 12) y=(y + 20) font-size="11" fill="#5a6270" { (row.durations(view)) }
+            @for span in &row.usual {
+                @let (from, width) = place(span);
+                @if span.waits {
+                    rect.usual-wait x=(from) y=(y + 21) width=(width) height="4" rx="2" fill="none" stroke="#8a919c" {}
+                } @else {
+                    rect.usual x=(from) y=(y + 20) width=(width) height="6" rx="2" fill="#b4bbc5" {}
+                }
+            }
+            text.soft x=(NAMES_WIDTH + PLOT_WIDTH + 12) y=(y + 20) font-size="11" fill="#5a6270" { (row.durations(view, |_| String::new())) }
         }
     }
 }

@@ -8,6 +8,7 @@ mod baseline;
 pub mod cordon;
 pub mod drain;
 pub mod explain;
+pub mod forecast;
 mod namespaces;
 pub mod needs;
 pub mod offline;

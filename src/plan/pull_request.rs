@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -24,6 +23,7 @@ use crate::views::pull_request::{
     ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
 };
 use crate::views::redact::{MaskKey, masked};
+use crate::views::simulation::APPROVED_AFTER;
 use crate::views::simulation::gantt::{gantt, shows_work};
 use crate::yaml;
 
@@ -54,13 +54,6 @@ const TIMELINE_MOVES_MAX: usize = 1_000;
 ///
 /// Source: Gitea, `MERMAID_MAX_SOURCE_CHARACTERS`.
 const CHART_CHARS_MAX: usize = 50_000;
-/// How long simulated writes take, and simulated objects to become available: the defaults of `gitfleet simulate`.
-const STEP: Duration = Duration::from_millis(100);
-const AVAILABLE: Duration = Duration::from_secs(10);
-/// When a simulated person approves.
-const APPROVAL: (Duration, &str) = (Duration::from_mins(5), "5 minutes");
-/// How long a simulation continues: strategies wait for days.
-const TIMELINE_MAX: Duration = Duration::from_hours(24 * 30);
 /// Names in one note.
 const NAMED_MAX: usize = 10;
 
@@ -340,25 +333,13 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
     };
     let mut base = narrowed(base);
     Arc::make_mut(&mut base).commit = Some(candidate.base.clone());
-    let simulated = simulate(&Scenario {
-        base: Some(base),
-        head: narrowed(&candidate.tree),
-        then: Vec::new(),
-        placements: keys.clone(),
-        apply: (STEP, STEP),
-        available: (AVAILABLE, AVAILABLE),
-        failures: Vec::new(),
-        absences: Vec::new(),
-        approvals: Vec::new(),
-        approve_after: Some(APPROVAL.0),
-        until: TIMELINE_MAX,
-    });
+    let simulated = simulate(&Scenario::undisturbed(Some(base), narrowed(&candidate.tree), keys.clone()));
     let takes = simulated.placements.iter().filter_map(|placement| Some((placement.key(), placement.ended_at?.text())));
     let takes = takes.collect();
     let chart = Some(gantt(&simulated)).filter(|_| shows_work(&simulated));
     // A chart that no host draws is none.
     let chart = chart.filter(|chart| chart.chars().count() <= CHART_CHARS_MAX);
-    Timeline::Predicted { takes, approvals_after: APPROVAL.1.to_owned(), chart }
+    Timeline::Predicted { takes, approvals_after: APPROVED_AFTER.1.to_owned(), chart }
 }
 
 /// Returns a marker key derived from the content of the trees: equal trees give equal text, and a guess of one value can be

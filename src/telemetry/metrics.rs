@@ -1,6 +1,6 @@
 //! Every metric of the daemon, in one list.
 //!
-//! Labels come from closed sets, so the number of series does not grow with the fleet.
+//! Labels come from closed sets, so the number of series does not grow with the fleet; only the list of placements does, up to a limit.
 
 use std::hash::Hash;
 
@@ -132,6 +132,8 @@ metrics! {
         "gitfleet_engine_queue_depth", &[], "Placements that wait for a pass";
     placements: Family<ByPlacementState, Gauge> = Family::default(), Gauge,
         "gitfleet_rollout_placements", ByPlacementState::NAMES, "Placements by their state at their last decision";
+    placement_info: Family<OfPlacement, Gauge> = Family::default(), Gauge,
+        "gitfleet_placement_info", OfPlacement::NAMES, "1, for each of the first 500 placements by name, with its state at its last decision";
     gates: Family<ByGate, Gauge> = Family::default(), Gauge,
         "gitfleet_rollout_gates_waiting", ByGate::NAMES, "Closed gates of rollouts by what they hold back";
     oldest_gate: Family<ByGate, Gauge> = Family::default(), Gauge,

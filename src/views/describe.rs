@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use super::rows::cluster_state;
 use super::table::{Table, age};
 use super::tree::{Line, Style};
-use crate::model::records::JournalEntry;
+use crate::model::records::{ClusterRecord, JournalEntry};
 
 /// The newest events that are shown; `export journal` has all stored ones.
 pub const EVENTS_SHOWN_MAX: usize = 50;
@@ -49,6 +50,43 @@ pub fn object_lines(object: &Value) -> Vec<Line> {
     others.retain(|key, _| !["name", "namespace", "labels", "annotations"].contains(&key.as_str()));
     rest.insert("metadata".into(), others.into());
     field_lines(&rest, 0, false, &mut lines);
+    lines
+}
+
+/// What the states of clusters mean, by the words of `cluster_state`.
+const CLUSTER_STATES: [(&str, &str); 6] = [
+    ("online", "it answers, and gets what is for it"),
+    ("offline", "it does not answer; it gets what is for it when it answers again"),
+    ("never answered", "it has not answered yet; gitfleet tries again and again"),
+    ("no access", "no entry of `members:` in the configuration names it"),
+    ("left", "its MemberCluster is no longer in git; nothing on it is touched"),
+    ("suspended", "a person suspended it; nothing is delivered to it"),
+];
+
+/// Returns a cluster line by line: its state in words in place of the conditions and the agent's status, which `-o yaml` has.
+pub fn cluster_lines(cluster: &ClusterRecord, object: &Value, now: Timestamp) -> Vec<Line> {
+    let mut object = object.clone();
+    if let Some(status) = object["status"].as_object_mut() {
+        status.retain(|field, _| !["conditions", "agentStatus"].contains(&field.as_str()));
+    }
+    let mut lines = object_lines(&object);
+    let state = cluster_state(cluster);
+    let meaning = CLUSTER_STATES.iter().find(|(known, _)| *known == state).map(|(_, meaning)| *meaning);
+    let style = if cluster.online { Style::Ok } else { Style::Progressing };
+    let since = format!("{:.0} ({} ago)", cluster.since, age(cluster.since, now));
+    let reason = cluster.message.clone().filter(|_| !cluster.online);
+    let facts = [
+        ("State", style, Some(state.to_owned())),
+        ("Since", Style::Plain, Some(since)),
+        ("Reason", Style::Plain, reason),
+        ("Meaning", Style::Plain, meaning.map(str::to_owned)),
+    ];
+    let width = "API Version:".len();
+    let said = facts.into_iter().filter_map(|(label, style, value)| {
+        Some(Line::default().with(Style::Strong, format!("{:width$}  ", format!("{label}:"))).with(style, value?))
+    });
+    // After the name, which comes first.
+    lines.splice(1..1, said);
     lines
 }
 

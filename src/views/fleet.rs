@@ -76,6 +76,8 @@ pub struct Placed {
     /// The version of the fleet in which it changed last.
     pub version: u64,
     shown: Mutex<Option<Arc<Shown>>>,
+    /// The picked clusters in the order of their names, and which are up to date; where somebody asked.
+    picked: OnceLock<Box<[(ClusterName, bool)]>>,
 }
 
 /// What is said of a placement.
@@ -97,7 +99,7 @@ pub struct Shown {
 
 impl Placed {
     fn new(records: Arc<PlacementRecords>, version: u64) -> Arc<Self> {
-        Arc::new(Self { records, version, shown: Mutex::default() })
+        Arc::new(Self { records, version, shown: Mutex::default(), picked: OnceLock::new() })
     }
 
     /// Returns what is said of it in a fleet, at a moment.
@@ -109,6 +111,21 @@ impl Placed {
         let shown = Arc::new(Shown::of(&self.records, fleet, now));
         *known = Some(Arc::clone(&shown));
         shown
+    }
+
+    /// Tells whether a cluster that was picked for it has it up to date; `None` of another cluster.
+    pub fn is_up_to_date_on(&self, fleet: &FleetView, cluster: &ClusterName) -> Option<bool> {
+        let picked = self.picked.get_or_init(|| {
+            // No time is part of it: another fleet has another `Placed` where records differ.
+            let view = self.records.view(&fleet.clusters, Timestamp::UNIX_EPOCH);
+            let has = |binding: Option<&_>| binding.is_some_and(|binding| view.is_up_to_date(binding));
+            let picked = view.picked().into_iter();
+            let mut picked: Vec<_> = picked.map(|(of, binding)| (of.cluster_name.clone(), has(binding))).collect();
+            picked.sort();
+            picked.into()
+        });
+        let found = picked.binary_search_by(|(name, _)| name.cmp(cluster)).ok()?;
+        Some(picked[found].1)
     }
 
     /// Returns its progress towards each recent commit, newest first: what people are told on the git host.

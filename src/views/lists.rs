@@ -177,10 +177,10 @@ pub fn clusters(fleet: &FleetView, filter: &ListFilter, part: &ListPart, now: Ti
     let meant = fleet.clusters.iter().filter(|(name, cluster)| {
         filter.takes_name(None, name.as_str()) && filter.online.is_none_or(|online| cluster.online == online)
     });
-    let counts = cluster_counts(fleet, now);
     page(part, meant.map(|(name, cluster)| (name.to_string(), cluster)), |cluster| {
         let mut line = cluster_line(cluster, now);
-        let (placements, behind) = counts.get(&cluster.name).copied().unwrap_or_default();
+        // Of the clusters of this page only.
+        let (placements, behind) = cluster_counts(fleet, &cluster.name);
         (line["cluster"]["placements"], line["cluster"]["behind"]) = (placements.into(), behind.into());
         line
     })

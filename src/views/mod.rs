@@ -28,6 +28,7 @@ pub mod runs;
 pub mod scheduled;
 pub mod sentences;
 pub mod simulation;
+pub mod status_document;
 pub mod subjects;
 pub mod summary;
 pub mod table;

@@ -36,24 +36,10 @@ pub fn cluster_state(cluster: &ClusterRecord) -> &'static str {
     }
 }
 
-/// Counts the placements of each cluster, and those of them that it does not have up to date.
-pub fn cluster_counts(fleet: &FleetView, now: Timestamp) -> BTreeMap<&ClusterName, (usize, usize)> {
-    let mut counts = BTreeMap::new();
-    for placed in fleet.placements.values() {
-        let view = placed.records.view(&fleet.clusters, now);
-        let picked = placed.records.policy.iter().flat_map(|policy| &policy.target_clusters);
-        for cluster in picked.filter(|decision| decision.selected).map(|decision| &decision.cluster_name) {
-            counts.entry(cluster).or_insert((0, 0)).0 += 1;
-        }
-        for (decision, binding) in view.picked() {
-            if binding.is_none_or(|binding| !view.is_up_to_date(binding))
-                && let Some((_, behind)) = counts.get_mut(&decision.cluster_name)
-            {
-                *behind += 1;
-            }
-        }
-    }
-    counts
+/// Counts the placements that picked a cluster, and those of them that it does not have up to date.
+pub fn cluster_counts(fleet: &FleetView, cluster: &ClusterName) -> (usize, usize) {
+    let held = fleet.placements.values().filter_map(|placed| placed.is_up_to_date_on(fleet, cluster));
+    held.fold((0, 0), |(picked, behind), is_up_to_date| (picked + 1, behind + usize::from(!is_up_to_date)))
 }
 
 /// Returns the line of a snapshot. `newest` is the placement's newest; `subject` is that of the commit.

@@ -1,6 +1,8 @@
 //! The result of `gitfleet simulate`: JSON here, a timeline in [`timeline`], a chart in [`gantt`]. All three depend only on
 //! these values.
 
+use std::time::Duration;
+
 use serde::{Serialize, Serializer};
 
 use crate::model::id::{ClusterName, PlacementKey};
@@ -11,6 +13,9 @@ pub mod gantt;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+
+/// How long after it is asked for an approval comes in predictions, and in words.
+pub const APPROVED_AFTER: (Duration, &str) = (Duration::from_mins(5), "5 minutes");
 
 /// A time since the push of the commit, in milliseconds; JSON shows seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

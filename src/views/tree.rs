@@ -171,6 +171,11 @@ impl Node {
         self.children.iter().flat_map(Self::listed).chain(&self.clusters).collect()
     }
 
+    /// Returns its lines and those below it, without clusters.
+    pub fn all_lines(&self) -> Vec<&TimedLine> {
+        self.lines.iter().chain(self.children.iter().flat_map(Self::all_lines)).collect()
+    }
+
     /// Returns all lines, with the branches drawn.
     pub fn drawn(&self, now: Timestamp) -> Vec<Line> {
         let mut lines: Vec<Line> = self.lines.iter().map(|line| line.at(now)).collect();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -18,6 +19,7 @@ pub struct Daemon {
     child: Child,
     /// Where it listens.
     pub address: String,
+    log: Arc<Mutex<String>>,
 }
 
 impl Daemon {
@@ -29,8 +31,19 @@ impl Daemon {
             let line: Value = serde_json::from_str(&line).ok()?;
             (line["message"] == "listening").then(|| line["address"].as_str().map(str::to_owned))?
         });
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("the daemon says where it listens") }
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                written.lock().expect("nobody failed").push_str(&(line + "\n"));
+            }
+        });
+        Self { child, address: address.expect("the daemon says where it listens"), log }
+    }
+
+    /// Returns what it logged since it listens.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("nobody failed").clone()
     }
 
     /// Returns the number of its process.

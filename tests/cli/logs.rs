@@ -26,10 +26,14 @@ fn text_names_placement_cluster_and_commit() {
     for ending in [
         format!(" web  east: pruned object=ConfigMap web/d ({commit})"),
         format!(" web  rolled out: snapshot 1 is available on all 1 clusters ({commit})"),
-        format!(" web  east: rolling out to cluster: snapshot 1 ({commit})"),
+        format!(" web  rolling out to 1 cluster (east): snapshot 1 ({commit})"),
     ] {
         assert!(text.lines().any(|line| line.ends_with(&ending)), "{ending}: {text}");
     }
+    assert!(
+        !text.contains("rolling out to cluster"),
+        "a line for each cluster is for those who look for errors: {text}"
+    );
     let accepted = text.lines().find(|line| line.contains("commit accepted")).expect("it is said");
     assert!(accepted.ends_with(&format!("({commit})")), "{accepted}");
 }
@@ -42,7 +46,7 @@ fn json_lists_the_spans() {
     let (member, step) = (&found("pruned")["spans"][0], &found("pruned")["spans"][1]);
     assert_eq!((&member["name"], &member["cluster"]), (&"member".into(), &"east".into()));
     assert_eq!((&step["placement"], &step["commit"]), (&"web".into(), &commit.as_str().into()));
-    let decision = &found("rolling out to cluster")["spans"][0];
+    let decision = &found("rolling out to 1 cluster (east): snapshot 1")["spans"][0];
     assert_eq!((&decision["placement"], &decision["commit"]), (&"web".into(), &commit.as_str().into()));
     assert_eq!(found("commit accepted")["spans"][0]["commit"], commit);
 }

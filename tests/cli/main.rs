@@ -35,6 +35,7 @@ mod pages;
 mod plan;
 mod pushes;
 mod reconfigured;
+mod rotation;
 mod run;
 mod schedule;
 mod schedule_ocm;

@@ -65,6 +65,7 @@ fn a_rollout_with_a_gate_sets_every_metric_of_it() {
         &daemon,
         &[
             "gitfleet_rollout_placements{state=\"waiting_for_person\"} 1",
+            "gitfleet_placement_info{placement=\"web\",state=\"waiting_for_person\"} 1",
             "gitfleet_rollout_gates_waiting{kind=\"after_stage\"} 1",
             "gitfleet_rollout_runs{phase=\"waiting\"} 1",
             "gitfleet_cluster_members{state=\"online\"} 4",
@@ -80,6 +81,7 @@ fn a_rollout_with_a_gate_sets_every_metric_of_it() {
         &daemon,
         &[
             "gitfleet_rollout_placements{state=\"at_target\"} 1",
+            "gitfleet_placement_info{placement=\"web\",state=\"at_target\"} 1",
             "gitfleet_rollout_placements{state=\"waiting_for_person\"} 0",
             "gitfleet_rollout_gates_waiting{kind=\"after_stage\"} 0",
             "gitfleet_rollout_runs{phase=\"succeeded\"} 1",
@@ -88,6 +90,7 @@ fn a_rollout_with_a_gate_sets_every_metric_of_it() {
         ],
     );
     assert!(!text.contains(oldest), "no gate waits: {text}");
+    assert_eq!(text.matches("gitfleet_placement_info{").count(), 1, "one series for each placement: {text}");
     // Somebody changes an object by hand.
     let file = scratch.path("members/d/configmap..web.a.yaml");
     let changed = fs::read_to_string(&file).expect("it is delivered").replace("key: '1'", "key: '2'");

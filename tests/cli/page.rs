@@ -96,7 +96,7 @@ fn secret(namespace: &str, key: &str, value: &str) -> String {
 }
 
 /// Sends a form; returns status, head and body.
-fn post(daemon: &Daemon, path: &str, headers: &str, body: &str) -> (u16, String, String) {
+pub fn post(daemon: &Daemon, path: &str, headers: &str, body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(&daemon.address).expect("it listens");
     let head =
         format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());

@@ -57,7 +57,14 @@ fn parts_and_formats() {
     assert_eq!((&waiting["answer"], &waiting["stage"]), (&json!("approval"), &json!("staging")));
     assert_eq!((&waiting["opens"], &waiting["clusters"]), (&json!("production"), &json!(2)));
     assert_eq!(waiting["commands"], json!(["gitfleet approve web-0 staging"]));
-    assert_eq!(summary["placements"][0]["stages"][1]["name"], "staging");
+    let web = &summary["placements"][0];
+    assert_eq!((&web["state"], &web["stages"][1]["name"]), (&json!("WaitingForPerson"), &json!("staging")));
+    assert_eq!((&web["stages"][0]["state"], &web["stages"][1]["state"]), (&json!("done"), &json!("waiting")));
+    for time in [&waiting["since"], &web["since"]] {
+        assert!(time.as_str().is_some_and(|time| time.len() == "2026-01-01T00:00:00Z".len()), "{time}");
+    }
+    let source = summary["source"].as_array().expect("lines");
+    assert!(source[0].as_str().is_some_and(|line| line.starts_with("source ")), "{summary}");
     let yaml = told(&scratch, &["status", "-o", "yaml", "--waiting"]);
     assert!(yaml.text(0).contains("answer: approval"), "{}", yaml.out);
     let whole = told(&scratch, &["status", "web"]);

@@ -129,7 +129,7 @@ fn what_is_printed_is_the_same_with_a_daemon_and_without() {
 /// Returns a text without the seconds in it: they pass between two commands.
 fn without_ages(text: &str) -> String {
     let is_age = |word: &str| {
-        let word = word.trim_end_matches(['s', 'm', 'h', ',', ')']);
+        let word = word.trim_end_matches(['s', 'm', 'h', ',', ')', '"']);
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
     };
     let line = |line: &str| {

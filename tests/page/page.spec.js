@@ -14,7 +14,7 @@ const FILES = { "web.yaml": placement("web", "1"), "api.yaml": placement("api", 
 const PAGES = {
     fleet: "", placement: "placements/web", diff: "placements/web?tab=diff", explain: "placements/web?tab=explain",
     "placement-events": "placements/web?tab=events", history: "placements/web?tab=history",
-    clusters: "clusters", cluster: "clusters/dev-eu", events: "events",
+    clusters: "clusters", cluster: "clusters/dev-eu", events: "events", groups: "?group=state", "clusters-by-label": "placements/web?group=stage",
 };
 
 const test = guarded.extend({
@@ -45,6 +45,44 @@ test("what needs a person is seen at once, and found in one click", async ({ pag
     await expect(page.getByRole("heading", { level: 1 })).toContainText("web");
     await expect(page.locator("#needs")).toBeInViewport();
     await expect(page.locator("#needs")).toContainText("production: 5 clusters");
+});
+
+test("a run is drawn over what is simulated of it, and follows what happens", async ({ page, fleet }) => {
+    await page.goto(fleet.url);
+    await waiting(page);
+    await page.goto(`${fleet.url}placements/web`);
+    const times = page.getByRole("region", { name: "Times, as a picture" });
+    await expect(times).toContainText("simulated");
+    await expect(times.locator("desc")).toContainText(/staging: waiting for approval.*? simulated 5m/);
+    await expect(times.locator("desc")).toContainText("production: not begun, simulated");
+    fleet.tell("approve", "web-0", "staging");
+    await expect(times.locator("desc")).toContainText(/production: done, \d/);
+    await expect(times.locator("desc")).toContainText("simulated");
+});
+
+test("placements in groups: by a link, with what is done in one line, walked by keys", async ({ page, fleet }) => {
+    await page.goto(fleet.url);
+    await waiting(page);
+    await expect(row(page, "logging")).toContainText("up to date");
+    await page.getByRole("navigation", { name: "Filters" }).getByRole("link", { name: "strategy" }).click();
+    await expect(page).toHaveURL(/\?group=strategy$/);
+    const closed = page.locator("#group-rolling\\%20update");
+    await expect(closed).toContainText("rolling update: 1 placement, ✓ all up to date");
+    await expect(row(page, "logging")).toHaveCount(0);
+    await expect(page.locator("#group-steps")).toContainText("2 waiting for a person");
+    await page.waitForLoadState();
+    await page.keyboard.press("j");
+    await expect(closed.getByRole("link")).toBeFocused();
+    await page.keyboard.press("j");
+    await expect(row(page, "api").getByRole("link").first()).toBeFocused();
+    fleet.tell("approve", "web-0", "staging");
+    await expect(page.locator("#group-steps")).toContainText("1 waiting for a person, ✓ 1 up to date");
+    await closed.getByRole("link").click();
+    await expect(row(page, "logging")).toHaveCount(1);
+    await expect(row(page, "api")).toHaveCount(0);
+    await page.goto(`${fleet.url}placements/web`);
+    await page.getByRole("navigation", { name: "Groups of clusters" }).getByRole("link", { name: "stage" }).last().click();
+    await expect(page.getByRole("heading", { name: "stage=production, 5 clusters" })).toBeVisible();
 });
 
 test("an approval appears in an open page by itself", async ({ page, fleet }) => {

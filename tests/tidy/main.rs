@@ -136,6 +136,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "api",
             "model",
             "error",
+            "text",
             "clock",
             "watch",
             "telemetry",

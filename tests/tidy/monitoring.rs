@@ -91,7 +91,7 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         };
     }
     match (metric, label) {
-        ("gitfleet_rollout_placements", "state") => all!(PlacementState),
+        ("gitfleet_rollout_placements" | "gitfleet_placement_info", "state") => all!(PlacementState),
         ("gitfleet_cluster_members", "state") => all!(MemberState),
         ("gitfleet_source_polls", "result") => all!(Poll),
         ("gitfleet_cluster_writes", "result") => all!(WriteOutcome),

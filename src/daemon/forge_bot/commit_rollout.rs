@@ -149,6 +149,13 @@ impl CommitRollout {
         }
     }
 
+    /// Returns the pull requests that brought its commits, as far as they are known.
+    pub fn pulls(&self) -> BTreeSet<ThreadNumber> {
+        // The bot opened an issue itself: nobody in it contributed to the commit.
+        let own = self.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number);
+        own.into_iter().chain(self.also.iter().copied()).collect()
+    }
+
     /// Returns the gates that wait for a person, with their placements.
     pub fn gates(&self) -> impl Iterator<Item = (&PlacementKey, &Progress, &GateProgress)> {
         self.placements.iter().flat_map(|(key, progress)| {
@@ -254,9 +261,7 @@ impl CommitRollouts {
                 continue;
             }
             if let Some(rollout) = self.get(&commit) {
-                // The bot opened the issue itself: nobody in it contributed to the commit.
-                threads.extend(rollout.thread.filter(|thread| !thread.is_issue).map(|thread| thread.number));
-                threads.extend(rollout.also.iter().copied());
+                threads.extend(rollout.pulls());
             }
             let by_it = ProgressState::Superseded { by: commit };
             let former = self.iter().filter(|rollout| rollout.placements.values().any(|way| way.state == by_it));

@@ -1,9 +1,12 @@
 //! Creates the bot's dependencies from the configuration: the forge, the command style, and the key for marks of hidden values.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Links, Settings};
 use crate::config::{self, Configuration, ForgeType, read_pem, read_secret};
+use crate::daemon::secret_files::{SecretFile, reason};
+use crate::daemon::supervise::Supervisor;
 use crate::forge::{self, Auth, Called, Forge, Kind, Meter};
 use crate::store::records::{load, put};
 use crate::store::{Expected, Store};
@@ -42,24 +45,58 @@ pub fn kind(type_: ForgeType) -> Kind {
     }
 }
 
+/// As whom requests to a forge are made, and where the secret is that proves it.
+#[derive(Clone, Debug)]
+enum Identity {
+    Token { file: PathBuf },
+    App { id: u64, key_file: PathBuf },
+}
+
+/// Returns as whom a forge is used; the check of the file made sure that it is said.
+fn identity(forge: &config::Forge) -> Option<Identity> {
+    match (&forge.app, &forge.token_file) {
+        (Some(app), _) => Some(Identity::App { id: app.id, key_file: app.private_key_file.clone() }),
+        (None, file) => file.clone().map(|file| Identity::Token { file }),
+    }
+}
+
+impl Identity {
+    fn read(&self) -> Result<Auth, config::Error> {
+        Ok(match self {
+            Self::Token { file } => Auth::Token(read_secret(file)?),
+            Self::App { id, key_file } => Auth::App { id: *id, pem: read_pem(key_file)? },
+        })
+    }
+
+    /// Makes a forge use the secret that the file holds, whenever it changes.
+    fn follow(self, forge: &Arc<dyn Forge>, supervisor: &Supervisor) {
+        let (what, path) = match &self {
+            Self::Token { file } => ("the token of the git host", file),
+            Self::App { key_file, .. } => ("the key of the GitHub App", key_file),
+        };
+        let file = SecretFile { what: what.to_owned(), path: path.clone() };
+        let forge = Arc::clone(forge);
+        file.follow(supervisor, move |_| {
+            let auth = self.read().map_err(|error| reason(&error))?;
+            forge.use_auth(&auth).map_err(|error| reason(&error))
+        });
+    }
+}
+
 /// Returns the settings of the forge that a configuration names, with its token or key; `None` without a forge.
 ///
 /// # Errors
 /// The token's or the key's file cannot be read.
 pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Settings>, config::Error> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
-    let auth = match (&forge.app, &forge.token_file) {
-        (Some(app), _) => Auth::App { id: app.id, pem: read_pem(&app.private_key_file)? },
-        (None, Some(file)) => Auth::Token(read_secret(file)?),
-        // The check of the file made sure that one of the two is set.
-        (None, None) => return Ok(None),
-    };
+    let Some(auth) = identity(forge) else { return Ok(None) };
+    let auth = auth.read()?;
     let (owner, name) = forge.owner_and_name();
     let (owner, name) = (owner.to_owned(), name.to_owned());
     Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth }))
 }
 
-/// Returns the forge and its settings; `None` without one.
+/// Returns the forge and its settings; `None` without one. Follows the file of its token or key.
 ///
 /// # Errors
 /// A secret cannot be read, or the configuration cannot be used.
@@ -67,12 +104,15 @@ pub fn connect(
     configuration: &Configuration,
     source: &str,
     store: &dyn Store,
-    metrics: &Metrics,
+    supervisor: &Supervisor,
 ) -> Result<Option<Connected>, Error> {
     let (Some(settings), Some(forge)) = (forge_settings(configuration)?, &configuration.forge) else {
         return Ok(None);
     };
-    let connected = forge::connect(&settings, Some(meter(metrics)))?;
+    let connected = forge::connect(&settings, Some(meter(&supervisor.metrics())))?;
+    if let Some(identity) = identity(forge) {
+        identity.follow(&connected, supervisor);
+    }
     let links = Links { repository: settings.web(), page: configuration.http.page_url().map(str::to_owned) };
     let approvals = &forge.approvals;
     let settings = Settings {

@@ -19,7 +19,7 @@ use crate::config::{Notify, Plans, Statuses};
 use crate::core::ForgeUpdate;
 use crate::forge::Forge;
 use crate::http::Instruction;
-use crate::model::forge::{ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
+use crate::model::forge::{CommitPulls, ForgeEvent, ForgeUser, Part, Pushed, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::model::runs::ApprovalRules;
 use crate::plan::Baseline;
@@ -122,8 +122,25 @@ pub struct Handles {
     pub baselines: mpsc::UnboundedSender<oneshot::Sender<Baseline>>,
     /// What webhooks say; absent where there are none.
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
+    /// What the bot learns from the forge, for others.
+    pub learned: Learned,
+}
+
+/// What the bot learns from the forge, for others.
+#[derive(Debug)]
+pub struct Learned {
     /// The repository's id, once it is known: deliveries for another are refused.
     pub repository: watch::Sender<Option<u64>>,
+    /// The pull requests that brought commits, for the page.
+    pub pulls: watch::Sender<Arc<CommitPulls>>,
+}
+
+impl Learned {
+    /// Returns both ends: those of the bot, and where the repository's id and the pull requests are read.
+    pub fn channel() -> (Self, watch::Receiver<Option<u64>>, watch::Receiver<Arc<CommitPulls>>) {
+        let ((repository, known), (pulls, brought)) = (watch::channel(None), watch::channel(Arc::default()));
+        (Self { repository, pulls }, known, brought)
+    }
 }
 
 enum Message {
@@ -187,7 +204,7 @@ impl Console {
         let rollouts = CommitRollouts::restore(saved.rollouts);
         let open = rollouts.iter().filter(|rollout| rollout.thread.is_none() && rollout.ended_at.is_none());
         let to_find = open.map(|rollout| (rollout.commit.clone(), now)).collect();
-        Self {
+        let console = Self {
             clock,
             pulls: Pulls::restore(saved.pulls),
             settings,
@@ -213,7 +230,9 @@ impl Console {
             to_find,
             finishing: None,
             warned: BTreeMap::new(),
-        }
+        };
+        console.publish_pulls();
+        console
     }
 
     /// Restarts from the stored records; it keeps only the state of the earlier run that nobody sends again.
@@ -302,7 +321,11 @@ impl Console {
         }
         let mut ops = Vec::new();
         // First: a rollout's texts go to the outbox, whose records are stored in the same batch.
-        for (commit, rollout) in self.rollouts.take_changed() {
+        let changed = self.rollouts.take_changed();
+        if !changed.is_empty() {
+            self.publish_pulls();
+        }
+        for (commit, rollout) in changed {
             ops.push(records::rollout_op(&commit, rollout.as_ref()));
             if let Some(rollout) = rollout {
                 self.show_rollout(&rollout, now);

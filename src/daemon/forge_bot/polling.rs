@@ -12,7 +12,7 @@ impl Console {
         if let Some(id) = self.ask_for(forge.repository_id()).await
             && let Some(me) = self.ask_for(forge.whoami()).await
         {
-            self.handles.repository.send_replace(Some(id));
+            self.handles.learned.repository.send_replace(Some(id));
             tracing::info!(account = me.login, "reaching the forge");
             self.me = Some(me);
         }

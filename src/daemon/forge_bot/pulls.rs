@@ -73,6 +73,11 @@ impl Pulls {
         self.merges.iter().find(|(of, _)| of == commit).map(|(_, number)| *number)
     }
 
+    /// Returns the merges that are remembered, the oldest first.
+    pub fn merges(&self) -> impl Iterator<Item = &(CommitId, ThreadNumber)> {
+        self.merges.iter()
+    }
+
     fn note_merge(&mut self, commit: &CommitId, number: ThreadNumber) {
         if self.merged_as(commit).is_none() {
             self.merges.push_back((commit.clone(), number));
@@ -235,6 +240,7 @@ impl Console {
         let Some(pull) = self.read(answer) else { return };
         if let Some(merge) = pull.as_ref().and_then(|pull| pull.merged.as_ref()) {
             self.pulls.note_merge(&merge.commit, number);
+            self.publish_pulls();
             // Its rollout may search for this conversation already.
             if let Some(at) = self.to_find.get_mut(&merge.commit) {
                 *at = now;

@@ -7,7 +7,7 @@ use super::Console;
 use super::commit_rollout::{CommitRollout, Thread};
 use crate::daemon::source_poller::SourceRequest;
 use crate::git;
-use crate::model::forge::ThreadNumber;
+use crate::model::forge::{CommitPulls, ThreadNumber};
 use crate::model::id::CommitId;
 use crate::views::comments::rollout::marker_id;
 
@@ -97,6 +97,23 @@ impl Console {
             number
         };
         self.settle_thread(commit, Thread { number, is_issue: true }, subject, &[]);
+    }
+
+    /// Tells the page which pull requests brought commits: those of rollouts, and of merges that the host told. Nothing is asked
+    /// for it.
+    pub(super) fn publish_pulls(&self) {
+        let of_rollouts = self.rollouts.iter().map(|rollout| (rollout.commit.clone(), rollout.pulls()));
+        let mut known: CommitPulls = of_rollouts.filter(|(_, pulls)| !pulls.is_empty()).collect();
+        for (commit, number) in self.pulls.merges() {
+            known.entry(commit.clone()).or_default().insert(*number);
+        }
+        self.handles.learned.pulls.send_if_modified(|published| {
+            let is_new = **published != known;
+            if is_new {
+                *published = known.into();
+            }
+            is_new
+        });
     }
 
     /// Schedules the search for the threads of new rollouts.

@@ -76,7 +76,7 @@ fn a_uid_is_the_text_that_was_read() {
     }
 }
 
-/// Returns a ConfigMap as a watch of a member sees it.
+/// Returns a Deployment as a watch of a member sees it.
 fn watched(uid: &str, created: &str, data: &str) -> WatchedObject {
     let mut object = live(data, 1, "7", true);
     object["metadata"]["uid"] = uid.into();

@@ -14,6 +14,7 @@ use crate::http::commands::sent;
 use crate::http::serve::Peer;
 use crate::http::sessions::SESSION_TIME;
 use crate::model::commands::{Command, Grant, Person};
+use crate::model::forge::CommitPulls;
 use crate::model::id::CommitId;
 use crate::model::runs::Channel;
 use crate::page::{self, Visit, Visitor};
@@ -67,9 +68,9 @@ impl Subjects for NoSubjects {
 fn sign_in_page(page: &PageSettings, status: StatusCode, to: &str, problem: Option<&str>) -> Response {
     // Whoever sees the form may see nothing else yet.
     let fleet = crate::views::fleet::FleetView::default();
-    let visitor = Visitor::default();
+    let (visitor, pulls, now) = (Visitor::default(), CommitPulls::new(), crate::clock::now());
     let visit =
-        Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, now: crate::clock::now(), visitor, change: "" };
+        Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &pulls, now, visitor, change: "" };
     let text = page::document(&visit, &page::sign_in::page(&page.site, to, problem));
     Rendered { status, body: text.into_string().into(), is_compressed: false }.answer()
 }
@@ -90,7 +91,7 @@ pub(in crate::http) async fn sign_in(State(shared): State<Shared>, request: Requ
         let problem = "This token is not known to this daemon, or is for something else.";
         return sign_in_page(&page, StatusCode::FORBIDDEN, to, Some(problem));
     };
-    let Some(number) = page.sessions.open(owner, may_command, Instant::now()) else {
+    let Some(number) = page.sessions.open(&owner, may_command, Instant::now()) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the system gives no random bytes for a session").into_response();
     };
     tracing::info!(?peer, person = owner, "signed in");

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use futures::StreamExt as _;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -18,8 +18,11 @@ use crate::http::stream::STREAM_PATH;
 use crate::http::tests::shared;
 use crate::http::{Instruction, Publisher, router};
 use crate::model::commands::{Done, Person, Verb};
+use crate::model::forge::CommitPulls;
+use crate::model::id::CommitId;
 use crate::model::runs::Channel;
-use crate::status::fixtures::Case;
+use crate::page::GitLinks;
+use crate::status::fixtures::{Case, run_in_production};
 use crate::store::MemoryStore;
 use crate::views::fleet::tests::fleet;
 
@@ -45,6 +48,7 @@ fn world(change: impl FnOnce(&mut PageSettings)) -> World {
         public_graph: false,
         sessions: Sessions::new().expect("randomness"),
         recent: RecentFragments::default(),
+        forecasts: Forecasts::default(),
     };
     change(&mut settings);
     shared.page = Some(Arc::new(settings));
@@ -142,6 +146,41 @@ async fn every_page_is_there_and_guarded() {
     for path in ["/", "/placements/web", "/sign-in", "/assets/page.css"] {
         assert_eq!(off.get(path, &[]).await.status, 404, "{path}: the page is off");
     }
+}
+
+#[tokio::test]
+async fn a_page_links_the_pull_requests_that_the_bot_knows_now() {
+    let links = GitLinks { repository: "https://git.example/o/r".into(), is_github: false, folder: String::new() };
+    let mut world = world(|settings| settings.site.links = Some(links));
+    let (learned, pulls) = watch::channel(Arc::default());
+    world.shared.pulls = pulls;
+    assert!(!world.get("/placements/web", &[]).await.text().contains("/pulls/"));
+    let commit = CommitId::new("1a2b3c4d5e6f");
+    learned.send_replace(Arc::new(CommitPulls::from([(commit, [12].into())])));
+    assert!(world.get("/placements/web", &[]).await.text().contains("https://git.example/o/r/pulls/12"));
+}
+
+#[tokio::test]
+async fn a_run_is_simulated_once_for_every_page_that_shows_it() {
+    let mut world = world(|_| ());
+    let case = Case::healthy(&["east", "north", "south", "west"]).with_run(run_in_production());
+    world.publisher.publish(fleet(&["api", "web"], &case));
+    let (questions, mut asked) = mpsc::unbounded_channel();
+    world.shared.questions = questions;
+    let answer = tokio::spawn(async move {
+        let mut runs = Vec::new();
+        while let Some(question) = asked.recv().await {
+            let Question::Forecast { placement, run, reply } = question else { panic!("{question:?}") };
+            runs.push(format!("{placement} {run}"));
+            reply.send(None).expect("the page waits");
+        }
+        runs
+    });
+    for path in ["/placements/web", "/placements/web?group=region", "/placements/web?tab=history", "/placements/web"] {
+        assert_eq!(world.get(path, &[]).await.status, 200, "{path}");
+    }
+    drop(world);
+    assert_eq!(answer.await.expect("it answered"), ["web web-3"]);
 }
 
 #[tokio::test]

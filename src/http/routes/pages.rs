@@ -14,7 +14,7 @@ pub(super) const ROUTES: &[Route] = &[
         path: page::PAGE_PATH,
         caller: Caller::Visitor,
         parameters: "`q`: placements whose name holds it; `state`: `failed`, `person`, `offline`, `paused`, `moving`, `waiting` or `done`; `trouble=1`; \
-                     `sort`: `trouble`, `name` or `age`; `page`",
+                     `sort`: `trouble`, `name` or `age`; `group`: `namespace`, `strategy` or `state`, and `in`: only the group of this name; `page`",
         answer: "HTML: how the fleet stands, what waits for a person, and placements by stages; with the header `Gitfleet-Fragment` only what \
                  changes",
         limit: Some(Limit::Items(ROWS_MAX)),
@@ -26,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[
         path: page::PAGE_PLACEMENT_PATH,
         caller: Caller::Visitor,
         parameters: "`name` in the path: `NAME` or `NAMESPACE/NAME`, or with `/graph.svg` its picture; `tab`: `diff` (with `from` and `to`; with `lines=1` the lines that differ, and with `cluster` those on it), `explain`, \
-                     `events` or `history`",
+                     `events` or `history`; without it `group`: the key of the label by which clusters are grouped",
         answer: "HTML: one placement; or its stages as SVG",
         limit: None,
         in_turn: false,

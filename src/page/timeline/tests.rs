@@ -1,14 +1,18 @@
 use super::*;
 
-fn row(name: &str, state: ProgressState, spans: &[(bool, i64, Option<i64>)], usual: Option<(i64, i64)>) -> TimelineRow {
+type Spans<'a> = &'a [(bool, i64, Option<i64>)];
+
+fn row(name: &str, state: ProgressState, spans: Spans, usual: Spans, last: Option<i64>) -> TimelineRow {
     let seconds = |seconds: i64| Offset(seconds * 1000);
-    let span = |(waits, from, until): &(bool, i64, Option<i64>)| TimelineSpan {
-        waits: *waits,
-        from: seconds(*from),
-        until: until.map(seconds),
+    let all = |spans: Spans| -> Vec<TimelineSpan> {
+        let span = |(waits, from, until): &(bool, i64, Option<i64>)| TimelineSpan {
+            waits: *waits,
+            from: seconds(*from),
+            until: until.map(seconds),
+        };
+        spans.iter().map(span).collect()
     };
-    let usual = usual.map(|(from, until)| (seconds(from), seconds(until)));
-    TimelineRow { name: name.into(), state, spans: spans.iter().map(span).collect(), usual }
+    TimelineRow { name: name.into(), state, spans: all(spans), usual: all(usual), last: last.map(seconds) }
 }
 
 fn halfway() -> Timeline {
@@ -16,16 +20,22 @@ fn halfway() -> Timeline {
         title: "web, snapshot 3".into(),
         usual_words: "simulated".into(),
         rows: vec![
-            row("dev", ProgressState::Done, &[(false, 0, Some(95)), (true, 95, Some(300))], Some((0, 60))),
-            row("staging", ProgressState::Moving, &[(false, 300, None)], Some((60, 240))),
-            row("production", ProgressState::Queued, &[], Some((240, 900))),
+            row(
+                "dev",
+                ProgressState::Done,
+                &[(false, 0, Some(95)), (true, 95, Some(300))],
+                &[(false, 0, Some(60)), (true, 60, Some(180))],
+                Some(70),
+            ),
+            row("staging", ProgressState::Moving, &[(false, 300, None)], &[(false, 180, Some(240))], None),
+            row("production", ProgressState::Queued, &[], &[(false, 240, Some(900))], Some(800)),
         ],
         now: Some(Offset(425_000)),
     }
 }
 
 #[test]
-fn what_happened_stands_below_what_is_usual() {
+fn what_happened_stands_over_what_is_usual() {
     insta::assert_snapshot!(timeline(&halfway()).into_string().replace("><", ">\n<"));
 }
 
@@ -55,7 +65,8 @@ fn marks_are_few_and_round() {
 fn nothing_and_odd_times_are_drawn_too() {
     let empty = Timeline { title: String::new(), usual_words: String::new(), rows: Vec::new(), now: None };
     assert!(timeline(&empty).into_string().starts_with("<svg"));
-    let odd = row("<b>", ProgressState::Failed, &[(false, 50, Some(10)), (true, -5, None)], Some((9, 3)));
+    let odd =
+        row("<b>", ProgressState::Failed, &[(false, 50, Some(10)), (true, -5, None)], &[(true, 9, Some(3))], None);
     let picture = timeline(&Timeline { rows: vec![odd; 100], ..empty }).into_string();
     assert!(!picture.contains("<b>") && picture.contains("40 more."), "{picture}");
 }

@@ -25,7 +25,7 @@ use crate::model::tree::Tree;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::status::rollout::{RolloutState, rollout_state};
 use crate::store::records;
-use crate::views::simulation::{EventKind, Offset, Simulated, SimulatedEvent};
+use crate::views::simulation::{APPROVED_AFTER, EventKind, Offset, Simulated, SimulatedEvent};
 use gates::{OpenGate, open_gates};
 use pushes::Held;
 use watch::Watch;
@@ -50,6 +50,11 @@ const INSTANTS_MAX: u64 = 50_000_000;
 const QUIET: SignedDuration = SignedDuration::from_secs(SILENCE_MAX.as_secs() + 60);
 /// The latency between daemon and member.
 const HEARING: Duration = Duration::from_millis(10);
+/// How long writes take in predictions, and objects to become available: the defaults of `gitfleet simulate`.
+const STEP: Duration = Duration::from_millis(100);
+const AVAILABLE: Duration = Duration::from_secs(10);
+/// How long predictions continue: strategies wait for days.
+const PREDICTED_MAX: Duration = Duration::from_hours(24 * 30);
 /// The approver.
 const PERSON: &str = "a person";
 
@@ -78,6 +83,26 @@ pub struct Scenario {
     pub approve_after: Option<Duration>,
     /// The time limit after the push.
     pub until: Duration,
+}
+
+impl Scenario {
+    /// Returns a rollout in which nothing goes wrong, for predictions: with the times that `gitfleet simulate` assumes, and each approval
+    /// [`APPROVED_AFTER`] it is asked for.
+    pub fn undisturbed(base: Option<Arc<Tree>>, head: Arc<Tree>, placements: BTreeSet<PlacementKey>) -> Self {
+        Self {
+            base,
+            head,
+            then: Vec::new(),
+            placements,
+            apply: (STEP, STEP),
+            available: (AVAILABLE, AVAILABLE),
+            failures: Vec::new(),
+            absences: Vec::new(),
+            approvals: Vec::new(),
+            approve_after: Some(APPROVED_AFTER.0),
+            until: PREDICTED_MAX,
+        }
+    }
 }
 
 /// Objects that fail on a cluster.

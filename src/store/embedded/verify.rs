@@ -37,7 +37,8 @@ pub(super) fn verify(path: &Path, cache_bytes: usize) -> Result<(), redb::Error>
     }
     let mut flags = [0];
     file.read_exact_at(&mut flags, FLAGS_OFFSET)?;
-    let may_go_back = flags[0] & FLAG_UNCLOSED != 0 && flags[0] & FLAG_TWO_PHASE == 0;
+    let [flags] = flags;
+    let may_go_back = flags & FLAG_UNCLOSED != 0 && flags & FLAG_TWO_PHASE == 0;
     let opened = Builder::new()
         .set_cache_size(cache_bytes)
         .set_repair_callback(move |session| {
@@ -46,7 +47,7 @@ pub(super) fn verify(path: &Path, cache_bytes: usize) -> Result<(), redb::Error>
                 session.abort();
             }
         })
-        .create_with_backend(InMemoryChanges::of(file)?);
+        .create_with_backend(InMemoryChanges::of(file, flags)?);
     match opened {
         Err(redb::DatabaseError::RepairAborted) => {
             Err(redb::Error::Corrupted("pages do not match their checksums".into()))
@@ -71,10 +72,8 @@ struct WrittenBytes {
 }
 
 impl InMemoryChanges {
-    fn of(file: File) -> io::Result<Self> {
-        let mut flags = [0];
-        file.read_exact_at(&mut flags, FLAGS_OFFSET)?;
-        let unclosed = (flags[0] | FLAG_UNCLOSED) & !FLAG_TWO_PHASE;
+    fn of(file: File, flags: u8) -> io::Result<Self> {
+        let unclosed = (flags | FLAG_UNCLOSED) & !FLAG_TWO_PHASE;
         let changes = WrittenBytes { len: file.metadata()?.len(), written: vec![(FLAGS_OFFSET, vec![unclosed])] };
         Ok(Self { file, changes: Mutex::new(changes) })
     }

@@ -1,4 +1,5 @@
-//! The values that labels have: closed sets, so the number of series does not grow with the fleet.
+//! The values that labels have: closed sets, so the number of series does not grow with the fleet; only the list of placements does,
+//! up to a limit.
 
 use std::fmt::{self, Write as _};
 
@@ -304,6 +305,8 @@ label_sets! {
     ByPart { part: Part }
     /// Labels of placements.
     ByPlacementState { state: PlacementState }
+    /// Labels of one placement, which is written as on the command line: `NAME` or `NAMESPACE/NAME`.
+    OfPlacement { placement: String, state: PlacementState }
     /// Labels of gates.
     ByGate { kind: GateKind }
     /// Labels of runs.

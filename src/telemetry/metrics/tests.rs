@@ -11,6 +11,10 @@ fn touched() -> Metrics {
         metrics.member_writes.get_or_create(&ByWrite { verb, result: WriteOutcome::Ok }).inc();
     }
     metrics.placements.get_or_create(&ByPlacementState { state: PlacementState::AtTarget }).set(1);
+    metrics
+        .placement_info
+        .get_or_create(&OfPlacement { placement: "web".to_owned(), state: PlacementState::AtTarget })
+        .set(1);
     let gate = ByGate { kind: GateKind::Deletion };
     metrics.gates.get_or_create(&gate).set(1);
     metrics.oldest_gate.get_or_create(&gate).set(1);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::status::fixtures::at;
+use crate::status::fixtures::{at, cluster};
 
 #[test]
 fn labels_of_fields() {
@@ -77,4 +77,19 @@ fn events() {
     let many: Vec<_> = (0..EVENTS_SHOWN_MAX + 2).map(|_| &entries[0]).chain([&entries[2]]).collect();
     let table = events_table(&many, at(60));
     assert_eq!((table.rows.len(), table.rows[EVENTS_SHOWN_MAX - 1][1].as_str()), (EVENTS_SHOWN_MAX, "RolloutStarted"));
+}
+
+#[test]
+fn a_cluster_says_its_state_in_words() {
+    let mut cluster = cluster("west", false);
+    cluster.message = Some("Connection refused".into());
+    cluster.answered = true;
+    let object = crate::views::objects::member_cluster_object(&cluster, at(60));
+    let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
+    let found: Vec<String> = cluster_lines(&cluster, &object, at(60)).into_iter().map(text).collect();
+    insta::assert_snapshot!(found.join("\n"));
+    assert_eq!(
+        CLUSTER_STATES.map(|(state, _)| state),
+        ["online", "offline", "never answered", "no access", "left", "suspended"]
+    );
 }

@@ -1,9 +1,10 @@
 //! What is shared between two fleets, and when something else is said.
 
 use super::*;
-use crate::status::fixtures::{Case, at};
+use crate::status::fixtures::{Case, at, decision};
 use crate::status::rollout::StateKind;
 use crate::status::rollup::placement_conditions;
+use crate::views::rows::cluster_counts;
 
 /// Returns the records of a case under a name.
 pub fn records(case: &Case, name: &str) -> PlacementRecords {
@@ -75,6 +76,21 @@ fn only_what_a_placement_says_of_a_cluster_makes_it_say_something_else() {
     let after = shown(&offline, "web");
     let words = after.row.below.clusters[0].words.at(at(60));
     assert!(words.contains("offline (refused)"), "{words}");
+}
+
+#[test]
+fn a_cluster_counts_the_placements_that_picked_it_and_those_that_it_is_behind_with() {
+    let mut case = Case::healthy(&["east", "west"]);
+    case.binding("west").snapshot = Some(2);
+    case.policy.as_mut().expect("a policy").target_clusters.push(decision("north", false));
+    let before = fleet(&["api", "web"], &case);
+    let counts = |fleet: &FleetView| ["east", "north", "west", "gone"].map(|name| cluster_counts(fleet, &name.into()));
+    assert_eq!(counts(&before), [(2, 0), (0, 0), (2, 2), (0, 0)]);
+    let web = records(&Case::healthy(&["east", "west"]), "web");
+    let after =
+        before.with(Changes { placements: [("web".parse().expect("a key"), Some(web))].into(), ..Changes::default() });
+    assert_eq!(counts(&after), [(2, 0), (0, 0), (2, 1), (0, 0)]);
+    assert_eq!(counts(&before)[2], (2, 2), "whoever holds the older fleet sees no change");
 }
 
 #[test]

@@ -32,8 +32,8 @@ const PAGE_BYTES_MAX: u64 = 60_000;
 /// Pairs of a run that is small enough to fail at once where bytes are over their budget.
 const SMALL_PAIRS_MAX: usize = 2_000;
 
-/// What an open page heard.
-enum Heard {
+/// What an open page reads from its stream.
+enum PageNews {
     /// Its stream is open.
     Open,
     /// This commit is accepted.
@@ -48,18 +48,18 @@ pub fn open_pages(world: &World, daemon: &Daemon, size: FleetSize, label: &str) 
     let before = daemon.memory_kb("VmRSS")?;
     let cpu = daemon.cpu_seconds()?;
     let started = Instant::now();
-    let (ended, (tell, told)) = (AtomicBool::new(false), mpsc::channel());
+    let (ended, (sender, news)) = (AtomicBool::new(false), mpsc::channel());
     let (address, from) = (world.port(), version(world)?);
     let (with, times) = thread::scope(|scope| {
         // However this ends, the readers end too.
         let _ending = Ending(&ended);
         for _ in 0..PAGES {
-            let (tell, from, ended) = (tell.clone(), from.clone(), &ended);
-            let reader = move || follow(address, from, &tell, ended);
+            let (sender, from, ended) = (sender.clone(), from.clone(), &ended);
+            let reader = move || follow(address, from, &sender, ended);
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, reader)?;
         }
-        drop(tell);
-        told_changes(world, daemon, &told, label)
+        drop(sender);
+        commit_changes(world, daemon, &news, label)
     })?;
     let seconds = started.elapsed().as_secs_f64();
     Ok(json!({
@@ -80,8 +80,13 @@ impl Drop for Ending<'_> {
 
 /// Waits until all are open, then commits, and waits until all know each commit. Returns the most that was resident meanwhile, in
 /// kilobytes, and how long after a commit each page was told.
-fn told_changes(world: &World, daemon: &Daemon, told: &Receiver<Heard>, label: &str) -> Result<(u64, Vec<Duration>)> {
-    all(told, |heard| matches!(heard, Heard::Open).then_some(())).context("pages to open")?;
+fn commit_changes(
+    world: &World,
+    daemon: &Daemon,
+    news: &Receiver<PageNews>,
+    label: &str,
+) -> Result<(u64, Vec<Duration>)> {
+    all(news, |news| matches!(news, PageNews::Open).then_some(())).context("pages to open")?;
     let mut most = daemon.memory_kb("VmRSS")?;
     let mut times = Vec::with_capacity(PAGES * CHANGES);
     for number in 0..CHANGES {
@@ -90,24 +95,25 @@ fn told_changes(world: &World, daemon: &Daemon, told: &Receiver<Heard>, label: &
         let committed = world.commit(&format!("{label} {number}"))?;
         let commit = git(&world.repo(), &["rev-parse", "HEAD"])?;
         let commit = commit.trim();
-        let heard = |heard| match heard {
-            Heard::Accepted(accepted, at) if accepted == commit => Some(at.saturating_duration_since(committed)),
-            Heard::Accepted(..) | Heard::Open => None,
+        let accepted_after = |news| match news {
+            PageNews::Accepted(accepted, at) if accepted == commit => Some(at.saturating_duration_since(committed)),
+            PageNews::Accepted(..) | PageNews::Open => None,
         };
-        times.extend(all(told, heard).with_context(|| format!("pages to be told change {number}"))?);
+        times.extend(all(news, accepted_after).with_context(|| format!("pages to be told change {number}"))?);
         most = most.max(daemon.memory_kb("VmRSS")?);
     }
     Ok((most, times))
 }
 
 /// Returns what all pages were told of one thing.
-fn all<T>(told: &Receiver<Heard>, mut wanted: impl FnMut(Heard) -> Option<T>) -> Result<Vec<T>> {
+fn all<T>(news: &Receiver<PageNews>, mut wanted: impl FnMut(PageNews) -> Option<T>) -> Result<Vec<T>> {
     let deadline = Instant::now() + LIMIT;
     let mut found = Vec::with_capacity(PAGES);
     while found.len() < PAGES {
-        let heard = told.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        let heard = heard.with_context(|| format!("{} of {PAGES} pages after {} s", found.len(), LIMIT.as_secs()))?;
-        found.extend(wanted(heard));
+        let received = news.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        let received =
+            received.with_context(|| format!("{} of {PAGES} pages after {} s", found.len(), LIMIT.as_secs()))?;
+        found.extend(wanted(received));
     }
     Ok(found)
 }
@@ -120,7 +126,7 @@ fn version(world: &World) -> Result<String> {
 }
 
 /// Follows the stream of a page as a browser does: when it ends, the next one begins where it ended.
-fn follow(port: u16, mut from: String, tell: &Sender<Heard>, ended: &AtomicBool) {
+fn follow(port: u16, mut from: String, sender: &Sender<PageNews>, ended: &AtomicBool) {
     let (mut is_known, mut last) = (false, String::new());
     while !ended.load(Ordering::Relaxed) {
         let opened = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
@@ -141,22 +147,22 @@ fn follow(port: u16, mut from: String, tell: &Sender<Heard>, ended: &AtomicBool)
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
                 Err(_) => break,
             }
-            let heard = if line.starts_with("HTTP/1.") && !line.contains(" 200 ") {
+            let news = if line.starts_with("HTTP/1.") && !line.contains(" 200 ") {
                 break;
             } else if line == ":\n" && !is_known {
                 is_known = true;
-                Some(Heard::Open)
+                Some(PageNews::Open)
             } else if let Some(id) = line.strip_prefix("id: ") {
                 id.trim().clone_into(&mut from);
                 None
             } else {
                 accepted(&line).filter(|commit| *commit != last).map(|commit| {
                     last.clone_from(&commit);
-                    Heard::Accepted(commit, Instant::now())
+                    PageNews::Accepted(commit, Instant::now())
                 })
             };
             // Nobody listens any more when the run has failed.
-            if heard.is_some_and(|heard| tell.send(heard).is_err()) {
+            if news.is_some_and(|news| sender.send(news).is_err()) {
                 return;
             }
             line.clear();

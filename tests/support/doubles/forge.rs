@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use gitfleet::forge::{Error, Forge, Limits, Result};
+use gitfleet::forge::{Auth, Error, Forge, Limits, Result};
 use gitfleet::model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Merge, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
@@ -332,6 +332,10 @@ fn not_found(what: &str) -> Error {
 impl Forge for Fake {
     fn limits(&self) -> Limits {
         Limits { description_chars: 140, comment_chars: 65_000, write_pause: Duration::ZERO, writes_max: 4 }
+    }
+
+    fn use_auth(&self, _: &Auth) -> Result<()> {
+        Ok(())
     }
 
     async fn repository_id(&self) -> Result<u64> {

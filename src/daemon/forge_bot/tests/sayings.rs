@@ -4,7 +4,7 @@ use super::world::{Beginning, World, commit, mistake, now};
 use crate::core::SourceEvent;
 use crate::doubles::forge::{Failure, Moment};
 use crate::forge::{Error, Forge as _};
-use crate::model::forge::{ForgeEvent, Reaction, StatusState};
+use crate::model::forge::{CommitPulls, ForgeEvent, Reaction, StatusState};
 
 const OPEN: Beginning = Beginning { hooked: true, required: 1, approvers: "", open: true };
 const GATED: Beginning = Beginning { open: false, ..OPEN };
@@ -46,6 +46,25 @@ async fn a_whole_rollout_takes_few_calls() {
         let wanted: &[&str] = if seconds < 30 { &["gitfleet"] } else { &["gitfleet", "gitfleet/p"] };
         assert_eq!(contexts, wanted, "{seconds} s for each cluster");
     }
+}
+
+#[tokio::test]
+async fn the_page_learns_which_pull_request_brought_a_commit_and_nothing_is_asked_for_it() {
+    let mut world = World::begin(OPEN);
+    world.settle().await;
+    let known = |world: &World| world.console.handles.learned.pulls.borrow().as_ref().clone();
+    assert_eq!(known(&world), CommitPulls::new());
+    let pull = world.merge('1');
+    world.later(120).await;
+    // Nothing brought it: it gets an issue, which is no pull request.
+    world.accept('2');
+    world.later(120).await;
+    let brought = CommitPulls::from([(commit('1'), [pull].into())]);
+    assert_eq!(known(&world), brought);
+    let asked = world.fake.count("pulls_of_commit");
+    world.restart();
+    assert_eq!(known(&world), brought, "the next process knows it from the store");
+    assert_eq!(world.fake.count("pulls_of_commit"), asked);
 }
 
 /// Calls that an approval takes with a rollout, beside those above: the placement's status, and the rollout's once more with the

@@ -468,7 +468,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
         instructions,
         baselines,
         hints: hooked.then_some(hints),
-        repository: watch::channel(None).0,
+        learned: Learned::channel().0,
     };
     let (messages, inbox) = mpsc::unbounded_channel();
     let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
