@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod embedded;
+pub mod lease;
 pub mod memory;
 pub mod records;
 pub mod saved;
@@ -252,6 +253,16 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Another daemon leads since: what this one decides must not be kept.
+    #[error(
+        "another daemon leads since, under epoch {found} (this one had epoch {epoch}); nothing of the batch was written"
+    )]
+    Replaced {
+        /// The epoch of the refused batch.
+        epoch: u64,
+        /// The epoch that leads.
+        found: u64,
+    },
     /// A write ended because of an error in gitfleet: whether it was kept is not known.
     #[error("a write to the store ended because of an error in gitfleet ({message}); please report it")]
     Broken {
@@ -273,9 +284,11 @@ impl Classify for Error {
         match self {
             Self::Conflict { .. } => ErrorClass::Conflict,
             Self::Locked { .. } | Self::Full { .. } | Self::Io { .. } => ErrorClass::Transient,
-            Self::Corrupt { .. } | Self::Newer { .. } | Self::Missing { .. } | Self::Unreadable { .. } => {
-                ErrorClass::Invalid
-            }
+            Self::Corrupt { .. }
+            | Self::Newer { .. }
+            | Self::Missing { .. }
+            | Self::Unreadable { .. }
+            | Self::Replaced { .. } => ErrorClass::Invalid,
             Self::Broken { .. }
             | Self::ReadOnly { .. }
             | Self::Unwritable { .. }
