@@ -201,6 +201,19 @@ fn client_of(connected: &mut Connected) -> Result<&mut Client, Failure> {
     connected.as_mut().ok_or_else(|| Failure::Unconnected("the connection was closed".to_owned()))
 }
 
+/// Returns the first text after all those that start with a prefix, by bytes; `None` where none comes after them.
+fn after_prefix(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // UTF-8 sorts as its characters do, so the next character is the next text. The range steps over surrogates.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
 /// Returns a name that no other batch has.
 fn batch_name() -> Result<String, std::io::Error> {
     let mut bytes = [0_u8; 16];
@@ -232,18 +245,18 @@ impl Store for PostgresStore {
                 let transaction =
                     reading.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await?;
                 let statement = format!(
-                    "SELECT key, value, version FROM {}.record WHERE source = $1 AND key >= $2 ORDER BY key",
+                    "SELECT key, value, version FROM {}.record
+                     WHERE source = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3) ORDER BY key",
                     server.schema
                 );
                 for prefix in &prefixes {
-                    let parameters: [&(dyn ToSql + Sync); 2] = [&source, prefix];
+                    // Without an end, all later records would travel before the next prefix.
+                    let end = after_prefix(prefix);
+                    let parameters: [&(dyn ToSql + Sync); 3] = [&source, prefix, &end];
                     let mut stream = Box::pin(transaction.query_raw(&statement, parameters).await?);
                     while let Some(row) = stream.next().await {
                         let row = row?;
                         let key: String = row.get(0);
-                        if !key.starts_with(prefix.as_str()) {
-                            break;
-                        }
                         if sender.send(Ok((key, row.get(1), number(row.get(2))))).await.is_err() {
                             // The reader has what it wants.
                             return Ok(());
@@ -313,5 +326,23 @@ impl PostgresStore {
             let unreadable = |source| Error::Unreadable { key: format!("journal/{number}"), source };
             Ok((number, serde_json::from_str(&text).map_err(unreadable)?))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::after_prefix;
+
+    #[test]
+    fn a_prefix_has_an_end() {
+        for (prefix, end) in [
+            ("", None),
+            ("a/", Some("a0")),
+            ("\u{D7FF}", Some("\u{E000}")),
+            ("c/\u{10FFFF}", Some("c0")),
+            ("\u{10FFFF}", None),
+        ] {
+            assert_eq!(after_prefix(prefix).as_deref(), end, "{prefix:?}");
+        }
     }
 }
