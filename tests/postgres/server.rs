@@ -1,6 +1,5 @@
 //! One server for all tests of this binary. Each test has a schema of its own.
 
-use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,11 +26,6 @@ static SCHEMAS: AtomicU32 = AtomicU32::new(0);
 /// A schema that nobody has used.
 pub fn schema() -> String {
     format!("test_{}", SCHEMAS.fetch_add(1, Ordering::SeqCst))
-}
-
-/// Where a folder for files of a test is.
-pub fn folder() -> PathBuf {
-    SERVER.0.folder().to_owned()
 }
 
 /// The address, without and with the password.

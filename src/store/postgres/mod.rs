@@ -40,6 +40,8 @@ pub struct PostgresStore {
     reads: Connection,
     writes: Connection,
     leases: Connection,
+    /// A connection that no scan uses.
+    idle: Arc<Mutex<Option<Client>>>,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -118,6 +120,7 @@ impl PostgresStore {
             reads: Connection::default(),
             writes: Connection::default(),
             leases: Connection::default(),
+            idle: Arc::default(),
         })
     }
 
@@ -236,11 +239,15 @@ impl Store for PostgresStore {
         const ACTION: &str = "listing records";
         let (mut sender, mut rows) = mpsc::channel::<Result<(String, Vec<u8>, u64)>>(SCAN_AHEAD);
         let prefixes: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
-        let (server, source) = (Arc::clone(&self.server), self.source.clone());
+        let (server, source, idle) = (Arc::clone(&self.server), self.source.clone(), Arc::clone(&self.idle));
         // A connection of its own: a slow reader keeps nobody else waiting.
         self.caller.spawn(async move {
             let sent = async {
-                let mut client = server.connect().await.map_err(Failure::Unconnected)?;
+                let unused = idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let mut client = match unused.filter(|client| !client.is_closed()) {
+                    Some(client) => client,
+                    None => server.connect().await.map_err(Failure::Unconnected)?,
+                };
                 let reading = client.build_transaction().read_only(true);
                 let transaction =
                     reading.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await?;
@@ -258,11 +265,13 @@ impl Store for PostgresStore {
                         let row = row?;
                         let key: String = row.get(0);
                         if sender.send(Ok((key, row.get(1), number(row.get(2))))).await.is_err() {
-                            // The reader has what it wants.
+                            // The reader has what it wants, and the connection more to say.
                             return Ok(());
                         }
                     }
                 }
+                transaction.commit().await?;
+                *idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
                 Ok::<(), Failure>(())
             };
             if let Err(failure) = sent.await {
