@@ -7,6 +7,7 @@ mod fleet;
 #[path = "../support/doubles/store.rs"]
 mod promises;
 
+mod faults;
 mod leases;
 mod outcomes;
 mod server;
