@@ -15,6 +15,7 @@ mod git;
 mod scratch;
 
 mod commands;
+mod faults;
 mod leases;
 mod outcomes;
 mod server;

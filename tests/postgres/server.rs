@@ -34,6 +34,21 @@ pub fn addresses() -> (String, String) {
     (url.clone(), url.replace("gitfleet@", &format!("gitfleet:{password}@")))
 }
 
+/// Says something to the server as its owner, and returns the first column of the first row.
+pub fn sql(text: &str) -> Option<String> {
+    let (_, url) = addresses();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        let answers = client.simple_query(text).await.unwrap();
+        answers.iter().find_map(|answer| match answer {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    })
+}
+
 /// The settings of a schema, on the server at an address.
 pub fn settings_at(url: &str, schema: &str) -> PostgresSettings {
     PostgresSettings {

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
 
-use super::connect::Server;
+use super::connect::DatabaseServer;
 use crate::store::{Error, Result};
 
 /// How long an ordinary call may take, connecting included.
@@ -23,11 +23,11 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) struct Connection(Arc<Mutex<Option<Client>>>);
 
 /// A connection that a call has for itself.
-pub(super) type Connected = OwnedMutexGuard<Option<Client>>;
+pub(super) type TakenConnection = OwnedMutexGuard<Option<Client>>;
 
 /// Why a call failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CallFailure {
     /// The store's own word, which says nothing against the connection.
     Store(Error),
     /// The database's word, or the connection's.
@@ -36,13 +36,13 @@ pub(super) enum Failure {
     Unconnected(String),
 }
 
-impl From<tokio_postgres::Error> for Failure {
+impl From<tokio_postgres::Error> for CallFailure {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
@@ -50,14 +50,14 @@ impl From<Error> for Failure {
 
 /// Runs calls on a thread of its own, so that callers may block.
 pub(super) struct Caller {
-    server: Arc<Server>,
+    server: Arc<DatabaseServer>,
     // `None` only while it is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Caller {
     /// Starts the thread; connects to nothing yet.
-    pub(super) fn start(server: Arc<Server>) -> std::io::Result<Self> {
+    pub(super) fn start(server: Arc<DatabaseServer>) -> std::io::Result<Self> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).thread_name("postgres").enable_all().build()?;
         Ok(Self { server, runtime: Some(runtime) })
@@ -70,10 +70,10 @@ impl Caller {
         connection: &Connection,
         action: &'static str,
         limit: Duration,
-        job: impl FnOnce(Connected) -> Answer + Send + 'static,
+        job: impl FnOnce(TakenConnection) -> Answer + Send + 'static,
     ) -> Result<T>
     where
-        Answer: Future<Output = (Connected, Result<T, Failure>)> + Send,
+        Answer: Future<Output = (TakenConnection, Result<T, CallFailure>)> + Send,
     {
         let (sender, answer) = mpsc::sync_channel(1);
         let (server, connection) = (Arc::clone(&self.server), connection.clone());
@@ -83,10 +83,10 @@ impl Caller {
                 let mut connected = Arc::clone(&connection.0).lock_owned().await;
                 if connected.as_ref().is_none_or(Client::is_closed) {
                     *connected = None;
-                    *connected = Some(server.connect().await.map_err(Failure::Unconnected)?);
+                    *connected = Some(server.connect().await.map_err(CallFailure::Unconnected)?);
                 }
                 let (mut connected, result) = job(connected).await;
-                if matches!(&result, Err(Failure::Database(_) | Failure::Unconnected(_))) {
+                if matches!(&result, Err(CallFailure::Database(_) | CallFailure::Unconnected(_))) {
                     *connected = None;
                 }
                 result

@@ -12,7 +12,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::client::Failure;
+use super::client::CallFailure;
 use crate::store::{Error, Result};
 
 /// How long a connection may take to be there.
@@ -53,7 +53,7 @@ pub enum Tls {
 }
 
 /// A database that connections can be made to.
-pub(super) struct Server {
+pub(super) struct DatabaseServer {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     /// Host, port and name of the database, for people.
@@ -61,7 +61,7 @@ pub(super) struct Server {
     pub(super) schema: String,
 }
 
-impl Server {
+impl DatabaseServer {
     /// Reads the settings and the files they name; connects to nothing.
     pub(super) fn new(settings: &PostgresSettings) -> Result<Self> {
         let refused = |message: String| Error::Settings { message };
@@ -77,7 +77,9 @@ impl Server {
         config.application_name("gitfleet").target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         let tls = match &settings.tls {
             Tls::Off => {
-                if !config.get_hosts().iter().all(is_local) {
+                // `hostaddr` replaces the host's own address, so it must be local too.
+                let addresses_are_local = config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+                if !addresses_are_local || !config.get_hosts().iter().all(is_local) {
                     return Err(refused("sslMode is disable, and the server is not on this machine".to_owned()));
                 }
                 config.ssl_mode(tokio_postgres::config::SslMode::Disable);
@@ -114,15 +116,15 @@ impl Server {
     }
 
     /// Returns the store's error for a failed call.
-    pub(super) fn error(&self, action: &'static str, failure: Failure) -> Error {
+    pub(super) fn error(&self, action: &'static str, failure: CallFailure) -> Error {
         let database = self.label.clone();
         match failure {
-            Failure::Store(error) => error,
-            Failure::Unconnected(message) => Error::Unavailable { database, action, message },
-            Failure::Database(error) if is_passing(&error) => {
+            CallFailure::Store(error) => error,
+            CallFailure::Unconnected(message) => Error::Unavailable { database, action, message },
+            CallFailure::Database(error) if is_passing(&error) => {
                 Error::Unavailable { database, action, message: words(&error) }
             }
-            Failure::Database(error) => Error::DatabaseRefused { database, action, message: words(&error) },
+            CallFailure::Database(error) => Error::DatabaseRefused { database, action, message: words(&error) },
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
 
-use super::client::{CALL_TIME_MAX, Failure};
+use super::client::{CALL_TIME_MAX, CallFailure};
 use super::write::{number, signed};
 use super::{PostgresStore, client_of};
 use crate::store::Result;
@@ -36,7 +36,7 @@ impl PostgresStore {
                 let given: Vec<&(dyn ToSql + Sync)> =
                     parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect();
                 let rows = client_of(&mut connected)?.query(&statement, &given).await?;
-                Ok::<_, Failure>(rows.iter().map(read).collect())
+                Ok::<_, CallFailure>(rows.iter().map(read).collect())
             };
             let result = asked.await;
             (connected, result)

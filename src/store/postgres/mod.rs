@@ -19,8 +19,8 @@ use tokio_postgres::types::ToSql;
 
 use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_limits};
 use crate::model::records::JournalEntry;
-use client::{BATCH_TIME_MAX, CALL_TIME_MAX, Caller, Connected, Connection, Failure};
-use connect::Server;
+use client::{BATCH_TIME_MAX, CALL_TIME_MAX, CallFailure, Caller, Connection, TakenConnection};
+use connect::DatabaseServer;
 pub use connect::{PostgresSettings, Tls};
 use write::{Batch, number, signed};
 
@@ -29,7 +29,7 @@ const SCAN_AHEAD: usize = 32;
 
 /// A store in a schema of a database. The records of one source are told from those of others by its name.
 pub struct PostgresStore {
-    server: Arc<Server>,
+    server: Arc<DatabaseServer>,
     source: String,
     journal_max: usize,
     /// The epoch that batches are written under; 0 where this daemon does not lead.
@@ -105,10 +105,10 @@ impl PostgresStore {
     }
 
     fn new(settings: &PostgresSettings, source: &str) -> Result<Self> {
-        let server = Arc::new(Server::new(settings)?);
+        let server = Arc::new(DatabaseServer::new(settings)?);
         let started = Caller::start(Arc::clone(&server));
         let caller =
-            started.map_err(|error| server.error("starting a thread", Failure::Unconnected(error.to_string())))?;
+            started.map_err(|error| server.error("starting a thread", CallFailure::Unconnected(error.to_string())))?;
         let journal_max = settings.journal_entries.clamp(1, JOURNAL_ENTRIES_MAX.max(settings.journal_entries));
         Ok(Self {
             server,
@@ -200,8 +200,21 @@ impl PostgresStore {
 }
 
 /// Returns the client of a connection that a call has.
-fn client_of(connected: &mut Connected) -> Result<&mut Client, Failure> {
-    connected.as_mut().ok_or_else(|| Failure::Unconnected("the connection was closed".to_owned()))
+fn client_of(connected: &mut TakenConnection) -> Result<&mut Client, CallFailure> {
+    connected.as_mut().ok_or_else(|| CallFailure::Unconnected("the connection was closed".to_owned()))
+}
+
+/// Returns the first text after all those that start with a prefix, by bytes; `None` where none comes after them.
+fn after_prefix(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // UTF-8 sorts as its characters do, so the next character is the next text. The range steps over surrogates.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
 }
 
 /// Returns a name that no other batch has.
@@ -233,24 +246,24 @@ impl Store for PostgresStore {
                 let unused = idle.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let mut client = match unused.filter(|client| !client.is_closed()) {
                     Some(client) => client,
-                    None => server.connect().await.map_err(Failure::Unconnected)?,
+                    None => server.connect().await.map_err(CallFailure::Unconnected)?,
                 };
                 let reading = client.build_transaction().read_only(true);
                 let transaction =
                     reading.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await?;
                 let statement = format!(
-                    "SELECT key, value, version FROM {}.record WHERE source = $1 AND key >= $2 ORDER BY key",
+                    "SELECT key, value, version FROM {}.record
+                     WHERE source = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3) ORDER BY key",
                     server.schema
                 );
                 for prefix in &prefixes {
-                    let parameters: [&(dyn ToSql + Sync); 2] = [&source, prefix];
+                    // Without an end, all later records would travel before the next prefix.
+                    let end = after_prefix(prefix);
+                    let parameters: [&(dyn ToSql + Sync); 3] = [&source, prefix, &end];
                     let mut stream = Box::pin(transaction.query_raw(&statement, parameters).await?);
                     while let Some(row) = stream.next().await {
                         let row = row?;
                         let key: String = row.get(0);
-                        if !key.starts_with(prefix.as_str()) {
-                            break;
-                        }
                         if sender.send(Ok((key, row.get(1), number(row.get(2))))).await.is_err() {
                             // The reader has what it wants, and the connection more to say.
                             return Ok(());
@@ -259,7 +272,7 @@ impl Store for PostgresStore {
                 }
                 transaction.commit().await?;
                 *idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
-                Ok::<(), Failure>(())
+                Ok::<(), CallFailure>(())
             };
             if let Err(failure) = sent.await {
                 drop(sender.send(Err(server.error(ACTION, failure))).await);
@@ -322,5 +335,23 @@ impl PostgresStore {
             let unreadable = |source| Error::Unreadable { key: format!("journal/{number}"), source };
             Ok((number, serde_json::from_str(&text).map_err(unreadable)?))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::after_prefix;
+
+    #[test]
+    fn a_prefix_has_an_end() {
+        for (prefix, end) in [
+            ("", None),
+            ("a/", Some("a0")),
+            ("\u{D7FF}", Some("\u{E000}")),
+            ("c/\u{10FFFF}", Some("c0")),
+            ("\u{10FFFF}", None),
+        ] {
+            assert_eq!(after_prefix(prefix).as_deref(), end, "{prefix:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::{Client, Transaction};
 
-use super::client::Failure;
+use super::client::CallFailure;
 use crate::model::records::JournalEntry;
 use crate::store::{Error, Expected, Op, check_expected};
 
@@ -29,10 +29,10 @@ pub(super) struct Batch {
 }
 
 /// What a batch leaves behind, by key: the value, or that it is deleted.
-type Changes<'a> = BTreeMap<&'a str, Option<&'a [u8]>>;
+type RecordChanges<'a> = BTreeMap<&'a str, Option<&'a [u8]>>;
 
 /// Writes a batch up to its commit, which is the caller's: only a failed commit leaves open what is kept.
-pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(Transaction<'a>, u64), Failure> {
+pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(Transaction<'a>, u64), CallFailure> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(&format!("SET LOCAL search_path = {}", batch.schema)).await?;
     check_epoch(&transaction, batch).await?;
@@ -53,7 +53,7 @@ pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(
 }
 
 /// Locks the lease row until the end of the batch, and refuses a batch of another epoch.
-async fn check_epoch(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), Failure> {
+async fn check_epoch(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), CallFailure> {
     let epoch = signed(batch.epoch);
     let held = "SELECT 1 FROM lease WHERE source = $1 AND epoch = $2 FOR KEY SHARE";
     if transaction.query_opt(held, &[&batch.source, &epoch]).await?.is_some() {
@@ -65,7 +65,7 @@ async fn check_epoch(transaction: &Transaction<'_>, batch: &Batch) -> Result<(),
 }
 
 /// Returns the versions of the records that the batch names.
-async fn versions(transaction: &Transaction<'_>, batch: &Batch) -> Result<BTreeMap<String, u64>, Failure> {
+async fn versions(transaction: &Transaction<'_>, batch: &Batch) -> Result<BTreeMap<String, u64>, CallFailure> {
     let keys: BTreeSet<&str> = batch.ops.iter().filter_map(key_of).collect();
     let keys: Vec<&str> = keys.into_iter().collect();
     let mut found = BTreeMap::new();
@@ -86,9 +86,9 @@ fn key_of(op: &Op) -> Option<&str> {
 }
 
 /// Checks each operation against what is there and what the operations before it leave, and returns what all of them leave.
-fn changes<'a>(batch: &'a Batch, found: &BTreeMap<String, u64>, version: u64) -> Result<Changes<'a>, Error> {
-    let mut changes = Changes::new();
-    let check = |changes: &Changes<'a>, key: &str, expected: Expected| {
+fn changes<'a>(batch: &'a Batch, found: &BTreeMap<String, u64>, version: u64) -> Result<RecordChanges<'a>, Error> {
+    let mut changes = RecordChanges::new();
+    let check = |changes: &RecordChanges<'a>, key: &str, expected: Expected| {
         let present = match changes.get(key) {
             Some(change) => change.map(|_| version),
             None => found.get(key).copied(),
@@ -111,7 +111,12 @@ fn changes<'a>(batch: &'a Batch, found: &BTreeMap<String, u64>, version: u64) ->
     Ok(changes)
 }
 
-async fn put(transaction: &Transaction<'_>, batch: &Batch, changes: &Changes<'_>, version: i64) -> Result<(), Failure> {
+async fn put(
+    transaction: &Transaction<'_>,
+    batch: &Batch,
+    changes: &RecordChanges<'_>,
+    version: i64,
+) -> Result<(), CallFailure> {
     let upsert = "INSERT INTO record (source, key, version, value)
         SELECT $1, written.key, $2, written.value FROM unnest($3::text[], $4::bytea[]) AS written (key, value)
         ON CONFLICT (source, key) DO UPDATE SET version = excluded.version, value = excluded.value";
@@ -122,7 +127,7 @@ async fn put(transaction: &Transaction<'_>, batch: &Batch, changes: &Changes<'_>
 }
 
 /// Returns keys and values of what is put, in pieces that fit into a statement.
-fn chunks<'a>(changes: &Changes<'a>) -> Vec<(Vec<&'a str>, Vec<&'a [u8]>)> {
+fn chunks<'a>(changes: &RecordChanges<'a>) -> Vec<(Vec<&'a str>, Vec<&'a [u8]>)> {
     let mut chunks: Vec<(Vec<&str>, Vec<&[u8]>)> = Vec::new();
     let mut bytes = 0;
     for (key, value) in changes {
@@ -145,9 +150,9 @@ fn chunks<'a>(changes: &Changes<'a>) -> Vec<(Vec<&'a str>, Vec<&'a [u8]>)> {
 async fn delete(
     transaction: &Transaction<'_>,
     batch: &Batch,
-    changes: &Changes<'_>,
+    changes: &RecordChanges<'_>,
     found: &BTreeMap<String, u64>,
-) -> Result<(), Failure> {
+) -> Result<(), CallFailure> {
     let gone = changes.iter().filter(|(key, value)| value.is_none() && found.contains_key(**key));
     let gone: Vec<&str> = gone.map(|(key, _)| *key).collect();
     for keys in gone.chunks(STATEMENT_ROWS_MAX) {
@@ -158,7 +163,7 @@ async fn delete(
 }
 
 /// Appends the entries, and drops the oldest beyond the limit.
-async fn journal(transaction: &Transaction<'_>, batch: &Batch, last: i64) -> Result<(), Failure> {
+async fn journal(transaction: &Transaction<'_>, batch: &Batch, last: i64) -> Result<(), CallFailure> {
     let entries = batch.ops.iter().filter_map(|op| match op {
         Op::Journal(entry) => Some(entry),
         _ => None,
@@ -199,7 +204,7 @@ async fn journal(transaction: &Transaction<'_>, batch: &Batch, last: i64) -> Res
 
 /// Tells whether a batch was kept, after an answer that was lost: the version it wrote, or `None`. Waits until the connection that wrote
 /// it has ended its transaction.
-pub(super) async fn outcome(client: &mut Client, batch: &Batch, writer: i32) -> Result<Option<u64>, Failure> {
+pub(super) async fn outcome(client: &mut Client, batch: &Batch, writer: i32) -> Result<Option<u64>, CallFailure> {
     // The server may not know yet that the connection is gone, and the transaction on it still be open. Without the right to end it, it
     // ends by its own limit.
     drop(client.execute("SELECT pg_terminate_backend($1) WHERE $1 <> pg_backend_pid()", &[&writer]).await);
