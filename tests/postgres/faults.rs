@@ -51,7 +51,9 @@ fn a_server_is_verified() {
     let data = sql("SHOW data_directory").unwrap();
     let data = Path::new(&data);
     let owner = fs::metadata(data).unwrap();
-    for (name, text) in [("server.crt", certificate.cert.pem()), ("server.key", certificate.signing_key.serialize_pem())] {
+    for (name, text) in
+        [("server.crt", certificate.cert.pem()), ("server.key", certificate.signing_key.serialize_pem())]
+    {
         let path = data.join(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -132,9 +134,7 @@ fn silent_proxy() -> (u16, Arc<AtomicBool>) {
     thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let server = TcpStream::connect(&server).unwrap();
-            for (from, to) in
-                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
-            {
+            for (from, to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
                 let passes = Arc::clone(&shared);
                 thread::spawn(move || pass_on(from, to, &passes));
             }
