@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config;
 use crate::http::BACKUP_PATH;
 use crate::model::commands::{Command, Verb};
+use crate::model::records::JournalEntry;
 use crate::store::embedded::{DATABASE_FILE, EmbeddedStore};
 use crate::store::{self, Expected, Op, Store, backup};
 
@@ -158,10 +159,10 @@ fn migrate(from: &Path, to: &Path) -> anyhow::Result<Exit> {
     let old = old.with_context(|| format!("opening the store of {}", from.display()))?;
     let new = opened::writable(&load_configuration(to)?.store);
     let new = new.with_context(|| format!("opening the store of {}", to.display()))?;
-    if is_empty(&*old)? {
+    if old.list("")?.is_empty() {
         bail!("the store of {} is empty: there is nothing to move", from.display());
     }
-    if !is_empty(&*new)? {
+    if !new.list("")?.is_empty() {
         bail!("the store of {} is not empty: nothing was moved", to.display());
     }
     let (mut ops, mut records) = (Vec::new(), 0);
@@ -170,9 +171,9 @@ fn migrate(from: &Path, to: &Path) -> anyhow::Result<Exit> {
         records += 1;
         true
     })?;
-    let entries = old.journal(0, usize::MAX)?;
+    let entries = journal_beyond(&*old, &*new).with_context(|| format!("the store of {}", to.display()))?;
     let count = entries.len();
-    ops.extend(entries.into_iter().map(|(_, entry)| Op::Journal(entry)));
+    ops.extend(entries.into_iter().map(Op::Journal));
     // All at once: a crash leaves the new store empty, and the old one as it was.
     new.batch(ops)?;
     compare(&*old, &*new)?;
@@ -182,6 +183,17 @@ fn migrate(from: &Path, to: &Path) -> anyhow::Result<Exit> {
         to.display(),
         from.display()
     ))
+}
+
+/// Returns the entries of a journal that another does not have yet. The other has some where its records were moved away earlier: journals
+/// only grow, so it keeps what it had.
+fn journal_beyond(old: &dyn Store, new: &dyn Store) -> anyhow::Result<Vec<JournalEntry>> {
+    let entries = |store: &dyn Store| -> store::Result<Vec<JournalEntry>> {
+        Ok(store.journal(0, usize::MAX)?.into_iter().map(|(_, entry)| entry).collect())
+    };
+    let (mut entries, known) = (entries(old)?, entries(new)?);
+    anyhow::ensure!(entries.starts_with(&known), "its journal is another's: nothing was moved");
+    Ok(entries.split_off(known.len()))
 }
 
 /// Fails where two stores do not hold the same records.

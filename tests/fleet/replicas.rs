@@ -21,7 +21,7 @@ const POOL: &str = "fleet";
 /// The lease of the leader, and that of each agent: short, so that a failure is seen to end soon.
 const LEASE: &str = "5s";
 /// How long a daemon may take to be ready, and an agent to be connected.
-const READY: Duration = Duration::from_secs(60);
+const READY: Duration = Duration::from_mins(1);
 
 /// One daemon or agent.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use secrecy::SecretString;
 use crate::fleet::{Postgres, ServerHome, until};
 use crate::server::{addresses, lead, leading, schema, settings, settings_at, sql};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 /// A lease that is asked for over a silent connection: the call ends when the lease would.
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 

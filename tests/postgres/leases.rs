@@ -8,7 +8,7 @@ use gitfleet::store::postgres::PostgresStore;
 use crate::fleet::until;
 use crate::server::{holder, schema, settings};
 
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_mins(10);
 const SHORT: Duration = Duration::from_millis(300);
 const SOON: Duration = Duration::from_secs(20);
 

@@ -7,9 +7,10 @@ mod fleet;
 #[path = "../support/doubles/store.rs"]
 mod promises;
 
-#[path = "../fleet/git.rs"]
-#[allow(dead_code, reason = "the tests of the command line use more of it")]
-mod git;
+/// As the tests of the command line call it.
+mod git {
+    pub use crate::fleet::commit_all;
+}
 #[path = "../cli/scratch.rs"]
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod scratch;

@@ -12,7 +12,7 @@ use gitfleet::store::postgres::{PostgresSettings, PostgresStore, Tls};
 use crate::fleet::{Postgres, ServerHome};
 
 /// Longer than any test.
-pub const LEASE: Duration = Duration::from_secs(600);
+pub const LEASE: Duration = Duration::from_mins(10);
 
 /// The server; it ends with the process.
 static SERVER: LazyLock<(ServerHome, Postgres)> = LazyLock::new(|| {

@@ -14,7 +14,7 @@ use crate::store::{Error, Result};
 /// How long an ordinary call may take, connecting included.
 pub(super) const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a batch may take, and how long its unknown outcome is looked for.
-pub(super) const BATCH_TIME_MAX: Duration = Duration::from_secs(60);
+pub(super) const BATCH_TIME_MAX: Duration = Duration::from_mins(1);
 /// How much longer than its limit the caller waits for a call: the call ends by itself, and says why.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -91,15 +91,14 @@ impl Caller {
                 }
                 result
             };
-            let result = match tokio::time::timeout(limit, whole).await {
-                Ok(result) => result.map_err(|failure| server.error(action, failure)),
-                Err(_) => {
-                    // What was dropped with the call may have left a transaction open.
-                    if let Ok(mut connected) = connection.0.try_lock() {
-                        *connected = None;
-                    }
-                    Err(server.silent(action, limit))
+            let result = if let Ok(result) = tokio::time::timeout(limit, whole).await {
+                result.map_err(|failure| server.error(action, failure))
+            } else {
+                // What was dropped with the call may have left a transaction open.
+                if let Ok(mut connected) = connection.0.try_lock() {
+                    *connected = None;
                 }
+                Err(server.silent(action, limit))
             };
             // Whoever asked may have given up.
             drop(sender.send(result));

@@ -18,10 +18,6 @@ fn read(row: &tokio_postgres::Row) -> Lease {
     Lease { holder, epoch: number(row.get(2)), left: Duration::from_millis(number(row.get(3))) }
 }
 
-fn millis(length: Duration) -> i64 {
-    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
-}
-
 impl PostgresStore {
     /// Carries out one statement about the lease, on a connection that no batch keeps busy; returns the rows it answers with.
     fn about_lease(
@@ -51,15 +47,15 @@ impl Leases for PostgresStore {
         // ended any more.
         let statement = format!(
             "INSERT INTO {table} AS held (source, epoch, holder, url, expires)
-             VALUES ($1, 1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond')
+             VALUES ($1, 1, $2, $3, clock_timestamp() + $4 * interval '1 second')
              ON CONFLICT (source) DO UPDATE
                 SET epoch = held.epoch + 1, holder = excluded.holder, url = excluded.url,
-                    expires = clock_timestamp() + $4 * interval '1 millisecond'
+                    expires = clock_timestamp() + $4 * interval '1 second'
                 WHERE held.expires <= clock_timestamp()
              RETURNING {COLUMNS}",
             table = self.table("lease")
         );
-        let length: Box<dyn ToSql + Sync + Send> = Box::new(millis(length) as f64);
+        let length: Box<dyn ToSql + Sync + Send> = Box::new(length.as_secs_f64());
         let parameters: Vec<Box<dyn ToSql + Sync + Send>> =
             vec![Box::new(self.source.clone()), Box::new(holder.id.clone()), Box::new(holder.url.clone()), length];
         if let Some(lease) = self.about_lease(ACTION, CALL_TIME_MAX, statement, parameters)?.pop() {
@@ -71,12 +67,12 @@ impl Leases for PostgresStore {
 
     fn prolong(&self, epoch: u64, length: Duration) -> Result<bool> {
         let statement = format!(
-            "UPDATE {} SET expires = clock_timestamp() + $3 * interval '1 millisecond'
+            "UPDATE {} SET expires = clock_timestamp() + $3 * interval '1 second'
              WHERE source = $1 AND epoch = $2 RETURNING {COLUMNS}",
             self.table("lease")
         );
         let limit = length.min(CALL_TIME_MAX);
-        let length: Box<dyn ToSql + Sync + Send> = Box::new(millis(length) as f64);
+        let length: Box<dyn ToSql + Sync + Send> = Box::new(length.as_secs_f64());
         let parameters: Vec<Box<dyn ToSql + Sync + Send>> =
             vec![Box::new(self.source.clone()), Box::new(signed(epoch)), length];
         Ok(!self.about_lease("prolonging the lease", limit, statement, parameters)?.is_empty())

@@ -12,6 +12,8 @@ mod write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::channel::mpsc;
 use futures::{SinkExt as _, StreamExt as _};
 use tokio_postgres::Client;
@@ -221,7 +223,7 @@ fn after_prefix(prefix: &str) -> Option<String> {
 fn batch_name() -> Result<String, std::io::Error> {
     let mut bytes = [0_u8; 16];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 impl Store for PostgresStore {
