@@ -19,6 +19,7 @@ use crate::clock;
 use crate::config::{self, Configuration, read_webhook_secrets};
 use crate::daemon::configuration::{self, ConfigurationFile};
 use crate::daemon::forge_bot::{self, Learned};
+use crate::daemon::lease::StepDown;
 use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::secret_files::{SecretFile, reason};
 use crate::daemon::source_history::GitHistory;
@@ -268,7 +269,7 @@ async fn live(
         drop(views);
     }
     tokio::spawn(stop_at(end, stopper));
-    let daemon = Daemon::open(configuration, store, metrics, version, asked, supervisor)?;
+    let daemon = Daemon::open(configuration, store, metrics, version, asked, supervisor, StepDown::never())?;
     Ok(daemon.run(stop, once).await)
 }
 

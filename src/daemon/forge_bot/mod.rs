@@ -33,6 +33,7 @@ pub mod commit_rollout;
 mod connect;
 mod deliveries;
 mod event_loop;
+mod fenced;
 mod listen;
 mod messages;
 pub mod origin;
@@ -52,6 +53,7 @@ mod tests;
 
 use commit_rollout::CommitRollouts;
 pub use connect::{Error as ConnectError, command_style, connect, forge_settings, kind};
+pub use fenced::FencedForge;
 use deliveries::Deliveries;
 use outbox::Outbox;
 use pulls::Pulls;
