@@ -69,7 +69,7 @@ impl Target for Fenced {
         self.fence.pass().await;
         let with_epoch = self.with_epoch(object);
         let object = with_epoch.as_ref().unwrap_or(object);
-        let what = || ObjectId::of(object).map_or_else(|_| "an object".to_owned(), |id| id.to_string());
+        let what = || ObjectId::of(object).map_or_else(|| "an object".to_owned(), |id| id.to_string());
         self.write(what, self.target.apply(object, options)).await
     }
 
