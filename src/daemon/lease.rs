@@ -55,7 +55,7 @@ impl LeaseKeeper {
 
     /// Returns what this daemon is, as it changes.
     pub fn role(&self) -> watch::Receiver<Role> {
-        self.stepping_down.role.subscribe()
+        self.stepping_down.role()
     }
 
     /// Returns the fence of the lease.
@@ -90,6 +90,11 @@ impl StepDown {
     /// Returns that of a daemon that has its store for itself.
     pub fn never() -> Self {
         Self { role: watch::channel(Role::Alone).0, fence: Fence::always_open() }
+    }
+
+    /// Returns what this daemon is, as it changes.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.subscribe()
     }
 
     /// Returns the fence that writes pass.

@@ -272,6 +272,11 @@ pub(super) fn standing(role: &Role) -> (bool, String) {
     }
 }
 
+/// Returns what a daemon is, in words.
+pub fn role_text(role: &Role) -> String {
+    standing(role).1
+}
+
 fn lines(status: StatusCode, lines: impl Iterator<Item = String>) -> Response {
     (status, lines.collect::<Vec<_>>().join("\n")).into_response()
 }

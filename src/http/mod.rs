@@ -60,7 +60,7 @@ pub use access::Access;
 pub use backup::BACKUP_PATH;
 pub use bodies::{BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
-pub use front::{Front, FrontParts, LEADER_WAIT, LeaderRouters, PASSED_ON};
+pub use front::{Front, FrontParts, LEADER_WAIT, LeaderRouters, PASSED_ON, role_text};
 pub use getparams::GETPARAMS_PATH;
 pub use history::{Compared, SourceHistory};
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
