@@ -172,7 +172,7 @@ impl Replica {
         let deadline = once.map(|timeout| Instant::now() + timeout);
         let mirror = FreshMirror::start(&configuration, state_dir(&configuration), &supervisor)
             .context("starting to fetch the source")?;
-        let mut role = stepping_down.role();
+        let (mut leading, role) = (stepping_down.role(), stepping_down.role());
         let late = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -183,7 +183,7 @@ impl Replica {
             biased;
             // A follower that is asked to end has nothing to finish.
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = role.wait_for(Role::leads) => false,
+            _ = leading.wait_for(Role::leads) => false,
             () = late => anyhow::bail!("another daemon leads ({}); stop it, or give --timeout more time", http::role_text(&role.borrow())),
         };
         // It waits for a fetch that is under way.
