@@ -1,0 +1,13 @@
+//! The store in PostgreSQL, and the daemons on it, on a real server.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
+
+#[path = "../fleet/mod.rs"]
+mod fleet;
+#[path = "../support/doubles/store.rs"]
+mod promises;
+
+mod leases;
+mod outcomes;
+mod server;
+mod store;
