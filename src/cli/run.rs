@@ -24,7 +24,6 @@ use crate::store::embedded::EmbeddedStore;
 use crate::telemetry::metrics::Metrics;
 
 mod parts;
-#[cfg_attr(not(test), expect(dead_code, reason = "until a store that daemons share can be configured"))]
 mod roles;
 mod tokens;
 
@@ -94,6 +93,9 @@ pub(super) fn daemon(
     // Before anything is opened: this may begin the program again.
     proxy::heed(configuration.proxy)?;
     raise_open_files();
+    if let Some(store) = roles::shared_store(&configuration.store)? {
+        return roles::daemon(configuration, file, once, end, store, roles::begin_again);
+    }
     let store = Arc::new(open_store(&configuration.store)?);
     let runtime = runtime()?;
     let ended = complete(&runtime, live(configuration, file, store, once, end));

@@ -108,6 +108,15 @@ impl StepDown {
         self.tell(Role::Replaced { epoch, found });
     }
 
+    /// Ends the leadership though no other daemon leads: this one has to read the store again. Tells whether there was one to end.
+    pub fn begin_again(&self) -> bool {
+        let epoch = self.fence.epoch();
+        if let Some(epoch) = epoch {
+            self.replaced(epoch, epoch);
+        }
+        epoch.is_some()
+    }
+
     /// Waits until another daemon leads.
     pub async fn wait(&self) {
         let mut role = self.role.subscribe();

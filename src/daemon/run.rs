@@ -385,6 +385,8 @@ impl Daemon {
         match &written {
             Ok(_) => health.clear(STORE_PART),
             Err(store::Error::Replaced { epoch, found }) => self.stepping_down.replaced(*epoch, *found),
+            // What this daemon remembers is not what the store has: it begins again from the store.
+            Err(store::Error::Kept { .. }) if self.stepping_down.begin_again() => {}
             Err(error) => {
                 tracing::error!(%error, "the decisions could not be stored and have no effect; trying again");
                 health.fail(STORE_PART, true);

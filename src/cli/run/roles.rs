@@ -5,7 +5,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::parts::{Listeners, Parts, access};
 use super::tokens::ApiTokens;
 use super::{SHUTDOWN_MAX, complete, runtime, stop_at};
-use crate::config::Configuration;
+use crate::cli::opened::{SOURCE, postgres_settings};
+use crate::config::{self, Configuration};
 use crate::daemon::configuration::ConfigurationFile;
 use crate::daemon::fence::lease_clock;
 use crate::daemon::follower::FreshMirror;
@@ -25,7 +26,8 @@ use crate::daemon::supervise::Supervisor;
 use crate::http::{self, Front, FrontParts, LEADER_WAIT, LeaderRouters};
 use crate::status::rollout::RolloutState;
 use crate::store::Store;
-use crate::store::lease::{Holder, Role};
+use crate::store::lease::{Holder, Leases, Role};
+use crate::store::postgres::PostgresStore;
 use crate::telemetry::metrics::Metrics;
 
 /// The running program, also after its file was replaced.
@@ -39,6 +41,29 @@ pub(super) struct SharedStore {
     pub(super) lead: Box<dyn FnOnce(u64) -> crate::store::Result<Arc<dyn Store>> + Send>,
     /// How long a lease lasts.
     pub(super) lease: Duration,
+}
+
+/// Returns the store that a configuration shares between daemons; `None` for one in a folder, which is for one daemon.
+///
+/// # Errors
+/// A file with a secret cannot be read.
+pub(super) fn shared_store(settings: &config::Store) -> anyhow::Result<Option<SharedStore>> {
+    let Some(postgres) = &settings.postgres else { return Ok(None) };
+    let (lease, settings) = (postgres.lease, postgres_settings(settings, postgres)?);
+    let opened: Arc<OnceLock<Arc<PostgresStore>>> = Arc::default();
+    let leading = Arc::clone(&opened);
+    Ok(Some(SharedStore {
+        leases: Box::new(move || {
+            let store = Arc::new(PostgresStore::open(&settings, SOURCE)?);
+            Ok(Arc::clone(opened.get_or_init(|| store)) as Arc<dyn Leases>)
+        }),
+        lead: Box::new(move |epoch| {
+            let store = Arc::clone(leading.get().expect("the lease is in this store"));
+            store.lead(epoch);
+            Ok(store)
+        }),
+        lease,
+    }))
 }
 
 /// What a daemon on a shared store is made of while it runs.

@@ -225,7 +225,7 @@ fn never_two_may_write() {
         };
         let clock = TestClock::default();
         let database = Database::new(&clock);
-        let mut keepers: Vec<_> = (0..3).map(|n| keeper(&database, &clock, &format!("{seed}-{n}"))).collect();
+        let mut keepers: Vec<_> = (0..3).map(|n| keeper(&database, &clock, &format!("{seed}-first-{n}"))).collect();
         for round in 0..200 {
             let of = usize::try_from(next(3)).expect("a small number");
             database.is_silent.store(next(4) == 0, Ordering::Relaxed);
