@@ -55,7 +55,10 @@ struct FencedLease {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("lease", &*self.lease.borrow()).field("margin", &self.margin).finish_non_exhaustive()
+        f.debug_struct("Gate")
+            .field("lease", &*self.lease.borrow())
+            .field("margin", &self.margin)
+            .finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::fence::{Fence, LeaseClock};
 use super::secret_files::reason;
 use crate::store;
-use crate::store::lease::{Holder, Lease, Leader, Leases, Role, Taken};
+use crate::store::lease::{Holder, Leader, Lease, Leases, Role, Taken};
 
 /// A lease is prolonged so many times while it lasts.
 const PROLONGED_IN_LEASE: u32 = 5;
@@ -148,14 +148,18 @@ fn tell_log(before: &Role, after: &Role) {
         Role::Alone => {}
         Role::Follower { is_answered: false, .. } => {
             if !is_silent(before) {
-                tracing::warn!("the database does not answer; this daemon takes the lead when it does and nobody leads");
+                tracing::warn!(
+                    "the database does not answer; this daemon takes the lead when it does and nobody leads"
+                );
             }
         }
         Role::Follower { leader: Some(leader), .. } => {
             tracing::info!(leader = leader.holder.url, epoch = leader.epoch, "another daemon leads; following it");
         }
         Role::Follower { leader: None, .. } => {}
-        Role::Leading { epoch } if is_silent(before) => tracing::info!(epoch, "the database answers; this daemon still leads"),
+        Role::Leading { epoch } if is_silent(before) => {
+            tracing::info!(epoch, "the database answers; this daemon still leads")
+        }
         Role::Leading { epoch } => tracing::info!(epoch, "this daemon leads"),
         Role::Unsure { epoch } => tracing::warn!(
             epoch,

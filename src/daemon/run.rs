@@ -157,7 +157,8 @@ impl Daemon {
         let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
-        let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, fence.clone(), supervisor.clone()));
+        let hub = hub_settings(&configuration, &name)
+            .map(|hub| HubTask::start(hub, hub_sender, fence.clone(), supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));

@@ -176,13 +176,12 @@ impl Front {
             "/healthz" => Some(lines(StatusCode::OK, std::iter::once("ok".to_owned()).chain(report.lines))),
             "/readyz" => {
                 let (is_ready, line) = standing(role);
-                let status =
-                    if is_ready && report.is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                let status = if is_ready && report.is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
                 Some(lines(status, std::iter::once(line).chain(report.lines)))
             }
             "/metrics" => {
-                let may_read = !access.read_needs_token
-                    || readers.iter().any(|tokens| tokens.owner(request.headers()).is_ok());
+                let may_read =
+                    !access.read_needs_token || readers.iter().any(|tokens| tokens.owner(request.headers()).is_ok());
                 Some(if may_read {
                     ([("content-type", CONTENT_TYPE)], metrics.encode()).into_response()
                 } else {
@@ -264,10 +263,9 @@ pub(super) fn standing(role: &Role) -> (bool, String) {
         Role::Follower { leader: None, is_answered: true } => (true, "no daemon leads yet".to_owned()),
         Role::Follower { leader: None, is_answered: false } => (false, "the database does not answer".to_owned()),
         Role::Leading { epoch } => (true, format!("leads (epoch {epoch})")),
-        Role::Unsure { epoch } => (
-            true,
-            format!("leads (epoch {epoch}); the database does not answer, and nothing is written until it does"),
-        ),
+        Role::Unsure { epoch } => {
+            (true, format!("leads (epoch {epoch}); the database does not answer, and nothing is written until it does"))
+        }
         Role::Replaced { found, .. } => (false, format!("another daemon leads since (epoch {found})")),
     }
 }

@@ -9,5 +9,6 @@ mod promises;
 
 mod leases;
 mod outcomes;
+mod replicas;
 mod server;
 mod store;

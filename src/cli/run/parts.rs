@@ -266,4 +266,3 @@ fn hooks(
 fn grants(configuration: &Configuration) -> BTreeMap<String, Grant> {
     configuration.http.tokens.iter().map(|token| (token.name.clone(), token.grant())).collect()
 }
-

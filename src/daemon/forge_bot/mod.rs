@@ -53,8 +53,8 @@ mod tests;
 
 use commit_rollout::CommitRollouts;
 pub use connect::{Error as ConnectError, command_style, connect, forge_settings, kind};
-pub use fenced::FencedForge;
 use deliveries::Deliveries;
+pub use fenced::FencedForge;
 use outbox::Outbox;
 use pulls::Pulls;
 use records::{Heard, SavedRecords};

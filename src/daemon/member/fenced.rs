@@ -43,7 +43,10 @@ impl Fenced {
         let epoch = self.fence.epoch()?;
         object.pointer("/metadata/labels")?.get(ID_LABEL)?;
         let mut object = object.clone();
-        object.pointer_mut("/metadata/annotations")?.as_object_mut()?.insert(EPOCH.to_owned(), epoch.to_string().into());
+        object
+            .pointer_mut("/metadata/annotations")?
+            .as_object_mut()?
+            .insert(EPOCH.to_owned(), epoch.to_string().into());
         Some(object)
     }
 }

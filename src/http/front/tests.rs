@@ -153,7 +153,8 @@ async fn a_leader_that_does_not_answer_is_named() {
     drop(listener);
     let (follower, _role) = front(holder("a", ""), following(&gone));
     let (status, text) = ask(&follower, request("/echo")).await;
-    let wanted = format!("the leader at {} does not answer; another daemon leads when its lease ends: try again", gone.url);
+    let wanted =
+        format!("the leader at {} does not answer; another daemon leads when its lease ends: try again", gone.url);
     assert_eq!((status, text), (503, wanted));
 }
 

@@ -87,7 +87,9 @@ impl Shared {
                 for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                     if entry.path().is_dir() {
                         folders.push(entry.path());
-                    } else if fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(&format!("color: {color}"))) {
+                    } else if fs::read_to_string(entry.path())
+                        .is_ok_and(|text| text.contains(&format!("color: {color}")))
+                    {
                         return true;
                     }
                 }
@@ -127,7 +129,14 @@ impl Shared {
             daemon(configuration, None, None, end, shared, move || again.send(()).unwrap_or_default()).map(drop)
         });
         let token = secrecy::SecretString::from("t0ken-of-ann");
-        Replica { address: address.to_string(), server: Server::new(&address.to_string(), Some(token)), end, thread, begun_again, epoch }
+        Replica {
+            address: address.to_string(),
+            server: Server::new(&address.to_string(), Some(token)),
+            end,
+            thread,
+            begun_again,
+            epoch,
+        }
     }
 }
 
