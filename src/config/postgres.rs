@@ -48,7 +48,7 @@ pub struct Postgres {
     /// File with its private key.
     #[serde(default)]
     pub client_key_file: Option<PathBuf>,
-    /// How long the leader leads after it was last heard of, at least 2s. A leader that is lost is replaced after so long.
+    /// How long the leader leads after its last sign of life, at least 2s. A leader that is lost is replaced after so long.
     #[serde(default = "lease_default", with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub lease: Duration,

@@ -28,7 +28,8 @@ pub struct Postgres {
     /// Address without a password.
     pub url: String,
     pub password: String,
-    pub(super) server: Process,
+    /// The process, which tests crash and start again.
+    pub server: Process,
 }
 
 impl Postgres {

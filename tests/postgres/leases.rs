@@ -31,7 +31,7 @@ fn promises(leases: &dyn Leases) {
     assert!(!leases.read().unwrap().unwrap().left.is_zero(), "another epoch's release changes nothing");
     leases.release(first).unwrap();
     assert!(leases.read().unwrap().unwrap().left.is_zero());
-    assert!(leases.prolong(first, SHORT).unwrap(), "nobody took it, so it goes on");
+    assert!(leases.prolong(first, SHORT).unwrap(), "nobody took it, so it continues");
     let second = until("the lease to end by itself", SOON, || {
         Ok(match leases.take(&holder("two"), LONG)? {
             Taken::Yes { epoch } => Some(epoch),

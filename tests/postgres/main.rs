@@ -7,6 +7,15 @@ mod fleet;
 #[path = "../support/doubles/store.rs"]
 mod promises;
 
+#[path = "../fleet/git.rs"]
+#[allow(dead_code, reason = "the tests of the command line use more of it")]
+mod git;
+#[path = "../cli/scratch.rs"]
+#[allow(dead_code, reason = "the tests of the command line use more of it")]
+mod scratch;
+
+mod commands;
+mod faults;
 mod leases;
 mod outcomes;
 mod replicas;

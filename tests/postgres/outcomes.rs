@@ -94,7 +94,7 @@ fn a_lost_answer_to_a_commit_is_settled() {
     assert_eq!(proxy.manner.load(Ordering::SeqCst), PASS, "the commit was lost");
     assert_eq!(gitfleet::error::Classify::class(&lost), gitfleet::error::ErrorClass::Transient, "{lost}");
     assert_eq!(store.get("c").unwrap(), None);
-    // The caller decides again, and the store goes on.
+    // The caller decides again, and the store continues.
     store.batch(vec![put("c", Expected::Absent)]).unwrap();
     assert_eq!(store.list("").unwrap().len(), 3);
 }

@@ -1,6 +1,5 @@
 //! One server for all tests of this binary. Each test has a schema of its own.
 
-use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -29,15 +28,25 @@ pub fn schema() -> String {
     format!("test_{}", SCHEMAS.fetch_add(1, Ordering::SeqCst))
 }
 
-/// Where a folder for files of a test is.
-pub fn folder() -> PathBuf {
-    SERVER.0.folder().to_owned()
-}
-
 /// The address, without and with the password.
 pub fn addresses() -> (String, String) {
     let Postgres { url, password, .. } = &SERVER.1;
     (url.clone(), url.replace("gitfleet@", &format!("gitfleet:{password}@")))
+}
+
+/// Says something to the server as its owner, and returns the first column of the first row.
+pub fn sql(text: &str) -> Option<String> {
+    let (_, url) = addresses();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(async move { drop(connection.await) });
+        let answers = client.simple_query(text).await.unwrap();
+        answers.iter().find_map(|answer| match answer {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    })
 }
 
 /// The settings of a schema, on the server at an address.

@@ -7,7 +7,7 @@ use crate::promises;
 use crate::server::{lead, leading, schema, settings};
 
 /// Cases of the model test: each is a schema of its own.
-const MODEL_CASES: u32 = 12;
+const MODEL_CASES: u32 = 6;
 
 fn put(key: &str, value: Vec<u8>) -> Op {
     Op::Put { key: key.to_owned(), value, expected: Expected::Any }

@@ -77,7 +77,9 @@ impl Server {
         config.application_name("gitfleet").target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         let tls = match &settings.tls {
             Tls::Off => {
-                if !config.get_hosts().iter().all(is_local) {
+                // `hostaddr` replaces the host's own address, so it must be local too.
+                let addresses_are_local = config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+                if !addresses_are_local || !config.get_hosts().iter().all(is_local) {
                     return Err(refused("sslMode is disable, and the server is not on this machine".to_owned()));
                 }
                 config.ssl_mode(tokio_postgres::config::SslMode::Disable);

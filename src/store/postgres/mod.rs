@@ -40,6 +40,8 @@ pub struct PostgresStore {
     reads: Connection,
     writes: Connection,
     leases: Connection,
+    /// A connection that no scan uses.
+    idle: Arc<Mutex<Option<Client>>>,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -118,6 +120,7 @@ impl PostgresStore {
             reads: Connection::default(),
             writes: Connection::default(),
             leases: Connection::default(),
+            idle: Arc::default(),
         })
     }
 
@@ -201,6 +204,19 @@ fn client_of(connected: &mut Connected) -> Result<&mut Client, Failure> {
     connected.as_mut().ok_or_else(|| Failure::Unconnected("the connection was closed".to_owned()))
 }
 
+/// Returns the first text after all those that start with a prefix, by bytes; `None` where none comes after them.
+fn after_prefix(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // UTF-8 sorts as its characters do, so the next character is the next text. The range steps over surrogates.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
 /// Returns a name that no other batch has.
 fn batch_name() -> Result<String, std::io::Error> {
     let mut bytes = [0_u8; 16];
@@ -223,33 +239,39 @@ impl Store for PostgresStore {
         const ACTION: &str = "listing records";
         let (mut sender, mut rows) = mpsc::channel::<Result<(String, Vec<u8>, u64)>>(SCAN_AHEAD);
         let prefixes: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
-        let (server, source) = (Arc::clone(&self.server), self.source.clone());
+        let (server, source, idle) = (Arc::clone(&self.server), self.source.clone(), Arc::clone(&self.idle));
         // A connection of its own: a slow reader keeps nobody else waiting.
         self.caller.spawn(async move {
             let sent = async {
-                let mut client = server.connect().await.map_err(Failure::Unconnected)?;
+                let unused = idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let mut client = match unused.filter(|client| !client.is_closed()) {
+                    Some(client) => client,
+                    None => server.connect().await.map_err(Failure::Unconnected)?,
+                };
                 let reading = client.build_transaction().read_only(true);
                 let transaction =
                     reading.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await?;
                 let statement = format!(
-                    "SELECT key, value, version FROM {}.record WHERE source = $1 AND key >= $2 ORDER BY key",
+                    "SELECT key, value, version FROM {}.record
+                     WHERE source = $1 AND key >= $2 AND ($3::text IS NULL OR key < $3) ORDER BY key",
                     server.schema
                 );
                 for prefix in &prefixes {
-                    let parameters: [&(dyn ToSql + Sync); 2] = [&source, prefix];
+                    // Without an end, all later records would travel before the next prefix.
+                    let end = after_prefix(prefix);
+                    let parameters: [&(dyn ToSql + Sync); 3] = [&source, prefix, &end];
                     let mut stream = Box::pin(transaction.query_raw(&statement, parameters).await?);
                     while let Some(row) = stream.next().await {
                         let row = row?;
                         let key: String = row.get(0);
-                        if !key.starts_with(prefix.as_str()) {
-                            break;
-                        }
                         if sender.send(Ok((key, row.get(1), number(row.get(2))))).await.is_err() {
-                            // The reader has what it wants.
+                            // The reader has what it wants, and the connection more to say.
                             return Ok(());
                         }
                     }
                 }
+                transaction.commit().await?;
+                *idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
                 Ok::<(), Failure>(())
             };
             if let Err(failure) = sent.await {
@@ -313,5 +335,23 @@ impl PostgresStore {
             let unreadable = |source| Error::Unreadable { key: format!("journal/{number}"), source };
             Ok((number, serde_json::from_str(&text).map_err(unreadable)?))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::after_prefix;
+
+    #[test]
+    fn a_prefix_has_an_end() {
+        for (prefix, end) in [
+            ("", None),
+            ("a/", Some("a0")),
+            ("\u{D7FF}", Some("\u{E000}")),
+            ("c/\u{10FFFF}", Some("c0")),
+            ("\u{10FFFF}", None),
+        ] {
+            assert_eq!(after_prefix(prefix).as_deref(), end, "{prefix:?}");
+        }
     }
 }

@@ -66,8 +66,23 @@ CREATE TABLE batch (
 COMMENT ON TABLE journal IS 'What gitfleet did, oldest first by number. For reading only.';
 "];
 
-/// Makes the tables that are missing and changes those of an earlier format.
+/// The oldest format whose daemons may use tables of the present one. It rises only with a step that adds something an earlier daemon
+/// must know, and takes effect on daemons that are running too: they refuse at their next start.
+const COMPATIBLE_SINCE: i64 = 1;
+
+/// The format of tables, and the oldest that may use them.
+struct Format {
+    version: i64,
+    compatible_since: i64,
+}
+
+/// Makes the tables that are missing and changes those of an earlier format. Tables of a later format that this one may use are left as
+/// they are: another daemon was upgraded first.
 pub(super) async fn prepare(client: &mut Client, schema: &str, database: &str) -> Result<(), Failure> {
+    // Without the right to create tables a daemon works on tables that are there.
+    if read(client, schema, database).await?.is_some_and(|found| found.version >= SCHEMA_VERSION) {
+        return Ok(());
+    }
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
     // The name was checked to be a plain one.
@@ -76,30 +91,40 @@ pub(super) async fn prepare(client: &mut Client, schema: &str, database: &str) -
         transaction.batch_execute(&first).await?;
     }
     transaction.batch_execute(&format!("SET LOCAL search_path = {schema}")).await?;
-    transaction.batch_execute("CREATE TABLE IF NOT EXISTS format (version bigint NOT NULL)").await?;
-    let found: i64 = transaction.query_one("SELECT coalesce(max(version), 0) FROM format", &[]).await?.get(0);
-    if found > SCHEMA_VERSION {
-        return Err(newer(found, database).into());
-    }
-    let done = usize::try_from(found).unwrap_or_default();
-    for step in MIGRATIONS.iter().skip(done) {
+    let table = "CREATE TABLE IF NOT EXISTS format (version bigint NOT NULL, compatible_since bigint NOT NULL)";
+    transaction.batch_execute(table).await?;
+    // Again under the lock: another daemon may have done it meanwhile.
+    let found = read(transaction.client(), schema, database).await?.map_or(0, |found| found.version);
+    for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
         transaction.batch_execute(step).await?;
     }
     if found < SCHEMA_VERSION {
-        transaction.execute("INSERT INTO format (version) VALUES ($1)", &[&SCHEMA_VERSION]).await?;
+        let row = "INSERT INTO format (version, compatible_since) VALUES ($1, $2)";
+        transaction.execute(row, &[&SCHEMA_VERSION, &COMPATIBLE_SINCE]).await?;
     }
     Ok(transaction.commit().await?)
 }
 
-/// Refuses a format that is not known here; returns whether there are tables at all.
+/// Refuses a format that this one may not use; returns whether there are tables at all.
 pub(super) async fn check(client: &Client, schema: &str, database: &str) -> Result<bool, Failure> {
+    Ok(read(client, schema, database).await?.is_some())
+}
+
+/// Returns the format of the tables; `None` where there are none.
+async fn read(client: &Client, schema: &str, database: &str) -> Result<Option<Format>, Failure> {
     let table = format!("{schema}.format");
     if client.query_one("SELECT to_regclass($1) IS NULL", &[&table]).await?.get(0) {
-        return Ok(false);
+        return Ok(None);
     }
-    let asked = format!("SELECT coalesce(max(version), 0) FROM {table}");
-    let found: i64 = client.query_one(&asked, &[]).await?.get(0);
-    if found > SCHEMA_VERSION { Err(newer(found, database).into()) } else { Ok(found > 0) }
+    let asked = format!("SELECT version, compatible_since FROM {table} ORDER BY version DESC LIMIT 1");
+    let row = client.query_opt(&asked, &[]).await?;
+    let Some(found) = row.map(|row| Format { version: row.get(0), compatible_since: row.get(1) }) else {
+        return Ok(None);
+    };
+    if found.compatible_since > SCHEMA_VERSION {
+        return Err(newer(found.version, database).into());
+    }
+    Ok(Some(found))
 }
 
 fn newer(found: i64, database: &str) -> Error {
