@@ -19,5 +19,6 @@ mod commands;
 mod faults;
 mod leases;
 mod outcomes;
+mod replicas;
 mod server;
 mod store;
