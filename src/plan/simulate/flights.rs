@@ -27,12 +27,14 @@ pub(super) struct Flight {
     ends: u64,
     /// Its process was stopped between the fence and the network: it is sent when the process continues.
     is_held: bool,
+    /// Its process was stopped before it was sent: it is sent only if its lease lasts then.
+    is_unsent: bool,
 }
 
 impl Flight {
-    /// Its process was stopped until then between the fence and the network.
-    pub(super) fn hold(&mut self, until: Timestamp) {
-        (self.left, self.is_held) = (until, true);
+    /// Its process was stopped until then: between the fence and the network, or before it looked at the fence.
+    pub(super) fn stop(&mut self, until: Timestamp, passed_fence: bool) {
+        (self.left, self.is_held, self.is_unsent) = (until, passed_fence, !passed_fence);
     }
 }
 
@@ -50,7 +52,7 @@ impl Simulation {
         }
         self.facts.push(Fact::Sent { order: Arc::clone(&task.order), connection: (life, connection) });
         let (epoch, ends) = self.lease_of_flights();
-        let flight = Flight { task, epoch, passed: self.now, left: self.now, ends, is_held: false };
+        let flight = Flight { task, epoch, passed: self.now, left: self.now, ends, is_held: false, is_unsent: false };
         let is_slow = self.faults.slow_write > 0 && self.dice.chance(self.faults.slow_write);
         let range = if is_slow { SLOW } else { steps };
         self.push_in(range, Happening::Land(cluster.clone(), connection, Box::new(flight)));
@@ -66,6 +68,9 @@ impl Simulation {
         }
         let task = &flight.task;
         let Some(member) = self.members.get_mut(cluster).filter(|member| !member.away) else { return };
+        if !is_current && flight.is_unsent {
+            return;
+        }
         if !is_current && !flight.is_held && !self.dice.chance(self.faults.late_write) {
             return;
         }

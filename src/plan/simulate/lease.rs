@@ -208,7 +208,7 @@ impl Simulation {
     }
 
     /// Sends what waited for the fence to open.
-    fn pass_fence(&mut self) {
+    pub(super) fn pass_fence(&mut self) {
         if !self.is_fence_open() {
             return;
         }

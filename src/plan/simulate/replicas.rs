@@ -189,6 +189,11 @@ impl Simulation {
         replicas.lives
     }
 
+    /// Tells whether no other process began to lead since this one did.
+    pub(super) fn is_newest(&self) -> bool {
+        self.replicas.as_ref().is_none_or(|replicas| replicas.leader.1 == self.life)
+    }
+
     /// Drops what a process did for itself that another has replaced: who looks follows the newest. What it did to the store and to
     /// members stays.
     pub(super) fn sift(&mut self) {
@@ -364,6 +369,7 @@ impl Simulation {
             None => return false,
         }
         replicas.database.is_kept = true;
+        self.pass_fence();
         true
     }
 
@@ -397,9 +403,8 @@ impl Simulation {
                 if self.dice.chance(IN_NETWORK) {
                     return Some(happening);
                 }
-                if self.faults.late_write > 0 && self.dice.chance(HELD) {
-                    flight.hold(until);
-                }
+                let has_passed = self.faults.late_write > 0 && self.dice.chance(HELD);
+                flight.stop(until, has_passed);
             }
             _ => {}
         }
