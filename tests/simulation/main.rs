@@ -545,7 +545,9 @@ impl Run {
     /// Runs to the end, and once more where a member that is at rest is restored from its backup.
     fn finish(&mut self) -> Result<(), String> {
         self.come_to_rest(self.simulation.now() + Duration::from_mins(12))?;
-        let Some(plan) = self.restored.as_ref().filter(|plan| plan.again) else { return Ok(()) };
+        // A leader that keeps its lease for good is not ended again.
+        let again = self.restored.as_ref().filter(|plan| plan.again && self.replicas.is_none());
+        let Some(plan) = again else { return Ok(()) };
         plan.restore(&mut self.simulation);
         self.come_to_rest(self.simulation.now() + HELP_PAUSE)
     }

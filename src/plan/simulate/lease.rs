@@ -121,8 +121,10 @@ impl Simulation {
             }
             None => return,
         };
-        if !self.dice.chance(self.faults.lease_unsure) {
-            self.push_in(LATENCY, Happening::LeaseAnswer(incarnation, answer));
+        let is_unsure = self.dice.chance(self.faults.lease_unsure);
+        if !is_unsure || self.dice.chance(500) {
+            let range = if is_unsure { (LATENCY.0, LATE_MAX) } else { LATENCY };
+            self.push_in(range, Happening::LeaseAnswer(incarnation, answer));
         }
     }
 
