@@ -229,7 +229,8 @@ fn replicas_keep_the_promises() {
     println!(
         "{count} seeds with replicas: {take_overs} take-overs, {replaced} batches of an old epoch refused, {late} late writes"
     );
-    assert!(count < 50 || take_overs > 0 && replaced > 0 && late > 0, "the seeds show little");
+    assert!(count < 50 || take_overs > 0 && replaced > 0, "the seeds show little");
+    assert!(count < 100 || late > 0, "no seed shows a late write");
 }
 
 /// One seed with replicas, with its whole trace where `--nocapture` shows it.
