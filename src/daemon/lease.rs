@@ -145,7 +145,6 @@ impl StepDown {
 fn tell_log(before: &Role, after: &Role) {
     let is_silent = |role: &Role| matches!(role, Role::Follower { is_answered: false, .. } | Role::Unsure { .. });
     match after {
-        Role::Alone => {}
         Role::Follower { is_answered: false, .. } => {
             if !is_silent(before) {
                 tracing::warn!(
@@ -156,9 +155,9 @@ fn tell_log(before: &Role, after: &Role) {
         Role::Follower { leader: Some(leader), .. } => {
             tracing::info!(leader = leader.holder.url, epoch = leader.epoch, "another daemon leads; following it");
         }
-        Role::Follower { leader: None, .. } => {}
+        Role::Alone | Role::Follower { leader: None, .. } => {}
         Role::Leading { epoch } if is_silent(before) => {
-            tracing::info!(epoch, "the database answers; this daemon still leads")
+            tracing::info!(epoch, "the database answers; this daemon still leads");
         }
         Role::Leading { epoch } => tracing::info!(epoch, "this daemon leads"),
         Role::Unsure { epoch } => tracing::warn!(
@@ -243,19 +242,18 @@ impl Keeper {
         let leases = self.leases()?;
         let found = leases.read()?.filter(|lease| !lease.left.is_zero());
         self.failure = None;
-        let found = match found {
-            Some(lease) => lease,
-            None => {
-                let before = (self.now)();
-                match leases.take(&self.holder, self.length)? {
-                    Taken::Yes { epoch } => {
-                        self.epoch = Some(epoch);
-                        self.stepping_down.fence.open_until(epoch, before.after(self.length));
-                        self.stepping_down.tell(Role::Leading { epoch });
-                        return Ok(self.length / PROLONGED_IN_LEASE);
-                    }
-                    Taken::No(lease) => lease,
+        let found = if let Some(lease) = found {
+            lease
+        } else {
+            let before = (self.now)();
+            match leases.take(&self.holder, self.length)? {
+                Taken::Yes { epoch } => {
+                    self.epoch = Some(epoch);
+                    self.stepping_down.fence.open_until(epoch, before.after(self.length));
+                    self.stepping_down.tell(Role::Leading { epoch });
+                    return Ok(self.length / PROLONGED_IN_LEASE);
                 }
+                Taken::No(lease) => lease,
             }
         };
         if found.holder.id == self.holder.id {
@@ -276,10 +274,8 @@ impl Keeper {
         }
         match self.epoch {
             None => {
-                let leader = match &*self.stepping_down.role.borrow() {
-                    Role::Follower { leader, .. } => leader.clone(),
-                    _ => None,
-                };
+                let role = self.stepping_down.role.borrow().clone();
+                let leader = if let Role::Follower { leader, .. } = role { leader } else { None };
                 self.stepping_down.tell(Role::Follower { leader, is_answered: false });
                 FOLLOW_PAUSE
             }

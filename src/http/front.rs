@@ -25,6 +25,7 @@ use tower::ServiceExt as _;
 
 use super::access::Access;
 use super::serve::Peer;
+use super::sessions::hexadecimal;
 use super::tokens::Tokens;
 use crate::store::lease::{Holder, Leader, Role};
 use crate::telemetry::health::Health;
@@ -136,7 +137,7 @@ impl Front {
             let ready = routers.borrow_and_update().clone();
             if let (true, Some(routers)) = (now.leads(), ready) {
                 if is_passed_on && let Err(refusal) = self.take_over_peer(&mut request) {
-                    return refusal;
+                    return *refusal;
                 }
                 let router = if listener == Listener::Main { routers.main } else { routers.webhooks };
                 return router.oneshot(request).await.unwrap_or_else(|never| match never {});
@@ -193,7 +194,7 @@ impl Front {
     }
 
     /// Takes a request that another daemon passed on for one of that daemon's client.
-    fn take_over_peer(&self, request: &mut Request) -> Result<(), Response> {
+    fn take_over_peer(&self, request: &mut Request) -> Result<(), Box<Response>> {
         let sent = request.headers_mut().remove(PASSED_ON);
         let sent = sent.as_ref().and_then(|sent| sent.to_str().ok()).and_then(|sent| sent.split_once(' '));
         let known = sent.and_then(|(address, signature)| {
@@ -204,7 +205,7 @@ impl Front {
         });
         let Some(address) = known else {
             let message = "the request was passed on by a daemon that does not know this leader; try again";
-            return Err(unavailable(message.to_owned()));
+            return Err(Box::new(unavailable(message.to_owned())));
         };
         request.extensions_mut().insert(Peer(address));
         Ok(())
@@ -214,7 +215,7 @@ impl Front {
     async fn pass_on(&self, leader: Leader, mut request: Request) -> Response {
         let url = leader.holder.url.clone();
         let address = request.extensions().get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-        let signature = hex(&signed(&leader.holder, &request, address).finalize().into_bytes());
+        let signature = hexadecimal(&signed(&leader.holder, &request, address).finalize().into_bytes());
         let Ok(passed_on) = HeaderValue::try_from(format!("{address} {signature}")) else {
             return unavailable("the request cannot be passed on to the leader".to_owned());
         };
@@ -315,10 +316,6 @@ fn without_connection(headers: &mut HeaderMap) {
     for name in OF_CONNECTION {
         headers.remove(name);
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

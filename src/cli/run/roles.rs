@@ -170,7 +170,7 @@ fn front_parts(
 
 fn random_id() -> anyhow::Result<String> {
     let bytes = http::random().context("the system gives no random bytes for the name of this daemon")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(http::hexadecimal(&bytes))
 }
 
 /// Keeps the metrics of the role.

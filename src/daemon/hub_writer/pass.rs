@@ -86,7 +86,7 @@ impl<'a> HubPass<'a> {
     /// Makes a write while the fence is open.
     async fn fenced<T>(&self, write: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let cut = |cut: fence::Cut| Error::Unreachable { cluster: "hub".to_owned(), reason: cut.to_string() };
-        self.fence.run(write).await.map_err(cut)?
+        Box::pin(self.fence.run(write)).await.map_err(cut)?
     }
 
     /// # Errors
