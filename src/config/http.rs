@@ -194,8 +194,12 @@ impl Http {
     /// Adds what is wrong for one of several daemons on a database.
     pub(super) fn shared_problems(&self, errors: &mut Vec<InputError>) {
         if self.peer_url.is_none() && self.listen.ip().is_unspecified() {
-            let hint = Some("write one that they reach, such as http://10.1.2.3:8080, or set GITFLEET_HTTP_PEER_URL".into());
-            let message = format!("is missing: with store.postgres other daemons find this one by it, and {} is no address of one machine", self.listen);
+            let hint =
+                Some("write one that they reach, such as http://10.1.2.3:8080, or set GITFLEET_HTTP_PEER_URL".into());
+            let message = format!(
+                "is missing: with store.postgres other daemons find this one by it, and {} is no address of one machine",
+                self.listen
+            );
             errors.push(InputError { hint, ..complaint("http.peerUrl", message) });
         }
     }

@@ -186,7 +186,8 @@ mod tests {
                 Ok(_) => Vec::new(),
                 Err(error) => vec![format!("{error:?}")],
             };
-            let is_about_it = complaints.iter().all(|text| text.contains("http.peerUrl") && text.contains("GITFLEET_HTTP_PEER_URL"));
+            let is_about_it =
+                complaints.iter().all(|text| text.contains("http.peerUrl") && text.contains("GITFLEET_HTTP_PEER_URL"));
             assert!(complaints.is_empty() == is_accepted && is_about_it, "{store} {http}: {complaints:?}");
         }
     }

@@ -177,14 +177,19 @@ fn a_leader_that_falls_silent_within_a_batch_keeps_its_lease_from_nobody() {
     let Taken::Yes { epoch } = store.take(&holder("silent"), SHORT_LEASE).unwrap() else { panic!("nobody has it") };
     store.lead(epoch);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (blocker, connection) = runtime.block_on(tokio_postgres::connect(&addresses().1, tokio_postgres::NoTls)).unwrap();
+    let (blocker, connection) =
+        runtime.block_on(tokio_postgres::connect(&addresses().1, tokio_postgres::NoTls)).unwrap();
     runtime.spawn(async move { drop(connection.await) });
     runtime.block_on(blocker.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.record IN EXCLUSIVE MODE"))).unwrap();
     // It fails, and nobody waits for that.
     thread::spawn(move || drop(store.batch(vec![put("a")])));
     let waiting = format!("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{schema}.record'::regclass");
-    until("the batch to wait with the lease locked", SOON, || Ok((sql(&waiting).as_deref() == Some("1")).then_some(())))
-        .unwrap();
+    until(
+        "the batch to wait with the lease locked",
+        SOON,
+        || Ok((sql(&waiting).as_deref() == Some("1")).then_some(())),
+    )
+    .unwrap();
     passes.store(false, Ordering::SeqCst);
     // From here on the transaction waits for its client.
     runtime.block_on(blocker.batch_execute("ROLLBACK")).unwrap();
