@@ -138,6 +138,11 @@ fn configuration_page_is_fresh() {
     for row in &rows {
         writeln!(page, "| {row} |").unwrap();
     }
+    page += "\n## Environment\n\nThese variables replace fields of the file, and options of the command line replace both. Paths among them are relative \
+             to the working directory.\n\n| variable | field |\n|---|---|\n";
+    for (variable, field) in gitfleet::config::OVERRIDES {
+        writeln!(page, "| `{variable}` | `{field}` |").unwrap();
+    }
     fresh("configuration.md", &page);
 }
 
