@@ -27,6 +27,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* Of Pods: without versions, so that a chart that changes nothing in a Pod does not replace it. */}}
+{{- define "gitfleet.podLabels" -}}
+{{ include "gitfleet.selector" . }}
+app.kubernetes.io/part-of: gitfleet
+{{- with .Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- define "gitfleet.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -47,10 +56,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $store := .Values.config.store | default dict -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.postgres.secret) (not $store.postgres) -}}
 {{- fail "replicas: more than one needs PostgreSQL: name its Secret with postgres.secret" -}}
-{{- end -}}
-{{- $http := .Values.config.http | default dict -}}
-{{- if not $http.listen -}}
-{{- fail "config.http.listen: is missing; without it only the Pod itself reaches the daemon, and probes fail" -}}
 {{- end -}}
 {{- end }}
 
