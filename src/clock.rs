@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use jiff::{SignedDuration, Timestamp};
+use nix::time::{ClockId, clock_gettime};
 
 use crate::model::records::ClockReading;
 
@@ -18,6 +19,38 @@ static BEGAN: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (wall(), Instant
 /// Names one start of the machine.
 static BOOT: LazyLock<Option<String>> =
     LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|text| text.trim().to_owned()));
+
+/// The clock of leases. It goes on while the machine is suspended: a lease does, too.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UPTIME_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+/// Other systems count suspend in this one.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const UPTIME_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+
+/// An instant by how long the machine is up, suspend included. Setting the machine's clock does not change it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uptime(Duration);
+
+impl Uptime {
+    /// Returns the instant so long after this one.
+    #[must_use]
+    pub fn after(self, pause: Duration) -> Self {
+        Self(self.0.saturating_add(pause))
+    }
+
+    /// Returns how long it is from this instant to a later one; zero where that has passed.
+    pub fn until(self, later: Self) -> Duration {
+        later.0.saturating_sub(self.0)
+    }
+}
+
+/// Returns how long the machine is up.
+///
+/// # Panics
+/// Never: every system that gitfleet runs on has this clock.
+pub fn uptime() -> Uptime {
+    Uptime(clock_gettime(UPTIME_CLOCK).expect("the system has this clock").into())
+}
 
 /// Returns the time, by which everything waits: what the clock showed when it was first asked for, and what has passed since.
 pub fn now() -> Timestamp {

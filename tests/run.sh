@@ -10,7 +10,7 @@ readonly GO_MINOR_MIN=21
 # Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
 readonly NODE_MIN=20 NODE_INSTALLED=22
 # Test binaries that start the servers of tests/fleet.
-readonly NEEDS_SERVERS="e2e"
+readonly NEEDS_SERVERS="e2e postgres"
 
 help() {
     cat <<'HELP'
@@ -22,7 +22,7 @@ Usage: tests/run.sh [--fast]
   -h, --help  this text
 
 A check that passes prints one line with its time; one that fails prints all it said and ends the run.
-Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go, Chromium, Node and npm. What it builds goes to target/, to
+Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go, Chromium, Node, npm and PostgreSQL. What it builds goes to target/, to
 tests/page/node_modules and to the cache that tests/fleet/README.md describes; nothing is installed, except the system's packages
 among these where they are missing and this runs as root on Debian. GITFLEET_CHROMIUM names a browser at another place than
 /usr/bin/chromium.
@@ -53,6 +53,7 @@ system_tools() {
     if ! $fast; then
         [[ -x ${GITFLEET_CHROMIUM:-/usr/bin/chromium} ]] || packages+=(chromium fonts-dejavu-core)
         command -v npm >/dev/null || packages+=(npm)
+        compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || packages+=(postgresql)
     fi
     [[ ${#packages[@]} -eq 0 ]] && return
     if [[ $(id -u) -eq 0 && -e /etc/debian_version ]]; then
@@ -63,6 +64,12 @@ system_tools() {
 }
 
 install() {
+    if [[ " $* " == *" postgresql "* ]]; then
+        # The tests make servers of their own: the package shall neither make nor start one.
+        mkdir -p /etc/postgresql-common
+        [[ -e /etc/postgresql-common/createcluster.conf ]] \
+            || printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.conf
+    fi
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }
 

@@ -57,6 +57,8 @@ pub const PAUSED: &str = "gitfleet.io/paused";
 pub const HELD: &str = "gitfleet.io/held";
 /// Written on an inventory: the index of the snapshot that the member holds completely.
 pub const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
+/// Written on an inventory by one of several daemons on one database: the epoch of the leader that wrote it. Nothing reads it but people.
+pub const EPOCH: &str = "gitfleet.io/epoch";
 
 /// An annotation and the rule for its value; the rule answers what a value must be.
 pub type Rule = (&'static str, fn(&str) -> Result<(), String>);

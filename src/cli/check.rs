@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::forge::{self, Row, State};
 use super::output::{self, Terminal};
 use super::records::{RecordsSource, load_configuration};
-use super::{config_file, proxy};
+use super::{config_file, opened, proxy};
 use crate::clock;
 use crate::cluster::ApplyOptions;
 use crate::config::{Configuration, MemberAccess};
@@ -24,8 +24,6 @@ use crate::model::id::{ClusterName, ObjectId};
 use crate::model::names::first_of;
 use crate::model::records::{ClusterRecord, SourceRecord};
 use crate::status::work::counted;
-use crate::store;
-use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use crate::store::saved::Records;
 
@@ -106,29 +104,34 @@ impl StoredParts {
 
 /// Reads what is stored, from the daemon if one runs.
 fn store_row(configuration: &Configuration) -> (Row, Option<StoredParts>) {
-    let path = &configuration.store.path;
+    let settings = &configuration.store;
+    let place = match &settings.postgres {
+        None => settings.path.display().to_string(),
+        Some(postgres) => format!("PostgreSQL, schema {}", postgres.schema),
+    };
     let wanted = [SOURCE_PREFIX, CLUSTER_PREFIX];
-    match EmbeddedStore::open_read_only(path) {
-        Ok(store) => match Records::under(&store, &wanted) {
-            Ok(records) => (Row::ok("store", path.display().to_string()), Some(StoredParts::of(records, false))),
-            Err(error) => (Row::missing("store", error.to_string()), None),
-        },
-        Err(store::Error::Locked { .. }) => {
-            let listen = configuration.http.listen;
+    match opened::daemon_of(configuration) {
+        Err(error) => return (Row::missing("store", format!("{error:#}")), None),
+        Ok(None) => {}
+        Ok(Some(address)) => {
             let asked = RecordsSource::of_daemon(configuration)
                 .and_then(|daemon| daemon.read_under(&wanted.map(str::to_owned)));
-            match asked {
+            return match asked {
                 Ok(records) => {
-                    let words = format!("{}, held by the daemon at {listen}", path.display());
+                    let words = format!("{place}, held by the daemon at {address}");
                     (Row::ok("store", words), Some(StoredParts::of(records, true)))
                 }
-                Err(error) => (Row::missing("store", format!("a process holds {}: {error:#}", path.display())), None),
-            }
+                Err(error) => (Row::missing("store", format!("a process holds {place}: {error:#}")), None),
+            };
         }
-        Err(_) if !path.exists() => {
-            (Row::unknown("store", format!("{} is not there yet; `gitfleet run` makes it", path.display())), None)
-        }
-        Err(error) => (Row::missing("store", error.to_string()), None),
+    }
+    if settings.postgres.is_none() && !settings.path.exists() {
+        return (Row::unknown("store", format!("{place} is not there yet; `gitfleet run` makes it")), None);
+    }
+    let read = opened::read_only(settings).and_then(|store| Ok(Records::under(&*store, &wanted)?));
+    match read {
+        Ok(records) => (Row::ok("store", place), Some(StoredParts::of(records, false))),
+        Err(error) => (Row::missing("store", format!("{error:#}")), None),
     }
 }
 

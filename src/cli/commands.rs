@@ -8,15 +8,15 @@ use anyhow::Context as _;
 use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::records::{RecordsSource, load_configuration, locate};
-use super::{Daemon, commit_gates, config_file, output, person, run};
+use super::{Daemon, commit_gates, config_file, opened, output, person};
 use crate::clock;
+use crate::config;
 use crate::core::execute::{Authority, execute_in_store, preview_in_store};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::ClusterName;
 use crate::model::names::first_of;
 use crate::model::runs::Channel;
 use crate::status::work::counted;
-use crate::store::embedded::EmbeddedStore;
 
 /// The end of the help of every command that changes something.
 pub(super) const EXIT_CODES: &str =
@@ -294,7 +294,7 @@ impl CommandOptions {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {
             RecordsSource::Daemon(server) => server.execute(&command)?,
-            RecordsSource::Store(path) => self.execute_in_store(&path, &command)?,
+            RecordsSource::Store(settings) => self.execute_in_store(&settings, &command)?,
         };
         match answer {
             Ok(done) => self.show(&done),
@@ -319,10 +319,10 @@ impl CommandOptions {
     pub(super) fn preview(&self, command: &Command) -> anyhow::Result<Result<WaitingGate, Refusal>> {
         match locate(&self.daemon)? {
             RecordsSource::Daemon(server) => server.preview(command),
-            RecordsSource::Store(path) => {
+            RecordsSource::Store(settings) => {
                 let authority = self.authority()?;
-                let store = EmbeddedStore::open_read_only(&path)?;
-                Ok(preview_in_store(&store, &authority, command, &operator(), clock::now())?)
+                let store = opened::read_only(&settings)?;
+                Ok(preview_in_store(&*store, &authority, command, &operator(), clock::now())?)
             }
         }
     }
@@ -338,14 +338,14 @@ impl CommandOptions {
         }
     }
 
-    fn execute_in_store(&self, path: &std::path::Path, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
+    fn execute_in_store(&self, settings: &config::Store, command: &Command) -> anyhow::Result<Result<Done, Refusal>> {
         let configuration = load_configuration(&config_file::require(self.daemon.config.as_deref())?)?;
         let authority = Authority::of(&configuration);
         // Opening for writing would make a store where there is none, which only an adoption is for.
         if command.verb != Verb::Adopt {
-            drop(EmbeddedStore::open_read_only(path)?);
+            drop(opened::read_only(settings)?);
         }
-        let store = run::open_store(&configuration.store)?;
-        Ok(execute_in_store(&store, &authority, command, &operator(), clock::now())?)
+        let store = opened::writable(&configuration.store)?;
+        Ok(execute_in_store(&*store, &authority, command, &operator(), clock::now())?)
     }
 }

@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
 use super::records::{self, RecordsSource};
-use super::{Daemon, config_file};
+use super::{Daemon, config_file, opened};
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
@@ -21,7 +21,6 @@ use crate::git;
 use crate::model::explanation::{Explained, Explanation, Query};
 use crate::plan::explain;
 use crate::status::work::counted;
-use crate::store::embedded::EmbeddedStore;
 use crate::views::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
 use crate::views::tree::{Line, Style};
 use crate::yaml;
@@ -137,8 +136,8 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
 
 /// Explains from the store and the mirror that the daemon left.
 fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Explained> {
-    let store = EmbeddedStore::open_read_only(&configuration.store.path)?;
-    let records = SavedRecords::read(&store)?;
+    let store = opened::read_only(&configuration.store)?;
+    let records = SavedRecords::read(&*store)?;
     let Some(accepted) = records.source.as_ref().and_then(|source| source.accepted.clone()) else {
         bail!("the store holds no accepted commit; run `gitfleet run --once` first");
     };

@@ -25,6 +25,7 @@ mod init;
 mod kinds;
 mod listed;
 mod member;
+mod opened;
 mod paths;
 mod person;
 mod plan;

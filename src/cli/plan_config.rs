@@ -7,6 +7,7 @@ use anyhow::bail;
 use jiff::Timestamp;
 
 use super::folder::TreeFolder;
+use super::opened;
 use super::records::{RecordsSource, load_configuration};
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
@@ -16,8 +17,6 @@ use crate::model::tree::Tree;
 use crate::plan::Baseline;
 use crate::plan::pull_request::stopped;
 use crate::status::fleet::fleet_warnings;
-use crate::store;
-use crate::store::embedded::EmbeddedStore;
 use crate::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX,
 };
@@ -130,13 +129,13 @@ fn is_repository(root: &Path) -> bool {
 
 /// Returns where records are read: a running daemon, or the store; none where there is no store yet.
 fn records_of(configuration: &Configuration) -> anyhow::Result<Option<RecordsSource>> {
-    let path = &configuration.store.path;
-    if !path.exists() {
+    let settings = &configuration.store;
+    if settings.postgres.is_none() && !settings.path.exists() {
         return Ok(None);
     }
-    Ok(Some(match EmbeddedStore::open_read_only(path) {
-        Err(store::Error::Locked { .. }) => RecordsSource::of_daemon(configuration)?,
-        _ => RecordsSource::Store(path.clone()),
+    Ok(Some(match opened::daemon_of(configuration)? {
+        Some(_) => RecordsSource::of_daemon(configuration)?,
+        None => RecordsSource::Store(Box::new(settings.clone())),
     }))
 }
 

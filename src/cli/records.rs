@@ -2,7 +2,7 @@
 //! daemon runs, the store itself.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -12,19 +12,18 @@ use serde_json::Value;
 use super::kinds::Listing;
 use super::server::{ANSWER_TIMEOUT, Server};
 use super::wanted::{ShownPart, placements_of, prefixes};
-use super::{Daemon, config_file, person};
+use super::{Daemon, config_file, opened, person};
 use crate::clock;
-use crate::config::{Configuration, read_secret};
+use crate::config::{self, Configuration, read_secret};
 use crate::daemon::published::fleet_of;
 use crate::http::{
     BINDINGS_PATH, CHANGES_PATH, CLUSTERS_PATH, JOURNAL_PATH, JournalPage, PLACEMENTS_PATH, SUMMARY_PATH, WORKS_PATH,
 };
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::JournalEntry;
-use crate::store::embedded::EmbeddedStore;
+use crate::store::JOURNAL_ENTRIES_MAX;
 use crate::store::records::PLACEMENT_PREFIX;
 use crate::store::saved::Records;
-use crate::store::{self, JOURNAL_ENTRIES_MAX, Store as _};
 use crate::views::fleet::FleetView;
 use crate::views::lists::{self, ListFilter, ListPart, Order, PAGE_ITEMS_MAX};
 use crate::views::summary::Summary;
@@ -38,7 +37,7 @@ pub enum RecordsSource {
     /// A running daemon.
     Daemon(Server),
     /// The store of a configuration, which no process holds.
-    Store(PathBuf),
+    Store(Box<config::Store>),
 }
 
 /// Finds where the records are: `--server`, else the daemon of the configuration, else its store.
@@ -50,15 +49,14 @@ pub fn locate(daemon: &Daemon) -> anyhow::Result<RecordsSource> {
     let configuration = file.as_deref().map(load_configuration).transpose()?;
     // One that was found, and whose store is elsewhere, is that of a daemon on another machine.
     let is_named = config_file::named(daemon.config.as_deref()).is_some();
-    let configuration = configuration.filter(|found| is_named || found.store.path.exists());
+    let configuration =
+        configuration.filter(|found| is_named || found.store.postgres.is_some() || found.store.path.exists());
     let address = match (&daemon.server, &configuration) {
         (Some(server), _) => server.clone(),
         (None, None) => crate::config::HTTP_LISTEN_DEFAULT.to_owned(),
-        (None, Some(configuration)) => match EmbeddedStore::open_read_only(&configuration.store.path) {
-            // Who holds the lock is the daemon of this store, and nobody else can read the records then.
-            Err(store::Error::Locked { .. }) => configuration.http.listen.to_string(),
-            // Other errors of the store are reported when it is read.
-            _ => return Ok(RecordsSource::Store(configuration.store.path.clone())),
+        (None, Some(configuration)) => match opened::daemon_of(configuration)? {
+            Some(address) => address,
+            None => return Ok(RecordsSource::Store(Box::new(configuration.store.clone()))),
         },
     };
     let token = daemon.token(configuration.as_ref().map(|configuration| configuration.store.path.as_path()))?;
@@ -73,7 +71,8 @@ impl RecordsSource {
     pub fn of_daemon(configuration: &Configuration) -> anyhow::Result<Self> {
         let daemon = Daemon { config: None, server: None, token_file: None };
         let token = daemon.token(Some(configuration.store.path.as_path()))?;
-        Ok(Self::Daemon(Server::new(&configuration.http.listen.to_string(), token)))
+        let address = opened::daemon_of(configuration)?.unwrap_or_else(|| configuration.http.listen.to_string());
+        Ok(Self::Daemon(Server::new(&address, token)))
     }
 }
 
@@ -112,7 +111,7 @@ impl RecordsSource {
         match self {
             // Every key begins with nothing.
             Self::Daemon(_) => self.read_under(&[String::new()]),
-            Self::Store(path) => Ok(Records::read(&EmbeddedStore::open_read_only(path)?)?),
+            Self::Store(settings) => Ok(Records::read(&*opened::read_only(settings)?)?),
         }
     }
 
@@ -126,9 +125,9 @@ impl RecordsSource {
         }
         let server = match self {
             Self::Daemon(server) => server,
-            Self::Store(path) => {
+            Self::Store(settings) => {
                 let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
-                return Ok(Records::under(&EmbeddedStore::open_read_only(path)?, &prefixes)?);
+                return Ok(Records::under(&*opened::read_only(settings)?, &prefixes)?);
             }
         };
         let mut records = Records::default();
@@ -240,8 +239,8 @@ impl RecordsSource {
                 let answer = server.ask(&format!("{JOURNAL_PATH}?{}", parameters.finish()), ANSWER_TIMEOUT)?;
                 serde_json::from_value(answer).context("the daemon's answer is no journal")
             }),
-            Self::Store(path) => {
-                let mut entries = EmbeddedStore::open_read_only(path)?.journal(after, JOURNAL_ENTRIES_MAX)?;
+            Self::Store(settings) => {
+                let mut entries = opened::read_only(settings)?.journal(after, JOURNAL_ENTRIES_MAX)?;
                 entries.retain(|(_, entry)| placement.is_none_or(|wanted| entry.concerns(&wanted.to_string())));
                 Ok(entries)
             }

@@ -24,7 +24,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const RECORDS_TIMEOUT: Duration = Duration::from_mins(1);
 /// How a token is named.
 const TOKEN_ADVICE: &str = "name a token with --token-file or GITFLEET_TOKEN, or the daemon's configuration with -c, whose store \
-                            holds one for the user that runs the daemon unless people are named under `http.tokens`";
+                            holds one for the user that runs the daemon unless people are named under `http.tokens`, as they must be where the \
+                            store is PostgreSQL";
 
 /// A running daemon.
 pub struct Server {

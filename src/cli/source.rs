@@ -6,11 +6,11 @@ use anyhow::{Context as _, ensure};
 
 use super::exit::Exit;
 use super::records::load_configuration;
-use super::{config_file, output, run};
+use super::{config_file, opened, output};
 use crate::core::identity;
 use crate::core::persist::SOURCE_NAME;
 use crate::model::records::SourceRecord;
-use crate::store::{Expected, Store as _, records};
+use crate::store::{Expected, records};
 
 /// `gitfleet source`.
 #[derive(Debug, clap::Subcommand)]
@@ -52,9 +52,9 @@ impl Rename {
             let file = config.display();
             ensure!(*new == name, "{file} names the source {name}, not {new}; set source.identity first");
         }
-        let store = run::open_store(&configuration.store).context("stop the daemon first, if it runs")?;
+        let store = opened::writable(&configuration.store).context("stop the daemon first, if it runs")?;
         let key = records::source_key(SOURCE_NAME);
-        let known = records::load::<SourceRecord>(&store, &key)?.map(|record| record.value).unwrap_or_default();
+        let known = records::load::<SourceRecord>(&*store, &key)?.map(|record| record.value).unwrap_or_default();
         let recorded = Some(&known.identity).filter(|recorded| !recorded.is_empty()).cloned();
         let old = self.old.clone().or(recorded.clone()).context("the store knows no name; give the old one")?;
         ensure!(old != name, "the source is called {name} already");

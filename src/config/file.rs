@@ -11,6 +11,7 @@ use super::health::HealthSection;
 use super::http::Http;
 use super::notify::{self, NotificationReceiver};
 use super::policy::Policy;
+use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
 use super::source::Source;
 use super::values::clean;
@@ -184,6 +185,8 @@ pub struct Store {
     pub cache_bytes: usize,
     /// What to do where the store is new though members hold what this source delivered before: an earlier store was lost.
     pub on_empty: OnEmptyStore,
+    /// Records and journal are in this database instead of the folder, which keeps the mirrors: for several daemons.
+    pub postgres: Option<Postgres>,
 }
 
 /// What to do where the store is new though members are not.
@@ -203,6 +206,7 @@ impl Default for Store {
             journal_entries: JOURNAL_ENTRIES_DEFAULT,
             cache_bytes: CACHE_BYTES_DEFAULT,
             on_empty: OnEmptyStore::Ask,
+            postgres: None,
         }
     }
 }
@@ -262,6 +266,7 @@ impl Configuration {
         if !overridden("store.path") {
             join(&mut self.store.path);
         }
+        self.store.postgres.iter_mut().flat_map(Postgres::paths).for_each(join);
         self.source.token_file.iter_mut().for_each(join);
         for member in &mut self.members {
             member.directory.iter_mut().for_each(join);
@@ -299,6 +304,9 @@ impl Configuration {
         }
         if let Some(decisions) = &self.decisions {
             decisions.problems(&mut errors);
+        }
+        if let Some(postgres) = &self.store.postgres {
+            postgres.problems(&mut errors);
         }
         let webhooks = self.forge.as_ref().is_some_and(|forge| forge.webhook_secret_file.is_some());
         self.http.problems(webhooks, &mut errors);

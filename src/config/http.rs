@@ -28,6 +28,9 @@ pub struct Http {
     /// and who reads. Absent: `listen` serves them.
     #[schemars(with = "Option<String>", extend("format" = SOCKET_ADDRESS_FORMAT))]
     pub webhook_listen: Option<SocketAddr>,
+    /// Where the other daemons on the same database reach this one, such as `http://10.1.2.3:8080`: they pass on what only the leader can
+    /// answer. It needs a network that is private to them. Absent: `http://` and `listen`.
+    pub peer_url: Option<String>,
     /// Who may read records, journal, explanations and metrics. Absent: `open` where `listen` is reached from this machine only,
     /// else `token`.
     pub read: Option<ReadAccess>,
@@ -56,6 +59,7 @@ impl Default for Http {
         Self {
             listen: HTTP_LISTEN_DEFAULT.parse().expect("the default address is one"),
             webhook_listen: None,
+            peer_url: None,
             read: None,
             hosts: Vec::new(),
             tokens: Vec::new(),
@@ -140,6 +144,11 @@ impl Http {
         self.read.map_or(!self.listen.ip().is_loopback(), |read| read == ReadAccess::Token)
     }
 
+    /// Returns where other daemons reach this one, which listens at `address`.
+    pub fn peer_url(&self, address: SocketAddr) -> String {
+        self.peer_url.as_deref().map_or_else(|| format!("http://{address}"), |url| url.trim_end_matches('/').to_owned())
+    }
+
     /// Returns the path below which people reach the page: empty, or a slash and more, without one at the end.
     pub fn base_path(&self) -> &str {
         let url = self.public_url.as_deref().unwrap_or_default();
@@ -169,6 +178,17 @@ impl Http {
     /// Tells whether people reach the page over TLS.
     pub fn is_https(&self) -> bool {
         self.public_url.as_deref().is_some_and(|url| url.starts_with("https://"))
+    }
+
+    fn peer_problems(&self, errors: &mut Vec<InputError>) {
+        let Some(url) = &self.peer_url else { return };
+        let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
+        if authority.is_none_or(|rest| rest.is_empty() || !rest.chars().all(is_plain)) {
+            let hint = Some("write scheme, host and port, such as http://10.1.2.3:8080".into());
+            let message = format!("{url:?} is no address of a daemon");
+            errors.push(InputError { hint, ..complaint("http.peerUrl", message) });
+        }
     }
 
     fn page_problems(&self, errors: &mut Vec<InputError>) {
@@ -237,6 +257,7 @@ impl Http {
             }
         }
         self.page_problems(errors);
+        self.peer_problems(errors);
         if let Some(own) = self.webhook_listen {
             let field = "http.webhookListen";
             // Port 0 is any free port, a different one each time.

@@ -11,6 +11,7 @@ mod http;
 mod members;
 mod notify;
 mod policy;
+mod postgres;
 mod prometheus;
 mod source;
 mod values;
@@ -36,6 +37,7 @@ pub use http::*;
 pub use members::MemberAccess;
 pub use notify::{NotificationReceiver, RECEIVERS_MAX};
 pub use policy::*;
+pub use postgres::{Postgres, SslMode};
 pub use prometheus::PrometheusServer;
 pub use source::*;
 

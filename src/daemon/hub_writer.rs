@@ -12,6 +12,7 @@ use backon::ExponentialBackoff;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::fence::Fence;
 use super::supervise::Supervisor;
 use crate::api::table::OCM_GROUP;
 use crate::clock;
@@ -75,11 +76,16 @@ impl Drop for HubTask {
 
 impl HubTask {
     /// Starts the task. It changes nothing before its first exports.
-    pub fn start(settings: HubSettings, reports: mpsc::UnboundedSender<HubReport>, supervisor: Supervisor) -> Self {
+    pub fn start(
+        settings: HubSettings,
+        reports: mpsc::UnboundedSender<HubReport>,
+        fence: Fence,
+        supervisor: Supervisor,
+    ) -> Self {
         let (wanted, receiver) = watch::channel(None);
         let begin = move || {
             let (settings, wanted, reports) = (settings.clone(), receiver.clone(), reports.clone());
-            Worker { settings, wanted, reports, logged: BTreeSet::new(), delay: delays() }.run()
+            Worker { settings, fence: fence.clone(), wanted, reports, logged: BTreeSet::new(), delay: delays() }.run()
         };
         Self { wanted, task: tokio::spawn(async move { supervisor.repeat(Part::Hub, begin).await }) }
     }
@@ -96,6 +102,7 @@ fn delays() -> ExponentialBackoff {
 
 struct Worker {
     settings: HubSettings,
+    fence: Fence,
     wanted: watch::Receiver<Option<Arc<Exports>>>,
     reports: mpsc::UnboundedSender<HubReport>,
     /// The problems that were logged.
@@ -131,7 +138,7 @@ impl Worker {
         let config_map = config_map.clone();
         loop {
             let exports = self.wanted.borrow_and_update().clone().unwrap_or_default();
-            let mut pass = HubPass::new(&hub, &self.settings);
+            let mut pass = HubPass::new(&hub, &self.settings, &self.fence);
             if let Err(error) = pass.make_so(&exports).await {
                 return error;
             }

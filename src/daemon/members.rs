@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+use super::fence::Fence;
 use super::member::{Common, Member, SharedLimits};
 use super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
@@ -35,12 +36,13 @@ const INVENTORY: Inventory = Inventory {
 };
 
 /// Returns what all members have in common.
-pub(super) fn common(health: &HealthSettings, supervisor: &Supervisor) -> Common {
+pub(super) fn common(health: &HealthSettings, supervisor: &Supervisor, fence: &Fence) -> Common {
     Common {
         health: health_rules(health),
         known: KnownContents::default(),
         metrics: supervisor.metrics(),
         limits: SharedLimits::default(),
+        fence: fence.clone(),
     }
 }
 

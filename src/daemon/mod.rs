@@ -7,8 +7,11 @@
 
 pub mod commit_reader;
 pub mod configuration;
+pub mod fence;
+pub mod follower;
 pub mod forge_bot;
 pub mod hub_writer;
+pub mod lease;
 pub mod manifests;
 mod measure;
 pub mod member;

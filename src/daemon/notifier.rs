@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::fence::Fence;
 use super::secret_files::{SecretFile, reason};
 use super::supervise::Supervisor;
 use crate::clock;
@@ -84,6 +85,7 @@ impl Notifier {
         receivers: &[NotificationReceiver],
         store: &Arc<dyn Store>,
         source: &str,
+        fence: &Fence,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
         let (news, _) = watch::channel(News::default());
@@ -95,6 +97,7 @@ impl Notifier {
                 recipient,
                 store: Arc::clone(store),
                 source: source.to_owned(),
+                fence: fence.clone(),
                 news: news.subscribe(),
                 metrics: supervisor.metrics(),
                 reached: None,
@@ -220,6 +223,7 @@ struct Worker {
     recipient: Arc<Recipient>,
     store: Arc<dyn Store>,
     source: String,
+    fence: Fence,
     news: watch::Receiver<News>,
     metrics: Arc<Metrics>,
     /// The last entry that was sent to the receiver, or need not be; `None` before the store was asked.
@@ -306,7 +310,7 @@ impl Worker {
     async fn deliver(&mut self, event: &CloudEvent, at: Timestamp) -> bool {
         let mut delays = clock::delays(RETRY_FIRST, RETRY_MAX);
         while !is_old(at, clock::now()) {
-            match self.recipient.send(event).await {
+            match self.send(event).await {
                 Ok(()) => {
                     self.count(Notified::Ok);
                     if std::mem::take(&mut self.is_failing) {
@@ -330,6 +334,12 @@ impl Worker {
         }
         self.count(Notified::GivenUp);
         false
+    }
+
+    /// Sends a notification once, while the fence is open.
+    async fn send(&self, event: &CloudEvent) -> Result<(), receiver::Error> {
+        let sent = self.fence.run(self.recipient.send(event)).await;
+        sent.map_err(|cut| receiver::Error::Unreachable(cut.to_string()))?
     }
 
     fn count(&self, result: Notified) {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forge_bot::{self, ConsoleTask, Handles, Learned};
+use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
+use super::lease::StepDown;
 use super::measure;
 use super::member::Common;
 use super::metric_asker::{self, MetricAsker};
@@ -36,7 +37,7 @@ use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
 use crate::status::rollout::RolloutState;
-use crate::store::{Op, Store, records, write_batch};
+use crate::store::{self, Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
 use super::members::{MemberTask, common};
@@ -58,7 +59,7 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
 pub enum Error {
     /// The store cannot be used.
     #[error(transparent)]
-    Store(#[from] crate::store::Error),
+    Store(#[from] store::Error),
     /// The source cannot be used.
     #[error(transparent)]
     Source(#[from] crate::git::Error),
@@ -131,6 +132,7 @@ pub struct Daemon {
     news: mpsc::UnboundedReceiver<SourceEvent>,
     views: FleetPublisher,
     supervisor: Supervisor,
+    stepping_down: StepDown,
 }
 
 impl Daemon {
@@ -145,7 +147,9 @@ impl Daemon {
         changes: watch::Sender<u64>,
         asked: Asked,
         supervisor: Supervisor,
+        stepping_down: StepDown,
     ) -> Result<Self, Error> {
+        let fence = stepping_down.fence().clone();
         let mut saved = SavedRecords::read(store.as_ref())?;
         // Before the core gets the records: it measures waits from their instants, by the clock of this process.
         resume_waits(&mut saved, store.as_ref())?;
@@ -153,11 +157,12 @@ impl Daemon {
         let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
         let (hub_sender, hub_reports) = mpsc::unbounded_channel();
-        let hub = hub_settings(&configuration, &name).map(|hub| HubTask::start(hub, hub_sender, supervisor.clone()));
+        let hub = hub_settings(&configuration, &name)
+            .map(|hub| HubTask::start(hub, hub_sender, fence.clone(), supervisor.clone()));
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
-        let notifier = Notifier::start(&configuration.notify, &store, &source, &supervisor)?;
+        let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
-        let common = Arc::new(common(&configuration.health, &supervisor));
+        let common = Arc::new(common(&configuration.health, &supervisor, &fence));
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
@@ -167,6 +172,7 @@ impl Daemon {
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
         let console = forge.map(|(forge, settings)| {
+            let forge = Arc::new(FencedForge::new(forge, fence.clone()));
             let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
             let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, learned };
             ConsoleTask::start(settings, handles, &supervisor)
@@ -201,6 +207,7 @@ impl Daemon {
             source_threads,
             news,
             supervisor,
+            stepping_down,
         };
         daemon.metrics.started.set(clock::wall().as_second());
         // Last: effects of the start run only when nothing can stop the start any more.
@@ -208,13 +215,16 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Runs until `stop` is set or, with `once`, until nothing is left to happen or its deadline has passed. Returns the state
+    /// Runs until `stop` is set, another daemon leads or, with `once`, until nothing is left to happen or its deadline has passed. Returns the state
     /// then.
     ///
     /// # Cancel safety
     /// May be dropped at any point: the next process acts on what was stored.
     pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let standing = self.work(stop, once).await;
+        if self.stepping_down.is_over() {
+            return standing;
+        }
         if let Some(console) = &self.console {
             console.finish(LAST_WORDS_MAX).await;
         }
@@ -224,6 +234,7 @@ impl Daemon {
 
     async fn work(&mut self, mut stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
         let deadline = once.map(|timeout| tokio::time::Instant::now() + timeout);
+        let stepping_down = self.stepping_down.clone();
         loop {
             // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
@@ -232,6 +243,7 @@ impl Daemon {
                 // In this order, so that a stop is handled before any other event.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
+                () = stepping_down.wait() => return self.core.standing(clock::now()),
                 Some(news) = self.news.recv() => self.handle_source(news),
                 Some(event) = self.events.recv() => {
                     self.take_in(Event::Member(event));
@@ -373,6 +385,9 @@ impl Daemon {
         let health = self.supervisor.health();
         match &written {
             Ok(_) => health.clear(STORE_PART),
+            Err(store::Error::Replaced { epoch, found }) => self.stepping_down.replaced(*epoch, *found),
+            // What this daemon remembers is not what the store has: it begins again from the store.
+            Err(store::Error::Kept { .. }) if self.stepping_down.begin_again() => {}
             Err(error) => {
                 tracing::error!(%error, "the decisions could not be stored and have no effect; trying again");
                 health.fail(STORE_PART, true);
@@ -430,7 +445,7 @@ impl Daemon {
 }
 
 /// Shifts stored waits, so that they continue whatever the clock was set to since.
-fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> crate::store::Result<()> {
+fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> store::Result<()> {
     let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
     let now = clock::reading();
     let step = waits::correction(seen.as_ref(), &now, waits::newest(saved));

@@ -22,6 +22,7 @@ use crate::model::explanation::{Explanation, Query};
 use crate::model::forge::CommitPulls;
 use crate::model::id::PlacementKey;
 use crate::store::Store;
+use crate::store::lease::Role;
 use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 use crate::views::simulation::SimulatedRun;
@@ -39,6 +40,7 @@ mod access;
 mod backup;
 mod bodies;
 mod commands;
+mod front;
 mod getparams;
 mod history;
 mod journal;
@@ -58,6 +60,7 @@ pub use access::Access;
 pub use backup::BACKUP_PATH;
 pub use bodies::{BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME};
 pub use commands::{COMMAND_BYTES_MAX, COMMANDS_PATH, Instruction, PREVIEW_PATH, Preview};
+pub use front::{Front, FrontParts, LEADER_WAIT, LeaderRouters, PASSED_ON, role_text};
 pub use getparams::GETPARAMS_PATH;
 pub use history::{Compared, SourceHistory};
 pub use journal::{JOURNAL_PAGE, JOURNAL_PATH, JournalPage};
@@ -66,7 +69,7 @@ pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, Route, router, routes, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
-pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions, random};
+pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions, hexadecimal, random};
 pub use stream::{PAGE_STREAMS_MAX, STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use views::{
@@ -135,6 +138,8 @@ pub struct Shared {
     pub grants: Arc<BTreeMap<String, Grant>>,
     /// The verification of webhooks; absent without webhooks.
     pub hooks: Option<Hooks>,
+    /// What this daemon is among those on its store.
+    pub role: watch::Receiver<Role>,
     /// Who may read, and under which names.
     pub access: Access,
     /// Limits answers that need much memory.
@@ -161,14 +166,17 @@ async fn healthy(State(shared): State<Shared>) -> String {
 /// Ready: the source was read at least once, and no required part has failed.
 async fn ready(State(shared): State<Shared>) -> Response {
     let HealthReport { is_ready, lines } = shared.health.report();
-    if *shared.changes.borrow() == 0 {
-        let lines = std::iter::once("the source was not read yet".to_owned()).chain(lines).collect::<Vec<_>>();
-        return (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response();
+    let role = shared.role.borrow().clone();
+    let (leads, line) = front::standing(&role);
+    let role = (role != Role::Alone).then_some(line);
+    let is_read = *shared.changes.borrow() != 0;
+    let unread = (!is_read).then(|| "the source was not read yet".to_owned());
+    if is_read && is_ready && leads {
+        let first = role.unwrap_or_else(|| "ok".to_owned());
+        return std::iter::once(first).chain(lines).collect::<Vec<_>>().join("\n").into_response();
     }
-    if !is_ready {
-        return (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response();
-    }
-    std::iter::once("ok".to_owned()).chain(lines).collect::<Vec<_>>().join("\n").into_response()
+    let lines = unread.into_iter().chain(role).chain(lines).collect::<Vec<_>>();
+    (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response()
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {

@@ -113,7 +113,8 @@ pub fn random() -> Option<[u8; RANDOM_BYTES]> {
     Some(bytes)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Returns bytes as digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text

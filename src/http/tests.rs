@@ -42,6 +42,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         previews: mpsc::unbounded_channel().0,
         grants: Arc::default(),
         hooks: None,
+        role: watch::channel(Role::Alone).1,
         access: Access { read_needs_token: false, on_loopback: true, hosts: Arc::default() },
         turns: Turns::default(),
         page: None,

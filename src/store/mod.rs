@@ -7,8 +7,10 @@
 
 pub mod backup;
 pub mod embedded;
+mod guard;
 pub mod lease;
 pub mod memory;
+pub mod postgres;
 pub mod records;
 pub mod saved;
 
@@ -21,6 +23,7 @@ use crate::error::{Classify, ErrorClass};
 use crate::model::records::JournalEntry;
 
 pub use embedded::EmbeddedStore;
+pub use guard::StoreGuard;
 pub use memory::MemoryStore;
 
 /// Journal entries kept; the oldest are dropped beyond this. About 30 MB at 300 bytes an entry.
@@ -263,6 +266,46 @@ pub enum Error {
         /// The epoch that leads.
         found: u64,
     },
+    /// A batch whose answer was lost was kept after all: what this process knows is not what the store holds any more.
+    #[error(
+        "an earlier batch was kept in {database} though its answer was lost; the daemon begins again with what is kept"
+    )]
+    Kept {
+        /// The database.
+        database: String,
+    },
+    /// The database does not answer.
+    #[error("{action} in the database {database} failed: {message}")]
+    Unavailable {
+        /// Host, port and name.
+        database: String,
+        /// What was tried.
+        action: &'static str,
+        /// What it or the connection said.
+        message: String,
+    },
+    /// The database answered with an error that time does not cure.
+    #[error("the database {database} refused {action}: {message}")]
+    DatabaseRefused {
+        /// Host, port and name.
+        database: String,
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// A daemon leads, and others do not write.
+    #[error("the daemon at {url} leads on this store; ask it through its API, or end all daemons of the store")]
+    Led {
+        /// Where it answers; empty where it does not say.
+        url: String,
+    },
+    /// The settings of the database cannot be used.
+    #[error("store.postgres: {message}")]
+    Settings {
+        /// What is wrong with them.
+        message: String,
+    },
     /// A write ended because of an error in gitfleet: whether it was kept is not known.
     #[error("a write to the store ended because of an error in gitfleet ({message}); please report it")]
     Broken {
@@ -283,12 +326,17 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Conflict { .. } => ErrorClass::Conflict,
-            Self::Locked { .. } | Self::Full { .. } | Self::Io { .. } => ErrorClass::Transient,
+            Self::Locked { .. } | Self::Led { .. } | Self::Full { .. } | Self::Io { .. } | Self::Unavailable { .. } => {
+                ErrorClass::Transient
+            }
             Self::Corrupt { .. }
             | Self::Newer { .. }
             | Self::Missing { .. }
             | Self::Unreadable { .. }
-            | Self::Replaced { .. } => ErrorClass::Invalid,
+            | Self::Replaced { .. }
+            | Self::Kept { .. }
+            | Self::Settings { .. }
+            | Self::DatabaseRefused { .. } => ErrorClass::Invalid,
             Self::Broken { .. }
             | Self::ReadOnly { .. }
             | Self::Unwritable { .. }

@@ -176,6 +176,10 @@ metrics! {
         "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
     started: Gauge = Gauge::default(), Gauge,
         "process_start_time_seconds", &[], "When this process started, in seconds since 1970";
+    leading: Gauge = Gauge::default(), Gauge,
+        "gitfleet_leading", &[], "1 while this daemon leads, which one that has its store for itself does, and 0 while it follows another";
+    leading_epoch: Gauge = Gauge::default(), Gauge,
+        "gitfleet_leading_epoch", &[], "The epoch of the leader as far as this daemon knows it; 0 for unknown, and where the store has one daemon";
     store_waits: Gauge = Gauge::default(), Gauge,
         "gitfleet_store_waits_for_adoption", &[], "1 while the store is new though members hold inventories of this source, and nothing begins until a person adopts it";
     store_commits: Family<ByOutcome, Counter> = from_zero(Outcome::ALL.iter().map(|&result| ByOutcome { result })), Counter,

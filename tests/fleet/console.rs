@@ -92,7 +92,21 @@ impl Console {
             keep(&secrets.join(format!("{}-token", account.name)), token)?;
         }
         keep(&secrets.join("webhook-secret"), &self.webhook_secret)?;
-        let Self { repo, port, .. } = self;
+        let own = format!(
+            "members:
+  - name: \"*\"
+    kubeconfig: {{path: \"./{{name}}.kubeconfig\"}}
+store: {{path: ./state}}
+http: {{listen: \"127.0.0.1:{}\"}}
+",
+            self.port
+        );
+        self.write_configuration(&self.config, url, &own)
+    }
+
+    /// Writes a daemon's configuration: the repository and the Gitea at `url`, and the other sections as they are in `own`.
+    pub(super) fn write_configuration(&self, path: &Path, url: &str, own: &str) -> Result<()> {
+        let repo = &self.repo;
         let text = format!(
             "# The daemon of the test fleet. Paths are relative to this file.
 apiVersion: gitfleet.io/v1alpha1
@@ -104,9 +118,6 @@ source:
   tokenFile: ./secrets/{BOT}-token
   # Everything is on this machine.
   allowInsecureHttp: true
-members:
-  - name: \"*\"
-    kubeconfig: {{path: \"./{{name}}.kubeconfig\"}}
 forge:
   type: gitea
   url: {url}
@@ -114,11 +125,9 @@ forge:
   tokenFile: ./secrets/{BOT}-token
   allowInsecureHttp: true
   webhookSecretFile: ./secrets/webhook-secret
-store: {{path: ./state}}
-http: {{listen: \"127.0.0.1:{port}\"}}
-"
+{own}"
         );
-        fs::write(&self.config, text).with_context(|| format!("write {}", self.config.display()))
+        fs::write(path, text).with_context(|| format!("write {}", path.display()))
     }
 
     /// Returns what `State` keeps of it.
@@ -138,8 +147,8 @@ http: {{listen: \"127.0.0.1:{port}\"}}
     }
 }
 
-/// Describes a setup that was kept, and what to do next.
-pub(super) fn describe(console: &Value, gitea: &str) -> String {
+/// Describes a setup that was kept and, where a person is to start the daemon, what to do next.
+pub(super) fn describe(console: &Value, gitea: &str, starts_daemon: bool) -> String {
     let text = |key: &str| console[key].as_str().unwrap_or_default();
     let [repo, config, work_tree] = ["repo", "config", "workTree"].map(text);
     let mut lines = vec![String::new(), format!("repository   {gitea}/{repo}   log in as:")];
@@ -153,8 +162,11 @@ pub(super) fn describe(console: &Value, gitea: &str) -> String {
         };
         lines.push(format!("  {name:<10} {password}  {may}"));
     }
+    lines.push(format!("work tree    {work_tree}   pushes as author"));
+    if !starts_daemon {
+        return lines.join("\n");
+    }
     lines.extend([
-        format!("work tree    {work_tree}   pushes as author"),
         format!("daemon       {}   configured by {config}", text("daemon")),
         String::new(),
         "Next (docs/tutorial.md continues from here):".to_owned(),
@@ -167,7 +179,7 @@ pub(super) fn describe(console: &Value, gitea: &str) -> String {
 }
 
 /// Writes a secret that only this user can read.
-fn keep(path: &Path, text: &str) -> Result<()> {
+pub(super) fn keep(path: &Path, text: &str) -> Result<()> {
     let what = || format!("write {}", path.display());
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).with_context(what)?;
     file.write_all(text.as_bytes()).with_context(what)

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, State, Tools};
+use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State, Tools};
 
 const HELP: &str = "\
 A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
@@ -28,6 +28,8 @@ Options:
   --members N           how many clusters (up; default 3); --plain goes without saying
   --no-gitea, --gitea   without or with a Gitea (up; default with); without, --plain goes without saying
   --controller-manager  with a controller manager for each cluster (up)
+  --replicas N          so many daemons on one PostgreSQL, running (up)
+  --agents N            so many agents that deliver for them (up; with --replicas)
   --state DIR           the fleet's folder (default target/fleet)
   -h, --help            this text
 
@@ -48,6 +50,8 @@ struct Arguments {
     gitea: bool,
     plain: bool,
     controller_manager: bool,
+    replicas: usize,
+    agents: usize,
     state: PathBuf,
 }
 
@@ -63,8 +67,16 @@ enum Command {
 impl Arguments {
     fn parse(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let state = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fleet");
-        let mut arguments =
-            Self { command: Command::Help, members: 3, gitea: true, plain: false, controller_manager: false, state };
+        let mut arguments = Self {
+            command: Command::Help,
+            members: 3,
+            gitea: true,
+            plain: false,
+            controller_manager: false,
+            replicas: 0,
+            agents: 0,
+            state,
+        };
         let mut words = words.into_iter();
         arguments.command = match words.next().as_deref() {
             Some("build") => Command::Build,
@@ -77,22 +89,28 @@ impl Arguments {
         };
         while let Some(word) = words.next() {
             let up = arguments.command == Command::Up;
-            match word.as_str() {
+            let word = word.as_str();
+            match word {
                 "--help" | "-h" => arguments.command = Command::Help,
                 "--gitea" if up => arguments.gitea = true,
                 "--no-gitea" if up => (arguments.gitea, arguments.plain) = (false, true),
                 "--plain" if up => arguments.plain = true,
                 "--controller-manager" if up => arguments.controller_manager = true,
-                "--members" if up => match words.next().map(|number| number.parse()) {
-                    Some(Ok(number)) => (arguments.members, arguments.plain) = (number, true),
-                    _ => bail!("--members needs a number"),
-                },
+                "--members" if up => (arguments.members, arguments.plain) = (number(word, words.next())?, true),
+                "--replicas" if up => arguments.replicas = number(word, words.next())?,
+                "--agents" if up => arguments.agents = number(word, words.next())?,
                 "--state" => match words.next() {
                     Some(folder) if !folder.is_empty() => arguments.state = folder.into(),
                     _ => bail!("--state needs a folder"),
                 },
                 other => bail!("unknown option `{other}`"),
             }
+        }
+        if arguments.replicas > 0 && arguments.plain {
+            bail!("--replicas needs the repository, which --plain, --members and --no-gitea go without");
+        }
+        if arguments.agents > 0 && arguments.replicas == 0 {
+            bail!("--agents needs --replicas: somebody must give them orders");
         }
         Ok(arguments)
     }
@@ -114,11 +132,19 @@ impl Arguments {
                 options.controller_manager = self.controller_manager;
                 let fleet = Fleet::start(options)?;
                 let console = if self.plain { None } else { Some(Console::prepare(&fleet)?) };
-                let state = fleet.detach()?;
-                let state = match &console {
-                    None => state,
-                    Some(console) => state.with_console(console)?,
+                let replicas = match &console {
+                    Some(console) if self.replicas > 0 => {
+                        Some(Replicas::start(&fleet, console, self.replicas, self.agents)?)
+                    }
+                    _ => None,
                 };
+                let mut state = fleet.detach()?;
+                if let Some(console) = &console {
+                    state = state.with_console(console)?;
+                }
+                if let Some(replicas) = &replicas {
+                    state = state.with_replicas(replicas)?;
+                }
                 println!("{}", state.describe());
             }
             Command::Status => {
@@ -136,6 +162,14 @@ impl Arguments {
             },
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads the number of an option.
+fn number(option: &str, word: Option<String>) -> Result<usize> {
+    match word.map(|word| word.parse()) {
+        Some(Ok(number)) => Ok(number),
+        _ => bail!("{option} needs a number"),
     }
 }
 
@@ -168,7 +202,18 @@ mod tests {
         let plain = |line: &str| parse(line).expect("a good line").plain;
         assert!(!plain("up") && plain("up --plain") && plain("up --members 3") && plain("up --no-gitea"));
         assert_eq!(parse("down --help").expect("help").command, Command::Help);
-        for wrong in ["", "start", "up --members", "up --members many", "down --members 3", "status --state"] {
+        let many = parse("up --replicas 3 --agents 2").expect("a good line");
+        assert_eq!((many.replicas, many.agents, many.plain), (3, 2, false));
+        for wrong in [
+            "",
+            "start",
+            "up --members",
+            "up --members many",
+            "down --members 3",
+            "status --state",
+            "up --agents 2",
+            "up --replicas 3 --plain",
+        ] {
             assert!(parse(wrong).is_err(), "`{wrong}` is wrong usage");
         }
     }

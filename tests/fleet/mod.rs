@@ -24,8 +24,10 @@ mod kind;
 mod member;
 mod metrics;
 mod people;
+mod postgres;
 mod process;
 mod prometheus;
+mod replicas;
 mod servers;
 mod state;
 mod wait;
@@ -46,7 +48,9 @@ pub use self::{
     member::Member,
     metrics::{forbidden_count, request_count, write_count},
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
+    postgres::Postgres,
     prometheus::Prometheus,
+    replicas::Replicas,
     state::State,
     wait::{free_port, http, until},
 };
@@ -150,7 +154,7 @@ pub struct Fleet {
     pub members: Vec<Member>,
     gitea: Option<Gitea>,
     etcd: Option<(Process, u16)>,
-    home: Home,
+    home: ServerHome,
 }
 
 impl Fleet {
@@ -164,7 +168,7 @@ impl Fleet {
         let provider = Provider::from_environment()?;
         let binaries = Binaries::build_or_cached()?;
         let started = Instant::now();
-        let home = Home::create(options.folder.as_deref())?;
+        let home = ServerHome::create(options.folder.as_deref())?;
         let mut fleet = Self { members: Vec::new(), gitea: None, etcd: None, home };
         let folder = fleet.folder().to_owned();
         if provider == Provider::Processes && !options.names.is_empty() {
@@ -244,15 +248,28 @@ impl Fleet {
     }
 }
 
-/// A fleet's folder and who watches over it.
+/// A folder of servers and who watches over it: they end, and it is removed, however this process ends.
 #[derive(Debug)]
-struct Home {
+pub struct ServerHome {
     folder: PathBuf,
     watchdog: Watchdog,
     keep: bool,
 }
 
-impl Home {
+impl ServerHome {
+    /// Makes a temporary folder.
+    ///
+    /// # Errors
+    /// When there can be none, or no watchdog.
+    pub fn temporary() -> Result<Self> {
+        Self::create(None)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn create(wanted: Option<&Path>) -> Result<Self> {
         let folder = match wanted {
             None => tempfile::Builder::new().prefix("gitfleet-").tempdir().context("a temporary folder")?.keep(),
@@ -270,7 +287,7 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for ServerHome {
     fn drop(&mut self) {
         self.watchdog.release();
         if self.keep {

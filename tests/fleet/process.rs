@@ -29,12 +29,15 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// The fleet's folder; the log goes to `logs/NAME.log` in it.
     pub folder: PathBuf,
+    /// The ids of the user and the group to run as; those of this process where there are none.
+    pub user: Option<(u32, u32)>,
 }
 
 impl Spec {
     pub fn new(name: &str, program: &Path, folder: &Path) -> Self {
         let env = vec![("HOME".to_owned(), folder.display().to_string())];
-        Self { name: name.to_owned(), program: program.to_owned(), args: Vec::new(), env, folder: folder.to_owned() }
+        let (name, program, folder) = (name.to_owned(), program.to_owned(), folder.to_owned());
+        Self { name, program, args: Vec::new(), env, folder, user: None }
     }
 
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -70,6 +73,9 @@ impl Spec {
         command.args(&self.args).envs(self.env.iter().cloned()).current_dir(&self.folder);
         // A group of its own: Ctrl-C in the terminal is for the tests, who then end their servers in order.
         command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
         Ok(command)
     }
 

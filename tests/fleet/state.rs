@@ -16,6 +16,7 @@ use super::{
     kind::Kind,
     member::{Backend, Member},
     process::{self, Entry},
+    replicas::{self, Replicas},
     wait::until,
 };
 
@@ -62,6 +63,17 @@ impl State {
         Ok(self)
     }
 
+    /// Keeps which daemons and agents run, and lets them run on.
+    ///
+    /// # Errors
+    /// When the state cannot be written; then they end.
+    pub fn with_replicas(mut self, replicas: &Replicas) -> Result<Self> {
+        self.content["replicas"] = replicas.state(&self.folder);
+        fs::write(self.folder.join(FILE), format!("{:#}\n", self.content)).context("write the state of the fleet")?;
+        replicas.release();
+        Ok(self)
+    }
+
     /// Reads the state of the fleet in `folder`; nothing when there is no fleet.
     ///
     /// # Errors
@@ -96,7 +108,11 @@ impl State {
             ));
         }
         if self.content["console"].is_object() {
-            lines.push(console::describe(&self.content["console"], &text(&gitea["url"])));
+            let replicas = &self.content["replicas"];
+            lines.push(console::describe(&self.content["console"], &text(&gitea["url"]), !replicas.is_object()));
+            if replicas.is_object() {
+                lines.push(replicas::describe(replicas));
+            }
         }
         lines.join("\n")
     }

@@ -298,8 +298,14 @@ impl Checker {
                 self.calm_since = self.now;
                 Ok(())
             }
-            // Stores are lost in `lost.rs` alone, which has promises of its own.
-            Fact::Mark(_) | Fact::StoreLost(_) | Fact::SourceSeen => Ok(()),
+            // Stores are lost in `lost.rs` alone, and replicas are watched in `replicas.rs`: they have promises of their own.
+            Fact::Mark(_)
+            | Fact::StoreLost(_)
+            | Fact::SourceSeen
+            | Fact::Led { .. }
+            | Fact::Batch { .. }
+            | Fact::Replaced { .. }
+            | Fact::Wrote { .. } => Ok(()),
         }
     }
 

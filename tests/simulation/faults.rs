@@ -44,8 +44,11 @@ impl Run {
             }
             4 => self.meddle(&cluster),
             _ => {
-                let Faults { late_write, watch_ends, .. } = self.simulation.faults;
-                self.simulation.faults = Faults { late_write, watch_ends, ..faults(&mut self.timeline.dice) };
+                let Faults { late_write, watch_ends, batch_late, lease_unsure, slow_write, .. } =
+                    self.simulation.faults;
+                let thrown = faults(&mut self.timeline.dice);
+                self.simulation.faults =
+                    Faults { late_write, watch_ends, batch_late, lease_unsure, slow_write, ..thrown };
             }
         }
     }

@@ -15,6 +15,7 @@ mod lost;
 mod owners;
 mod put_backs;
 mod records;
+mod replicas;
 mod restored;
 mod restored_store;
 mod runs;
@@ -118,6 +119,8 @@ struct Run {
     changed: put_backs::Changed,
     /// What people see.
     published: shown::Published,
+    /// Several daemons on one store.
+    replicas: Option<replicas::Watched>,
 }
 
 fn configuration(rules: Option<Rules>) -> Configuration {
@@ -188,11 +191,17 @@ fn faults(dice: &mut Dice) -> Faults {
         source_fails: some(200),
         restore_fails: some(500),
         payload_late: some(300),
+        ..Faults::default()
     }
 }
 
 impl Run {
     fn begin(seed: u64) -> Self {
+        Self::begin_as(seed, None)
+    }
+
+    /// Begins with one daemon, or with several.
+    fn begin_as(seed: u64, replicas: Option<replicas::Watched>) -> Self {
         let mut timeline = Timeline::begin(Dice::new(seed ^ 0x5173));
         let rules = timeline.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
         let refused = put_backs::Refused::default();
@@ -220,7 +229,11 @@ impl Run {
             refused,
             changed: BTreeMap::new(),
             published: shown::Published::default(),
+            replicas: None,
         };
+        if let Some(watched) = replicas {
+            run.replicate(watched);
+        }
         // Dice of its own leave all other seeds as they are.
         let mut dice = Dice::new(seed ^ 0x3a7c);
         if dice.chance(200) {
@@ -272,12 +285,16 @@ impl Run {
     /// Lets one thing happen and looks at it. Returns whether anything was left to happen.
     fn step(&mut self) -> Result<bool, String> {
         let Some(mut facts) = self.simulation.step() else { return Ok(false) };
+        if self.simulation.is_divided() {
+            self.checker.calm_since = self.simulation.now();
+        }
         self.checker.is_stale = self.simulation.faults.stale_list > 0;
         self.published.follow(&mut self.simulation, &facts)?;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
+                self.watch_replicas(&fact)?;
                 self.checker.see(&fact)?;
                 self.is_true(&fact)?;
                 match fact {
@@ -350,7 +367,9 @@ impl Run {
             BACK_UP => self.restored.iter().for_each(|plan| plan.back_up(&mut self.simulation)),
             RESTORE => self.restored.iter().for_each(|plan| plan.restore(&mut self.simulation)),
             HELP => return self.help(),
+            replicas::KEEP => self.keep_leader(),
             _ if self.is_over => {}
+            replicas::FAULT => self.fail_replica(),
             _ => return self.twist(mark),
         }
         Ok(())
@@ -415,6 +434,7 @@ impl Run {
         self.checker.commands.insert((placement.clone(), verb));
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
+            self.watch_replicas(&fact)?;
             self.checker.see(&fact)?;
         }
         word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
@@ -452,6 +472,7 @@ impl Run {
             self.simulation.set_reachable(&ClusterName::new(format!("c{number}")), true);
         }
         self.is_over = true;
+        self.heal_replicas();
         self.relent();
         let takes_commit = self.end_owners();
         let is_good = self.last.as_ref().is_some_and(|last| self.checker.wishes[last].is_good);
@@ -524,7 +545,9 @@ impl Run {
     /// Runs to the end, and once more where a member that is at rest is restored from its backup.
     fn finish(&mut self) -> Result<(), String> {
         self.come_to_rest(self.simulation.now() + Duration::from_mins(12))?;
-        let Some(plan) = self.restored.as_ref().filter(|plan| plan.again) else { return Ok(()) };
+        // A leader that keeps its lease for good is not ended again.
+        let again = self.restored.as_ref().filter(|plan| plan.again && self.replicas.is_none());
+        let Some(plan) = again else { return Ok(()) };
         plan.restore(&mut self.simulation);
         self.come_to_rest(self.simulation.now() + HELP_PAUSE)
     }

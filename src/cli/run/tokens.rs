@@ -59,14 +59,15 @@ pub(super) struct ApiTokens {
 }
 
 impl ApiTokens {
-    /// Reads the tokens of a configuration. One that names nobody who may command gets a new token for whoever runs the daemon.
+    /// Reads the tokens of a configuration. One that names nobody who may command gets a new token for whoever runs the daemon, unless
+    /// several daemons share its store: a token of one of them would be unknown to the next leader.
     ///
     /// # Errors
     /// A file cannot be read, or the new token not be written.
-    pub(super) fn read(configuration: &Configuration) -> anyhow::Result<Self> {
+    pub(super) fn read(configuration: &Configuration, is_shared: bool) -> anyhow::Result<Self> {
         let (store, http) = (&configuration.store.path, &configuration.http);
         let plugin = configuration.decisions.as_ref().and_then(|decisions| decisions.token_file.as_deref());
-        let commanders = if http.tokens.is_empty() {
+        let commanders = if http.tokens.is_empty() && !is_shared {
             let tokens = Tokens::new(vec![(person::os_user(), person::issue_token(store)?)]);
             TokenGroup { tokens: Arc::new(tokens), ..TokenGroup::default() }
         } else {

@@ -10,6 +10,7 @@ use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHE
 use crate::api::table::OCM_GROUP;
 use crate::cluster::Error;
 use crate::cluster::hub::{Change, Hub, HubKind};
+use crate::daemon::fence::{self, Fence};
 use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
 use crate::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};
 use crate::status::decisions::{Exports, reads};
@@ -57,6 +58,7 @@ impl KnownObjects {
 pub(super) struct HubPass<'a> {
     hub: &'a Hub,
     settings: &'a HubSettings,
+    fence: &'a Fence,
     pub known: KnownObjects,
     pub problems: Vec<String>,
     /// Another writer was faster: read again.
@@ -68,16 +70,23 @@ pub(super) struct HubPass<'a> {
 }
 
 impl<'a> HubPass<'a> {
-    pub(super) fn new(hub: &'a Hub, settings: &'a HubSettings) -> Self {
+    pub(super) fn new(hub: &'a Hub, settings: &'a HubSettings, fence: &'a Fence) -> Self {
         Self {
             hub,
             settings,
+            fence,
             known: KnownObjects::default(),
             problems: Vec::new(),
             again: false,
             failed_for_now: false,
             changed: Vec::new(),
         }
+    }
+
+    /// Makes a write while the fence is open.
+    async fn fenced<T>(&self, write: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let cut = |cut: fence::Cut| Error::Unreachable { cluster: "hub".to_owned(), reason: cut.to_string() };
+        Box::pin(self.fence.run(write)).await.map_err(cut)?
     }
 
     /// # Errors
@@ -197,22 +206,22 @@ impl<'a> HubPass<'a> {
             PageWrite::Create { .. } => {
                 let metadata =
                     json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
-                self.hub.create(kind, &name, json!({"metadata": metadata})).await?
+                self.fenced(self.hub.create(kind, &name, json!({"metadata": metadata}))).await?
             }
             PageWrite::Status { clusters, .. } => {
                 // Only strings: older versions of Argo CD crash on anything else.
                 let decisions: Vec<Value> =
                     clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
-                self.hub.patch_status(kind, &name, &json!({"decisions": decisions})).await?
+                self.fenced(self.hub.patch_status(kind, &name, &json!({"decisions": decisions}))).await?
             }
             PageWrite::Label { index, group, .. } => {
                 let index = index.to_string();
                 let wanted = json!({PLACEMENT_LABEL: value, GROUP_INDEX_LABEL: index, GROUP_NAME_LABEL: group});
-                self.hub.patch(kind, &name, &json!({"metadata": {"labels": wanted}})).await?
+                self.fenced(self.hub.patch(kind, &name, &json!({"metadata": {"labels": wanted}}))).await?
             }
             PageWrite::Delete { number } => {
                 let uid = pages.get(number).and_then(|object| object.pointer("/metadata/uid")).and_then(Value::as_str);
-                self.hub.delete(kind, &name, uid.unwrap_or_default()).await?;
+                self.fenced(self.hub.delete(kind, &name, uid.unwrap_or_default())).await?;
                 self.known.versions.remove(&(kind, name.clone()));
                 self.changed.push((name, labels));
                 return Ok(());
@@ -283,11 +292,11 @@ impl<'a> HubPass<'a> {
                 ));
                 return Ok(());
             }
-            Ok(Some(_)) => self.hub.patch(kind, name, &json!({"data": wanted})).await,
+            Ok(Some(_)) => self.fenced(self.hub.patch(kind, name, &json!({"data": wanted}))).await,
             Ok(None) => {
                 let metadata =
                     json!({"labels": {MANAGED_BY: MANAGER}, "annotations": {SOURCE: self.settings.source.name}});
-                self.hub.create(kind, name, json!({"metadata": metadata, "data": wanted})).await
+                self.fenced(self.hub.create(kind, name, json!({"metadata": metadata, "data": wanted}))).await
             }
             Err(_) => found.map(Option::unwrap_or_default),
         };
@@ -308,7 +317,7 @@ impl<'a> HubPass<'a> {
             self.changed.iter().map(|(name, labels)| (name.as_str(), labels.clone())).collect();
         for set in sets.iter().filter(|set| reads(set, &self.settings.config_map, &changed)) {
             let patch = json!({"metadata": {"annotations": {REFRESH: "true"}}});
-            match self.hub.patch(HubKind::ApplicationSet, name(set), &patch).await {
+            match self.fenced(self.hub.patch(HubKind::ApplicationSet, name(set), &patch)).await {
                 Ok(_) => {}
                 Err(error) if error.is_offline() => return Err(error),
                 Err(error) => {

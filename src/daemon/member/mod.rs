@@ -5,6 +5,7 @@
 
 pub mod apply;
 mod counted;
+mod fenced;
 mod limits;
 mod observe;
 mod presence;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::fence::Fence;
 use crate::clock;
 use crate::cluster::{self, IN_FLIGHT_MAX, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
 use crate::core::member::result::StepResult;
@@ -36,6 +38,7 @@ use crate::model::work::SourceName;
 use crate::telemetry::metrics::{ByDrift, Drift, Metrics};
 
 use counted::Counted;
+use fenced::Fenced;
 pub use limits::SharedLimits;
 use presence::Presence;
 
@@ -65,6 +68,8 @@ pub struct Common {
     pub metrics: Arc<Metrics>,
     /// What all of them do at once.
     pub limits: SharedLimits,
+    /// When they may be written to.
+    pub fence: Fence,
 }
 
 /// The task of one member.
@@ -116,7 +121,8 @@ impl Member {
         commands: mpsc::UnboundedReceiver<MemberCommand>,
         events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
-        let target: Arc<dyn Target> = Arc::new(Counted::new(target, Arc::clone(&common.metrics)));
+        let counted = Counted::new(target, Arc::clone(&common.metrics));
+        let target: Arc<dyn Target> = Arc::new(Fenced::new(Arc::new(counted), common.fence.clone()));
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let reconciler = Reconciler::new(cluster.clone(), source, target.has_health());
         Self {

@@ -59,7 +59,10 @@ fn receiver(name: &str, url: &str) -> NotificationReceiver {
 
 fn start(store: &Arc<dyn Store>, receivers: &[NotificationReceiver]) -> (Notifier, Supervisor) {
     let supervisor = Supervisor::without_pauses();
-    (Notifier::start(receivers, store, "fleet", &supervisor).expect("they can be used"), supervisor)
+    (
+        Notifier::start(receivers, store, "fleet", &Fence::always_open(), &supervisor).expect("they can be used"),
+        supervisor,
+    )
 }
 
 async fn next(texts: &mut mpsc::UnboundedReceiver<String>) -> String {

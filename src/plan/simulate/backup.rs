@@ -22,7 +22,7 @@ pub(super) struct Backup {
 impl Simulation {
     /// Saves the state of a member, replacing an earlier backup. Returns whether it has anything of gitfleet.
     pub fn back_up(&mut self, cluster: &ClusterName) -> bool {
-        let ripening = self.queue.values().filter_map(|happening| match happening {
+        let ripening = self.queue.values().filter_map(|(_, happening)| match happening {
             Happening::Ripen(of, key, version) if of == cluster => Some((key.clone(), *version)),
             _ => None,
         });
@@ -46,13 +46,13 @@ impl Simulation {
         let Some(backup) = member.backup.clone() else { return false };
         member.go_back(&backup);
         // Everything that started since the backup has ended there.
-        self.queue.retain(|_, happening| !matches!(happening, Happening::Ripen(of, ..) if of == cluster));
+        self.queue.retain(|_, (_, happening)| !matches!(happening, Happening::Ripen(of, ..) if of == cluster));
         let Backup { objects, parents: inventories, ripening, version: _ } = backup;
         self.facts.push(Fact::Restored { cluster: cluster.clone(), objects, inventories });
         for (key, version) in ripening {
             self.push_in(self.latencies.available, Happening::Ripen(cluster.clone(), key, version));
         }
-        self.disconnect(cluster, "it was restored from a backup");
+        self.each_replica(|this| this.disconnect(cluster, "it was restored from a backup"));
         true
     }
 
@@ -66,5 +66,14 @@ impl Simulation {
         self.crash();
         self.store = store;
         Ok(())
+    }
+
+    /// Ends the daemon process and loses its store: the next process starts with an empty one.
+    pub fn lose_store(&mut self) {
+        self.crash();
+        self.store = MemoryStore::new();
+        let held = self.members.iter().filter(|(_, member)| !member.parents.is_empty());
+        let holders = held.map(|(name, member)| (name.clone(), member.parents.clone())).collect();
+        self.facts.push(Fact::StoreLost(holders));
     }
 }

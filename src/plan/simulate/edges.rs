@@ -1,27 +1,21 @@
-//! The simulated adapters: the source's thread and members' tasks.
+//! The simulated adapters: members' tasks.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::member::Sight;
-use super::{Detail, Event, Fact, Fate, Happening, SimulatedSource, Simulation, SourceEvent, later};
+use super::{Detail, Event, Fact, Fate, Happening, Simulation, later};
 use crate::config::MemberAccess;
 use crate::core::MemberEvent;
 use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
-use crate::decide::state::Payload;
 use crate::deliver::live::LiveObject;
 use crate::model::facts::{Facts, NodeFacts, Totals};
-use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::kinds::WatchedKind;
-use crate::model::manifest::Manifest;
-use crate::model::records::{Availability, ResourceSnapshot};
-use crate::model::tree::Tree;
-use crate::snapshot;
-use crate::store::MemoryStore;
+use crate::model::records::Availability;
 
 /// Pause before a report, as in members' tasks.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
@@ -37,124 +31,8 @@ const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
 const LIST_FAILURES: [u16; 5] = [0, 403, 404, 410, 500];
 /// A failing list names fewer objects than this.
 const LIST_CUT_MAX: u64 = 4;
-/// Pause before a source that could not be read is polled again.
-const POLL_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// The delay of a late payload.
-const PAYLOAD_LATE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// The probability in thousandths that a step is the last one that a stale list shows.
-const STALE_UNTIL: u64 = 300;
 /// The sums over every member's nodes.
 const NODES: usize = 3;
-
-/// The source.
-impl Simulation {
-    /// Reads the accepted commit again, at the start of a process.
-    pub(super) fn restore(&mut self) {
-        self.source.unread = false;
-        let Some(commit) = self.source.accepted.clone() else { return };
-        let fails = self.dice.chance(self.faults.restore_fails);
-        let restored = match self.source.commits.get(&commit) {
-            Some(Ok(tree)) if !fails => Ok(Arc::clone(tree)),
-            _ => Err(format!("the accepted commit {commit} cannot be read")),
-        };
-        self.source.unread = restored.is_err();
-        self.send(Event::Source(SourceEvent::Restored(restored)));
-    }
-
-    pub(super) fn poll(&mut self) {
-        if self.core.is_none() {
-            return;
-        }
-        if self.dice.chance(self.faults.source_fails) {
-            self.source.failing = true;
-            self.send(Event::Source(SourceEvent::Failed("it does not answer".to_owned())));
-            return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
-        }
-        if self.source.unread {
-            self.restore();
-            return self.push_in(POLL_PAUSE, Happening::Poll(self.life));
-        }
-        let recovered = std::mem::take(&mut self.source.failing);
-        let Some(tip) = self.source.tip.clone() else { return };
-        if self.source.reported.as_ref() == Some(&tip) {
-            if recovered {
-                self.send(Event::Source(SourceEvent::Readable));
-            }
-            return;
-        }
-        self.source.reported = Some(tip.clone());
-        let news = match &self.source.commits[&tip] {
-            Ok(_) if self.source.accepted.as_ref() == Some(&tip) => SourceEvent::Unchanged,
-            _ if !self.source.descends(&tip) && self.source.accepted_rewrite.as_ref() != Some(&tip) => {
-                self.source.held(tip)
-            }
-            Ok(tree) => {
-                self.source.accepted = Some(tip.clone());
-                self.source.fresh.push(tip.clone());
-                self.source.pins.insert(tip);
-                SourceEvent::Accepted(Arc::clone(tree))
-            }
-            Err(errors) => SourceEvent::Refused(tip, errors.clone()),
-        };
-        self.send(Event::Source(news));
-    }
-
-    /// A person accepted a rewritten history: its tip is considered again.
-    pub(super) fn accept_rewrite(&mut self, commit: CommitId) {
-        self.source.accepted_rewrite = Some(commit);
-        self.source.reported = None;
-        self.push_in(self.latencies.source, Happening::Poll(self.life));
-    }
-
-    pub(super) fn read_payload(&mut self, snapshot: Arc<ResourceSnapshot>) {
-        let commit = &snapshot.commit;
-        let is_kept = self.source.pins.contains(commit);
-        let payload = match self.source.commits.get(commit) {
-            _ if self.dice.chance(self.faults.source_fails) => Err("the source does not answer".to_owned()),
-            Some(Ok(tree)) if is_kept => payload_of(tree, &snapshot),
-            _ => {
-                self.facts.push(Fact::PayloadGone(commit.clone()));
-                Err("its commit is gone".to_owned())
-            }
-        };
-        let event = Event::Source(SourceEvent::Payload(snapshot, payload));
-        let range = if self.dice.chance(self.faults.payload_late) { PAYLOAD_LATE } else { self.latencies.report };
-        self.push_in(range, Happening::Hear(self.life, Box::new(event)));
-    }
-
-    fn send(&mut self, event: Event) {
-        self.push_in(self.latencies.report, Happening::Hear(self.life, Box::new(event)));
-    }
-}
-
-/// The store.
-impl Simulation {
-    /// Ends the daemon process and loses its store: the next process starts with an empty one.
-    pub fn lose_store(&mut self) {
-        self.crash();
-        self.store = MemoryStore::new();
-        let held = self.members.iter().filter(|(_, member)| !member.parents.is_empty());
-        let holders = held.map(|(name, member)| (name.clone(), member.parents.clone())).collect();
-        self.facts.push(Fact::StoreLost(holders));
-    }
-}
-
-impl SimulatedSource {
-    /// Returns the event for a tip that waits for a person.
-    fn held(&self, tip: CommitId) -> SourceEvent {
-        if self.switched.contains(&tip) {
-            return SourceEvent::Switched(tip, "another branch is checked out".to_owned());
-        }
-        SourceEvent::Rewritten(tip)
-    }
-
-    /// Tells whether a tip descends from the accepted commit: history was not rewritten since its push.
-    fn descends(&self, tip: &CommitId) -> bool {
-        let place = |commit: &CommitId| self.pushed.iter().position(|pushed| pushed == commit);
-        let Some(accepted) = self.accepted.as_ref().and_then(place) else { return true };
-        place(tip).is_none_or(|tip| !self.rewritten.values().any(|at| accepted < *at && *at <= tip))
-    }
-}
 
 /// The members.
 impl Simulation {
@@ -197,9 +75,9 @@ impl Simulation {
     }
 
     pub(super) fn connect(&mut self, cluster: &ClusterName, epoch: u64) {
-        let namespaces = self.unmanaged_namespaces();
+        let (namespaces, is_cut) = (self.unmanaged_namespaces(), self.is_cut_from(cluster));
         let Some(member) = self.members.get_mut(cluster).filter(|member| member.epoch == epoch) else { return };
-        if member.away {
+        if member.away || is_cut {
             return self.disconnect(cluster, "it is away");
         }
         let Some(reconciler) = &mut member.reconciler else { return };
@@ -267,7 +145,7 @@ impl Simulation {
             keys.filter(|key| member.earlier.get(*key) != member.objects.get(*key)).cloned().collect();
         for key in unseen {
             if let Some(sight) = self.members.get(cluster).map(|member| member.sight(&key)) {
-                self.observe(cluster, sight);
+                self.observe_here(cluster, sight);
             }
         }
     }
@@ -301,15 +179,13 @@ impl Simulation {
         let epoch = member.epoch;
         reconciler.mark_due(clock);
         let tasks = reconciler.tasks(clock);
-        let connection = (self.life, epoch);
         let steps = if self.detail == Detail::Orders && tasks.len() > 1 {
             (Duration::ZERO, Duration::ZERO)
         } else {
             self.latencies.step
         };
         for task in tasks {
-            self.facts.push(Fact::Sent { order: Arc::clone(&task.order), connection });
-            self.push_in(steps, Happening::Land(cluster.clone(), epoch, Box::new(task)));
+            self.send_task(cluster, (self.life, epoch), task, steps);
         }
         self.arrange(cluster);
     }
@@ -366,46 +242,8 @@ impl Simulation {
         self.arrange(cluster);
     }
 
-    /// A step reaches the member, or fails to.
-    pub(super) fn land(&mut self, cluster: &ClusterName, epoch: u64, task: &Task) {
-        let clock = self.clock();
-        let is_current = self.members.get(cluster).is_some_and(|m| m.epoch == epoch && m.connected);
-        let Some(member) = self.members.get_mut(cluster).filter(|member| !member.away) else { return };
-        if !is_current && !self.dice.chance(self.faults.late_write) {
-            return;
-        }
-        if is_current && self.dice.chance(self.faults.step_lost) {
-            return self.disconnect(cluster, "a request got no answer");
-        }
-        let fate = |desired: &_| (self.fate)(cluster, desired);
-        let slowly = self.dice.chance(self.faults.slow_delete);
-        if self.faults.stale_list > 0 && self.dice.chance(STALE_UNTIL) {
-            member.earlier.clone_from(&member.objects);
-        }
-        let (result, changed, facts) = member.perform(task, fate, slowly, clock);
-        self.facts.extend(facts);
-        if let Some(key) = changed {
-            self.show(cluster, &key, task);
-        }
-        if !is_current {
-            return;
-        }
-        self.facts.push(Fact::Answered { order: Arc::clone(&task.order), connection: (self.life, epoch) });
-        if self.dice.chance(self.faults.answer_lost) {
-            return self.disconnect(cluster, "an answer was lost");
-        }
-        let placement = task.order.placement.clone();
-        match self.detail {
-            Detail::Steps => {
-                let answer = Happening::Answer(cluster.clone(), epoch, placement, Box::new(result));
-                self.push_in(self.latencies.step, answer);
-            }
-            Detail::Orders => self.answer(cluster, epoch, &placement, result),
-        }
-    }
-
     /// Delivers a change to watches, and advances the time with it.
-    fn show(&mut self, cluster: &ClusterName, key: &ObjectKey, task: &Task) {
+    pub(super) fn show(&mut self, cluster: &ClusterName, key: &ObjectKey, task: &Task) {
         let Some(member) = self.members.get(cluster) else { return };
         let sight = member.sight(key);
         if let Sight::There(live) = &sight {
@@ -421,6 +259,10 @@ impl Simulation {
     }
 
     fn observe(&mut self, cluster: &ClusterName, sight: Sight) {
+        self.each_replica(|this| this.observe_here(cluster, sight.clone()));
+    }
+
+    fn observe_here(&mut self, cluster: &ClusterName, sight: Sight) {
         let arrives = later(self.now, self.dice.time(self.latencies.report));
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.seen_until = member.seen_until.max(arrives);
@@ -485,16 +327,4 @@ impl Simulation {
         let sight = member.sight(&key);
         self.observe(cluster, sight);
     }
-}
-
-/// Returns the payload of a snapshot from its commit.
-pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
-        let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();
-        let found = plain.map(|at| &tree.manifests[at]);
-        let manifest = snapshot::sanitised(found.or_else(|| tree.inputs.iter().find(|m| m.id == resource.id))?);
-        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
-    };
-    let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));
-    Payload::read_again(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?, snapshot)
 }

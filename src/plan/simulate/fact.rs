@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::core::SourceEvent;
 use crate::deliver::inventory::Parent;
@@ -137,6 +137,34 @@ pub enum Fact {
     Reachable(ClusterName, bool),
     /// A requested instant was reached: see `Simulation::at`.
     Mark(u64),
+    /// A replica took the lease.
+    Led {
+        /// The replica.
+        replica: usize,
+        /// The new epoch.
+        epoch: u64,
+    },
+    /// The database kept a batch of this epoch.
+    Batch {
+        /// The epoch of the replica that decided it.
+        epoch: u64,
+    },
+    /// The database refused a batch of this epoch, because another replica has taken the lease since.
+    Replaced {
+        /// The epoch of the refused batch.
+        epoch: u64,
+    },
+    /// A write of a replica reached a member.
+    Wrote {
+        /// The member.
+        cluster: ClusterName,
+        /// The epoch of the replica.
+        epoch: u64,
+        /// When it passed the fence.
+        passed: Timestamp,
+        /// When it left its process: later, where the process was stopped between the two.
+        left: Timestamp,
+    },
 }
 
 impl Fact {
@@ -222,6 +250,12 @@ impl fmt::Display for Fact {
             Self::Reachable(cluster, true) => write!(f, "{cluster} answers"),
             Self::Reachable(cluster, false) => write!(f, "{cluster} does not answer"),
             Self::Mark(mark) => write!(f, "mark {mark}"),
+            Self::Led { replica, epoch } => write!(f, "replica {replica} LEADS, epoch {epoch}"),
+            Self::Batch { epoch } => write!(f, "batch of epoch {epoch}"),
+            Self::Replaced { epoch } => write!(f, "batch of epoch {epoch} REFUSED: another replica leads"),
+            Self::Wrote { cluster, epoch, passed, left } => {
+                write!(f, "{cluster} is written under epoch {epoch}, begun {passed}, sent {left}")
+            }
         }
     }
 }

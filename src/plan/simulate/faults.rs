@@ -66,4 +66,10 @@ pub struct Faults {
     pub restore_fails: u64,
     /// A payload arrives long after its request.
     pub payload_late: u64,
+    /// With replicas: a batch's answer is lost, and the batch arrives later or never.
+    pub batch_late: u64,
+    /// With replicas: the database's answer about the lease is lost, or late.
+    pub lease_unsure: u64,
+    /// With replicas: a step takes up to [`LATE_MAX`](super::LATE_MAX) to arrive.
+    pub slow_write: u64,
 }

@@ -1,6 +1,7 @@
 //! A simulated member: it stores objects, executes steps, and makes objects available after a while.
 
 use std::collections::BTreeMap;
+use std::mem::swap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -65,6 +66,19 @@ pub struct SimulatedMember {
     writes: u64,
 }
 
+/// What a replica has of a member while another acts.
+#[derive(Default)]
+pub(super) struct Link {
+    reconciler: Option<Reconciler>,
+    epoch: u64,
+    connected: bool,
+    failures: u32,
+    heard_until: Timestamp,
+    seen_until: Timestamp,
+    reporting: bool,
+    waking: Option<Timestamp>,
+}
+
 /// Returns the digest of the fields that gitfleet owns of an applied object.
 fn owned(desired: &Desired) -> Digest {
     Digest::new(format!("owned-{}", desired.digest))
@@ -109,6 +123,18 @@ impl SimulatedMember {
         self.earlier.clone_from(objects);
         self.parents.clone_from(parents);
         self.version = *version;
+    }
+
+    /// Exchanges the daemon's part with that of another replica.
+    pub(super) fn swap_link(&mut self, link: &mut Link) {
+        swap(&mut self.reconciler, &mut link.reconciler);
+        swap(&mut self.epoch, &mut link.epoch);
+        swap(&mut self.connected, &mut link.connected);
+        swap(&mut self.failures, &mut link.failures);
+        swap(&mut self.heard_until, &mut link.heard_until);
+        swap(&mut self.seen_until, &mut link.seen_until);
+        swap(&mut self.reporting, &mut link.reporting);
+        swap(&mut self.waking, &mut link.waking);
     }
 
     /// Executes a step. Returns its answer, the changed objects, and the facts.

@@ -9,19 +9,22 @@ mod dice;
 mod edges;
 mod fact;
 mod faults;
+mod flights;
+mod lease;
 mod member;
 mod namespaces;
+mod replicas;
 pub mod scenario;
+mod source;
 mod time;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Configuration;
-use crate::core::member::Task;
 use crate::core::member::result::StepResult;
 use crate::core::persist::SavedRecords;
 use crate::core::{Batch, Changed, Core, Effect, Event, MemberCommand, SourceEvent};
@@ -35,12 +38,17 @@ use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
 
 pub use dice::Dice;
-#[cfg(test)]
-pub(crate) use edges::payload_of;
 pub use fact::Fact;
 pub use faults::{Faults, Latencies};
+use flights::Flight;
+use lease::{Answer, Ask};
 use member::Sight;
 pub use member::{Fate, SimulatedMember};
+use replicas::Replicas;
+pub use replicas::{Guards, LATE_MAX};
+use source::SimulatedSource;
+#[cfg(test)]
+pub(crate) use source::payload_of;
 use time::later;
 
 /// The precision of members' simulation.
@@ -55,29 +63,6 @@ pub enum Detail {
 /// Decides the behaviour of an object on a cluster.
 pub type FateOf = Box<dyn Fn(&ClusterName, &Desired) -> Fate + Send>;
 
-/// The source, which outlives the daemon process.
-struct SimulatedSource {
-    commits: BTreeMap<CommitId, Result<Arc<Tree>, Vec<InputError>>>,
-    tip: Option<CommitId>,
-    /// In this process: the source thread's accepted commit, and the tip it has reported.
-    accepted: Option<CommitId>,
-    reported: Option<CommitId>,
-    /// In this process: the commits accepted since the last retain effect.
-    fresh: Vec<CommitId>,
-    failing: bool,
-    /// The accepted commit was not read again yet.
-    unread: bool,
-    pins: BTreeSet<CommitId>,
-    /// Tips that do not descend from the tip before, by the number of earlier pushes.
-    rewritten: BTreeMap<CommitId, usize>,
-    /// Those of them on another branch that was checked out.
-    switched: BTreeSet<CommitId>,
-    /// Every push in order.
-    pushed: Vec<CommitId>,
-    /// A tip of a rewritten history that a person accepted.
-    accepted_rewrite: Option<CommitId>,
-}
-
 /// A scheduled event.
 enum Happening {
     Restart,
@@ -86,13 +71,19 @@ enum Happening {
     Hear(u64, Box<Event>),
     Connect(ClusterName, u64),
     List(ClusterName, u64, WatchedKind, u32),
-    Land(ClusterName, u64, Box<Task>),
+    Land(ClusterName, u64, Box<Flight>),
     Answer(ClusterName, u64, PlacementKey, Box<StepResult>),
     See(ClusterName, u64, Sight),
     Ripen(ClusterName, ObjectKey, u64),
     Report(ClusterName, u64),
     Look(ClusterName, u64),
     Mark(u64),
+    /// A replica's turn to ask for the lease, the question at the database, and the answer; with the replica's incarnation.
+    Renew(u64),
+    AtDatabase(u64, Ask),
+    LeaseAnswer(u64, Answer),
+    /// A batch arrives whose answer was lost.
+    LateBatch(u64),
 }
 
 /// The state of the daemon, its fleet and its source.
@@ -114,7 +105,8 @@ pub struct Simulation {
     remembered: Option<ClockReading>,
     /// The number of reboots.
     boots: u64,
-    queue: BTreeMap<(Timestamp, u64), Happening>,
+    /// Each event with its replica.
+    queue: BTreeMap<(Timestamp, u64), (usize, Happening)>,
     queued: u64,
     /// The number of the daemon's processes.
     life: u64,
@@ -124,26 +116,14 @@ pub struct Simulation {
     source: SimulatedSource,
     members: BTreeMap<ClusterName, SimulatedMember>,
     facts: Vec<Fact>,
+    /// `None`: one daemon has the store for itself.
+    replicas: Option<Replicas>,
 }
 
 impl Simulation {
     /// Creates a simulation with a daemon that has just started, an empty store and a source without commits. Members are
     /// created when the daemon starts their tasks.
     pub fn new(configuration: Configuration, seed: u64, start: Timestamp, detail: Detail, fate: FateOf) -> Self {
-        let source = SimulatedSource {
-            commits: BTreeMap::new(),
-            tip: None,
-            accepted: None,
-            reported: None,
-            fresh: Vec::new(),
-            failing: false,
-            unread: false,
-            pins: BTreeSet::new(),
-            rewritten: BTreeMap::new(),
-            switched: BTreeSet::new(),
-            pushed: Vec::new(),
-            accepted_rewrite: None,
-        };
         let mut simulation = Self {
             configuration,
             latencies: Latencies::default(),
@@ -162,9 +142,10 @@ impl Simulation {
             core: None,
             wake_at: None,
             store: MemoryStore::new(),
-            source,
+            source: SimulatedSource::default(),
             members: BTreeMap::new(),
             facts: Vec::new(),
+            replicas: None,
         };
         simulation.push_at(start, Happening::Restart);
         simulation
@@ -204,7 +185,7 @@ impl Simulation {
             self.see_namespaces(&cluster, &namespaces);
         }
         self.source.tip = Some(commit);
-        self.push_in(self.latencies.source, Happening::Poll(self.life));
+        self.each_replica(|this| this.push_in(this.latencies.source, Happening::Poll(this.life)));
     }
 
     /// Makes a commit the tip that does not descend from earlier pushes: a rewritten history.
@@ -233,7 +214,7 @@ impl Simulation {
         member.away = !reachable;
         self.facts.push(Fact::Reachable(cluster.clone(), reachable));
         if !reachable {
-            self.disconnect(cluster, "it is away");
+            self.each_replica(|this| this.disconnect(cluster, "it is away"));
         }
     }
 
@@ -243,6 +224,7 @@ impl Simulation {
             return;
         }
         self.facts.push(Fact::Crashed);
+        self.end_incarnation();
         // The members' reconcilers end with it; the members' objects stay.
         for member in self.members.values_mut() {
             member.reconciler = None;
@@ -260,22 +242,30 @@ impl Simulation {
     /// Executes the next event with its immediate effects. Returns the facts; `None` if no event is left. Not every step has
     /// facts.
     pub fn step(&mut self) -> Option<Vec<Fact>> {
-        let ((at, _), happening) = self.queue.pop_first()?;
+        let ((at, _), (replica, happening)) = self.queue.pop_first()?;
         self.now = at;
-        self.happen(happening);
-        self.decide();
+        self.enter(replica);
+        if let Some(happening) = self.defer(happening) {
+            self.happen(happening);
+        }
+        if !self.is_paused() {
+            self.decide();
+        }
+        self.enter_leader();
         Some(self.facts())
     }
 
     /// Returns the facts of changes that the caller made between two steps.
     pub fn facts(&mut self) -> Vec<Fact> {
+        self.sift();
+        self.begin_sifting();
         std::mem::take(&mut self.facts)
     }
 
     fn push_at(&mut self, at: Timestamp, happening: Happening) {
         self.queued += 1;
         // The number keeps events of one instant in order, so that a seed always gives the same facts.
-        self.queue.insert((at, self.queued), happening);
+        self.queue.insert((at, self.queued), (self.entered(), happening));
     }
 
     fn push_in(&mut self, range: (Duration, Duration), happening: Happening) {
@@ -285,6 +275,7 @@ impl Simulation {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
+            Happening::Restart if self.replicas.is_some() => self.follow(),
             Happening::Restart => self.begin(),
             // Messages to an earlier process are dropped.
             Happening::Wake(life) if life == self.life => self.wake_at = None,
@@ -294,20 +285,24 @@ impl Simulation {
             // Members outlive the daemon: their events are checked by connection, and a request may arrive late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
             Happening::List(cluster, epoch, kind, failures) => self.list_again(&cluster, epoch, &kind, failures),
-            Happening::Land(cluster, epoch, task) => self.land(&cluster, epoch, &task),
+            Happening::Land(cluster, epoch, flight) => self.land(&cluster, epoch, &flight),
             Happening::Answer(cluster, epoch, placement, result) => self.answer(&cluster, epoch, &placement, *result),
             Happening::See(cluster, epoch, sight) => self.see(&cluster, epoch, sight),
             Happening::Ripen(cluster, key, version) => self.ripen(&cluster, &key, version),
             Happening::Report(cluster, epoch) => self.report(&cluster, epoch),
             Happening::Look(cluster, epoch) => self.look(&cluster, epoch),
             Happening::Mark(mark) => self.facts.push(Fact::Mark(mark)),
+            Happening::Renew(incarnation) => self.renew(incarnation),
+            Happening::AtDatabase(incarnation, ask) => self.ask_database(incarnation, &ask),
+            Happening::LeaseAnswer(incarnation, answer) => self.take_lease_answer(incarnation, &answer),
+            Happening::LateBatch(number) => self.late_batch_arrives(number),
         }
     }
 
     /// Starts the daemon from its store.
     fn begin(&mut self) {
         let mut saved = SavedRecords::read(&self.store).expect("a store in memory can be read");
-        self.life += 1;
+        self.life = self.next_life();
         self.begun_with = self.skew;
         self.resume_waits(&mut saved);
         self.wake_at = None;
@@ -341,6 +336,15 @@ impl Simulation {
     /// # Errors
     /// Why it is not executed.
     pub fn execute(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
+        if !self.reach_leader() {
+            return None;
+        }
+        let answer = self.execute_here(command, person);
+        self.enter_leader();
+        answer
+    }
+
+    fn execute_here(&mut self, command: &commands::Command, person: &Person) -> Option<Result<Done, Refusal>> {
         let now = self.clock();
         let answer = match self.core.as_mut()?.execute(command, person, now) {
             Err(refusal) => Some(Err(refusal)),
@@ -363,19 +367,20 @@ impl Simulation {
     /// still runs.
     fn settle(&mut self, mut batch: Batch) -> bool {
         let now = self.clock();
-        let ops = std::mem::take(&mut batch.ops);
+        let mut ops = std::mem::take(&mut batch.ops);
+        if !ops.is_empty() && self.replicas.is_some() {
+            match self.reach_database(ops) {
+                Some(reached) => ops = reached,
+                None => return self.refuse(batch),
+            }
+        }
         if !ops.is_empty() && self.dice.chance(self.faults.store_refuses) {
             self.facts.push(Fact::StoreRefused);
             return self.refuse(batch);
         }
         if !ops.is_empty() && self.dice.chance(self.faults.store_unsure) {
-            let seen = self.facts.len();
-            self.keep(ops);
-            for fact in &mut self.facts[seen..] {
-                if let Fact::Kept { key, value } = fact {
-                    *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
-                }
-            }
+            self.note_batch();
+            self.keep_unsaid(ops);
             return self.refuse(batch);
         }
         let crashes = !ops.is_empty() && self.dice.chance(self.faults.store_crashes);
@@ -402,6 +407,24 @@ impl Simulation {
     }
 
     fn keep(&mut self, ops: Vec<Op>) {
+        if !ops.is_empty() {
+            self.note_batch();
+        }
+        self.write(ops);
+    }
+
+    /// Keeps a batch and does not say so.
+    fn keep_unsaid(&mut self, ops: Vec<Op>) {
+        let seen = self.facts.len();
+        self.write(ops);
+        for fact in &mut self.facts[seen..] {
+            if let Fact::Kept { key, value } = fact {
+                *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
+            }
+        }
+    }
+
+    fn write(&mut self, ops: Vec<Op>) {
         for op in &ops {
             match op {
                 Op::Put { key, value, .. } => {
@@ -447,6 +470,8 @@ impl Simulation {
                     self.pump(&cluster);
                 }
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
+                // Each replica has a mirror of its own, and what pins commits for all passes the fence.
+                Effect::Retain { .. } if !self.is_newest() => {}
                 Effect::Retain { named, at } => {
                     let SimulatedSource { accepted, fresh, pins, .. } = &mut self.source;
                     // Like the source's thread (`Follower::retain`).

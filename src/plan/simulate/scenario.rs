@@ -400,7 +400,7 @@ impl Simulation {
         let at = self.next_at()?;
         self.now = at;
         while let Some(due) = self.queue.first_entry().filter(|due| due.key().0 == at) {
-            let happening = due.remove();
+            let (_, happening) = due.remove();
             self.happen(happening);
         }
         self.decide();

@@ -1,0 +1,114 @@
+//! What a daemon does while another leads: it keeps its copy of the source fresh, so that it begins at once when it leads.
+//!
+//! It decides nothing, pins nothing and writes nothing outside its own folder.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::source_poller::source_spec;
+use super::supervise::Supervisor;
+use crate::config::{Configuration, read_secret};
+use crate::git::Source;
+use crate::telemetry::metrics::Part;
+
+/// How long a new leader waits for a fetch that is under way; it stops at a point where nothing is left half done.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Fetches the source now and then, until it is dropped.
+pub struct FreshMirror {
+    stop: Arc<AtomicBool>,
+    /// Wakes the thread when it is gone.
+    wake: Option<Sender<()>>,
+    ended: Receiver<()>,
+}
+
+impl Drop for FreshMirror {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake = None;
+        if self.ended.recv_timeout(END_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the source is still being fetched while this daemon begins to lead");
+        }
+    }
+}
+
+impl FreshMirror {
+    /// Starts fetching into a folder. A source on this machine is read in place, so there is nothing to fetch: returns `None`.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(
+        configuration: &Configuration,
+        state_dir: PathBuf,
+        supervisor: &Supervisor,
+    ) -> std::io::Result<Option<Self>> {
+        if configuration.source.local().is_some() {
+            return Ok(None);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let ((wake, woken), (alive, ended)) = (channel(), channel());
+        let fetching = Fetching {
+            configuration: configuration.clone(),
+            state_dir,
+            stop: Arc::clone(&stop),
+            woken,
+            source: None,
+            failure: None,
+        };
+        let mut fetching = Some((fetching, alive));
+        let run = move || {
+            // It ends with the thread; a panic ends the fetches of this follower, and its first as leader begins anew.
+            if let Some((mut fetching, _alive)) = fetching.take() {
+                fetching.run();
+            }
+        };
+        drop(supervisor.thread(Part::Source, "gitfleet-mirror", run)?);
+        Ok(Some(Self { stop, wake: Some(wake), ended }))
+    }
+}
+
+struct Fetching {
+    configuration: Configuration,
+    state_dir: PathBuf,
+    stop: Arc<AtomicBool>,
+    woken: Receiver<()>,
+    source: Option<Source>,
+    /// Logged once.
+    failure: Option<String>,
+}
+
+impl Fetching {
+    fn run(&mut self) {
+        let interval = self.configuration.source.poll_interval;
+        while !self.stop.load(Ordering::Relaxed) {
+            let failure = self.fetch().err();
+            if let Some(reason) = failure.as_ref().filter(|reason| self.failure.as_ref() != Some(reason)) {
+                tracing::warn!(reason, "the source cannot be fetched; trying again");
+            }
+            self.failure = failure;
+            if self.woken.recv_timeout(interval) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    }
+
+    /// Fetches once. Returns why not, as text for users.
+    fn fetch(&mut self) -> Result<(), String> {
+        if self.source.is_none() {
+            let spec = source_spec(&self.configuration).map_err(|error| error.to_string())?;
+            self.source = Some(Source::open(spec, &self.state_dir).map_err(|error| error.in_full())?);
+        }
+        let Some(source) = &mut self.source else { return Ok(()) };
+        if let Some(file) = &self.configuration.source.token_file {
+            let token = read_secret(file).map_err(|error| error.to_string())?;
+            source.use_token(token).map_err(|error| error.in_full())?;
+        }
+        match source.poll(&self.stop) {
+            Err(error) if !self.stop.load(Ordering::Relaxed) => Err(error.in_full()),
+            _ => Ok(()),
+        }
+    }
+}
