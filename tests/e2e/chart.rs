@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use gitfleet::config::Configuration;
+use gitfleet::config::{Configuration, OVERRIDES};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,13 +34,6 @@ const VARIANTS: &[Variant] = &[
         overlay: "overlays/replicas",
     },
     Variant {
-        name: "agent",
-        release: "gitfleet-agent",
-        namespace: "gitfleet-system",
-        values: &["mode=agent"],
-        overlay: "overlays/agent",
-    },
-    Variant {
         name: "monitored",
         release: "gitfleet",
         namespace: "gitfleet",
@@ -51,26 +44,9 @@ const VARIANTS: &[Variant] = &[
 
 /// What else the chart can do, for checks that need no overlay.
 const MORE: &[(&str, &[&str])] = &[
-    ("listener of agents", &["agents.enabled=true", "agents.clientCaKey=ca.crt"]),
     ("password in no file", &["replicas=2", "postgres.secret=p", "postgres.passwordKey=", "postgres.caKey=ca.crt"]),
     ("little", &["networkPolicy.enabled=false", "config.forge=null", "kubeconfigs.name=", "store.existingClaim=own"]),
-    (
-        "agent of a pool",
-        &[
-            "mode=agent",
-            "agent.pool=europe",
-            "agent.inCluster=false",
-            "agent.kubeconfigs=members",
-            "agent.caSecret=ca",
-            "agent.clientTlsSecret=client",
-            "agent.state.persistent=false",
-        ],
-    ),
-    ("agent with an account", &["mode=agent", "agent.serviceAccount.create=true"]),
 ];
-
-/// Fields of gitfleet.yaml that the binary does not know yet.
-const WAITING: &[&str] = &["agents", "store.postgres"];
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
@@ -240,9 +216,7 @@ fn values_that_are_wrong_are_refused() {
         ("networkPolicy.enable=true", "'enable' not allowed"),
         ("postgres.password=secret", "'password' not allowed"),
         ("postgres.lease=15", "/postgres/lease"),
-        ("agent.servers[0]=http://daemon", "/agent/servers/0"),
-        ("agent.state.size=1 GB", "/agent/state/size"),
-        ("mode=agents", "/mode"),
+        ("store.size=1 GB", "/store/size"),
         ("replicas=3", "more than one needs PostgreSQL"),
     ] {
         let refusal = template("fleet", "fleet", &[value]).expect_err(value);
@@ -257,9 +231,7 @@ fn values_name_every_section_of_the_configuration() {
     let names = |schema: &Value| {
         schema["properties"].as_object().expect("properties").keys().cloned().collect::<BTreeSet<String>>()
     };
-    let waiting = WAITING.iter().filter(|field| !field.contains('.')).map(ToString::to_string);
-    let known: BTreeSet<String> = names(&gitfleet::config::schema()).into_iter().chain(waiting).collect();
-    assert_eq!(names(&schema["properties"]["config"]), known);
+    assert_eq!(names(&schema["properties"]["config"]), names(&gitfleet::config::schema()));
 }
 
 /// Returns every text in a value.
@@ -295,10 +267,9 @@ fn what_is_rendered_fits_together() {
         for config_map in of_kind(&objects, "ConfigMap") {
             let configuration = configuration(config_map);
             paths.extend(texts(&configuration));
-            parse_complains(name, &configuration);
+            daemon_accepts(name, &configuration, container);
         }
-        // The folder that kubeconfigs are relative to is empty where an agent delivers to its own cluster.
-        for path in paths.iter().filter(|path| path.starts_with('/') && *path != "/etc/gitfleet-agent") {
+        for path in paths.iter().filter(|path| path.starts_with('/')) {
             let of_members = path.starts_with("/etc/gitfleet/kubeconfigs/") && name == "little";
             assert!(of_members || mounted(path, !path.starts_with("/var/lib/")), "{name}: {path} is not mounted");
         }
@@ -314,17 +285,19 @@ fn what_is_rendered_fits_together() {
     }
 }
 
-/// Asserts that the daemon takes a configuration, except for the fields it does not know yet.
-fn parse_complains(name: &str, configuration: &Value) {
-    let text = configuration.to_string();
-    let parsed = Configuration::parse(&text, Path::new("/etc/gitfleet/config"), &BTreeMap::new());
-    let errors = parsed.err().unwrap_or_default();
-    let unexpected: Vec<String> = errors
-        .iter()
-        .map(ToString::to_string)
-        .filter(|error| !WAITING.iter().any(|field| error.contains(&format!("{field} is unknown"))))
-        .collect();
-    assert!(unexpected.is_empty(), "{name}: {unexpected:?}");
+/// Asserts that the daemon takes a configuration, with what the environment of its container replaces.
+fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
+    let variables = container["env"].as_array().into_iter().flatten();
+    let set = variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
+    let env: BTreeMap<String, String> =
+        set.map(|(name, value)| (name.to_owned(), value.replace("$(POD_IP)", "10.1.2.3"))).collect();
+    for variable in env.keys() {
+        assert!(OVERRIDES.iter().any(|(known, _)| known == variable), "{name}: {variable} replaces nothing");
+    }
+    let parsed = Configuration::parse(&configuration.to_string(), Path::new("/etc/gitfleet/config"), &env);
+    let parsed = parsed.unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
+    assert_eq!(parsed.http.peer_url, env.get("GITFLEET_HTTP_PEER_URL").cloned(), "{name}");
+    assert_eq!(parsed.store.postgres.is_some(), parsed.http.peer_url.is_some(), "{name}: replicas have addresses");
 }
 
 #[test]
@@ -439,36 +412,4 @@ fn helm_installs_upgrades_rolls_back_and_removes() {
     assert_eq!(claim().as_ref(), Some(&store), "the next release takes it over");
     helm(&["uninstall", "gitfleet"]);
     member.kubectl(&["delete", "namespace", name, "--wait=false"]).expect("the namespace goes");
-}
-
-#[test]
-fn the_agent_has_the_rights_that_are_printed() {
-    let world = World::new(None, &[]);
-    let narrowing = ["--resources", "namespaces,Deployment.apps,configmaps", "--namespaces", "web,shop"];
-    let printed = world.gitfleet(&[&["member", "bootstrap", "edge-1"], narrowing.as_slice()].concat());
-    let printed = objects(&String::from_utf8_lossy(&printed.stdout));
-    let account = of_kind(&printed, "ServiceAccount")[0]["metadata"].clone();
-    let roles = |objects: &[Value]| {
-        let roles = of_kind(objects, "Role").into_iter();
-        let rules = roles.map(|role| (role["metadata"]["namespace"].to_string().replace('"', ""), role["rules"].clone()));
-        (of_kind(objects, "ClusterRole")[0]["rules"].clone(), rules.collect::<BTreeMap<String, Value>>())
-    };
-    let (cluster_rules, namespace_rules) = roles(&printed);
-    for objects in [VARIANTS[2].rendered(), VARIANTS[2].overlaid()] {
-        let deployment = of_kind(&objects, "Deployment")[0];
-        assert_eq!(deployment["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
-        assert_eq!(deployment["metadata"]["namespace"], account["namespace"]);
-        assert!(of_kind(&objects, "ServiceAccount").is_empty(), "the printed one counts");
-    }
-    let values = world.path().join("values.yaml");
-    let rbac = json!({"clusterRules": cluster_rules, "namespaceRules": namespace_rules});
-    let agent = json!({"serviceAccount": {"create": true}, "rbac": rbac});
-    fs::write(&values, json!({"mode": "agent", "agent": agent}).to_string()).expect("values are written");
-    let rendered = helm(&["template", "edge", &chart(), "-n", "edge", "-f", values.to_str().expect("a path")]);
-    let rendered = objects(&rendered.expect("it renders"));
-    assert_eq!(roles(&rendered), (cluster_rules, namespace_rules));
-    let subject = json!([{"kind": "ServiceAccount", "name": "gitfleet", "namespace": "edge"}]);
-    for kind in ["ClusterRoleBinding", "RoleBinding"] {
-        assert!(of_kind(&rendered, kind).iter().all(|binding| binding["subjects"] == subject), "{kind}");
-    }
 }
