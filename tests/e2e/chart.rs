@@ -45,7 +45,17 @@ const VARIANTS: &[Variant] = &[
 /// What else the chart can do, for checks that need no overlay.
 const MORE: &[(&str, &[&str])] = &[
     ("password in no file", &["replicas=2", "postgres.secret=p", "postgres.passwordKey=", "postgres.caKey=ca.crt"]),
-    ("little", &["networkPolicy.enabled=false", "config.forge=null", "kubeconfigs.name=", "store.existingClaim=own"]),
+    (
+        "little",
+        &[
+            "networkPolicy.enabled=false",
+            "config.forge=null",
+            "config.http.webhookListen=null",
+            "kubeconfigs.name=",
+            "store.existingClaim=own",
+        ],
+    ),
+    ("stopped", &["replicas=0"]),
 ];
 
 fn deploy() -> PathBuf {
@@ -123,7 +133,9 @@ fn normalise(value: &mut Value) {
             }
             for (name, inner) in fields.iter_mut() {
                 normalise(inner);
-                if let (true, Some(items)) = (["volumes", "volumeMounts"].contains(&name.as_str()), inner.as_array_mut()) {
+                if let (true, Some(items)) =
+                    (["volumes", "volumeMounts"].contains(&name.as_str()), inner.as_array_mut())
+                {
                     items.sort_by_key(|item| item["name"].to_string());
                 }
             }
@@ -263,7 +275,8 @@ fn what_is_rendered_fits_together() {
             })
         };
         let arguments = container["args"].as_array().expect("args").iter().filter_map(Value::as_str);
-        let mut paths: Vec<String> = arguments.filter_map(|text| text.split('=').next_back()).map(str::to_owned).collect();
+        let mut paths: Vec<String> =
+            arguments.filter_map(|text| text.split('=').next_back()).map(str::to_owned).collect();
         for config_map in of_kind(&objects, "ConfigMap") {
             let configuration = configuration(config_map);
             paths.extend(texts(&configuration));
@@ -304,7 +317,7 @@ fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
 fn the_daemon_starts_with_the_configuration_of_the_chart() {
     let world = World::new(None, &[]);
     world.write("fleet.yaml", "");
-    world.commit("Begin");
+    let head = world.commit("Begin");
     let (repo, store) = (world.repo(), world.path().join("store"));
     let values = [
         format!("config.source.url={}", repo.display()),
@@ -317,17 +330,20 @@ fn the_daemon_starts_with_the_configuration_of_the_chart() {
     ];
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     let rendered = objects(&template("fleet", "fleet", &values).expect("it renders"));
-    let text = of_kind(&rendered, "ConfigMap")[0]["data"]["gitfleet.yaml"].as_str().expect("the configuration").to_owned();
-    let file = world.path().join("of-the-chart.yaml");
-    fs::write(&file, text).expect("it is written");
-    let checked = world.gitfleet(&["check", "-c", file.to_str().expect("a path")]);
+    let text =
+        of_kind(&rendered, "ConfigMap")[0]["data"]["gitfleet.yaml"].as_str().expect("the configuration").to_owned();
+    fs::write(world.config(), text).expect("it is written");
+    let checked = world.gitfleet(&["check", "-c", world.config().to_str().expect("a path")]);
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
+    let daemon = world.start();
+    daemon.await_status(&head[..7]);
 }
 
 /// Makes a namespace where the strictest level is enforced.
 fn restricted(member: &Member, name: &str) {
     let labels = ["enforce", "warn"].map(|mode| format!("\"pod-security.kubernetes.io/{mode}\": restricted"));
-    let yaml = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{}}}}}\n", labels.join(", "));
+    let yaml =
+        format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{}}}}}\n", labels.join(", "));
     member.kubectl_apply(&yaml).expect("the namespace is there");
 }
 
@@ -352,9 +368,9 @@ fn every_object_is_admitted_where_the_restricted_level_is_enforced() {
             if object["kind"] == "Deployment" {
                 // A Deployment is never refused by the level, only its Pods are.
                 let template = &object["spec"]["template"];
-                let metadata =
-                    json!({"name": "as-pod", "namespace": name, "labels": template["metadata"]["labels"]});
-                applied.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}));
+                let metadata = json!({"name": "as-pod", "namespace": name, "labels": template["metadata"]["labels"]});
+                applied
+                    .push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}));
             }
             applied.push(object);
         }
@@ -389,13 +405,16 @@ fn helm_installs_upgrades_rolls_back_and_removes() {
     assert_eq!(spec()["strategy"], json!({"type": "Recreate"}));
     assert_eq!(get("poddisruptionbudget", "gitfleet"), None);
 
-    helm(&["upgrade", "gitfleet", &chart, "--set", "replicas=3,postgres.secret=gitfleet-postgres"]);
+    helm(&["upgrade", "gitfleet", &chart, "--set", "replicas=0"]);
+    assert_eq!(spec()["replicas"], 0, "stopped, to move the store");
+    let notes = helm(&["upgrade", "gitfleet", &chart, "--set", "replicas=3,postgres.secret=gitfleet-postgres"]);
+    assert!(notes.contains("3 replicas on PostgreSQL") && notes.contains("metrics-token"), "{notes}");
     let replicas = spec();
     assert_eq!(replicas["replicas"], 3);
     assert_eq!(replicas["strategy"]["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
     assert_eq!(replicas["template"]["spec"]["volumes"].to_string().matches("persistentVolumeClaim").count(), 0);
     assert!(get("poddisruptionbudget", "gitfleet").is_some());
-    assert_eq!(claim().as_ref(), Some(&store), "the way back stays open");
+    assert_eq!(claim().as_ref(), Some(&store), "who moved the store can move it back");
 
     helm(&["rollback", "gitfleet", "1"]);
     assert_eq!(spec()["strategy"], json!({"type": "Recreate"}));
