@@ -59,6 +59,7 @@ pub const OVERRIDES: &[(&str, &str)] = &[
     ("GITFLEET_SOURCE_PATH", "source.path"),
     ("GITFLEET_STORE_PATH", "store.path"),
     ("GITFLEET_HTTP_LISTEN", "http.listen"),
+    ("GITFLEET_HTTP_PEER_URL", "http.peerUrl"),
 ];
 
 /// A checked configuration. Paths are no longer relative to the file.
