@@ -307,6 +307,7 @@ impl Configuration {
         }
         if let Some(postgres) = &self.store.postgres {
             postgres.problems(&mut errors);
+            self.http.shared_problems(&mut errors);
         }
         let webhooks = self.forge.as_ref().is_some_and(|forge| forge.webhook_secret_file.is_some());
         self.http.problems(webhooks, &mut errors);

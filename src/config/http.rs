@@ -29,7 +29,8 @@ pub struct Http {
     #[schemars(with = "Option<String>", extend("format" = SOCKET_ADDRESS_FORMAT))]
     pub webhook_listen: Option<SocketAddr>,
     /// Where the other daemons on the same database reach this one, such as `http://10.1.2.3:8080`: they pass on what only the leader can
-    /// answer. It needs a network that is private to them. Absent: `http://` and `listen`. The variable `GITFLEET_HTTP_PEER_URL` replaces it.
+    /// answer. It needs a network that is private to them. Absent: `http://` and `listen`, which must then be an address of one machine. The
+    /// variable `GITFLEET_HTTP_PEER_URL` replaces it.
     pub peer_url: Option<String>,
     /// Who may read records, journal, explanations and metrics. Absent: `open` where `listen` is reached from this machine only,
     /// else `token`.
@@ -187,6 +188,19 @@ impl Http {
         if authority.is_none_or(|rest| rest.is_empty() || !rest.chars().all(is_plain)) {
             let hint = Some("write scheme, host and port, such as http://10.1.2.3:8080".into());
             let message = format!("{url:?} is no address of a daemon");
+            errors.push(InputError { hint, ..complaint("http.peerUrl", message) });
+        }
+    }
+
+    /// Adds what is wrong for one of several daemons on a database.
+    pub(super) fn shared_problems(&self, errors: &mut Vec<InputError>) {
+        if self.peer_url.is_none() && self.listen.ip().is_unspecified() {
+            let hint =
+                Some("write one that they reach, such as http://10.1.2.3:8080, or set GITFLEET_HTTP_PEER_URL".into());
+            let message = format!(
+                "is missing: with store.postgres other daemons find this one by it, and {} is no address of one machine",
+                self.listen
+            );
             errors.push(InputError { hint, ..complaint("http.peerUrl", message) });
         }
     }

@@ -157,7 +157,40 @@ fn is_local(url: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
     use super::*;
+    use crate::config::Configuration;
+
+    #[test]
+    fn an_address_that_other_daemons_do_not_reach_needs_another() {
+        let text = |store: &str, http: &str| {
+            format!(
+                "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: repo}}\nmembers: []\nstore: {{{store}}}\n\
+                 http: {{{http}}}\n"
+            )
+        };
+        let shared = "postgres: {url: 'postgresql://gitfleet@localhost/gitfleet', sslMode: disable}";
+        let peer = "peerUrl: 'http://10.1.2.3:8080'";
+        for (store, http, is_accepted) in [
+            (shared, "listen: '0.0.0.0:8080'".to_owned(), false),
+            (shared, "listen: '[::]:8080'".to_owned(), false),
+            (shared, format!("listen: '0.0.0.0:8080', {peer}"), true),
+            (shared, "listen: '10.1.2.3:8080'".to_owned(), true),
+            (shared, String::new(), true),
+            ("path: state", "listen: '0.0.0.0:8080'".to_owned(), true),
+        ] {
+            let parsed = Configuration::parse(&text(store, &http), Path::new("/"), &BTreeMap::new());
+            let complaints: Vec<String> = match &parsed {
+                Ok(_) => Vec::new(),
+                Err(error) => vec![format!("{error:?}")],
+            };
+            let is_about_it =
+                complaints.iter().all(|text| text.contains("http.peerUrl") && text.contains("GITFLEET_HTTP_PEER_URL"));
+            assert!(complaints.is_empty() == is_accepted && is_about_it, "{store} {http}: {complaints:?}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_without_a_client() {

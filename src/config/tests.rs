@@ -239,7 +239,7 @@ fn environment_beats_the_file() {
         ("GITFLEET_SOURCE_PATH", "fleet"),
         ("GITFLEET_STORE_PATH", "state"),
         ("GITFLEET_HTTP_LISTEN", "[::1]:9000"),
-        ("GITFLEET_HTTP_PEER_URL", "http://[fd00::1]:8080"),
+        ("GITFLEET_HTTP_PEER_URL", "http://10.1.2.3:9000"),
         ("GITFLEET_SERVER", "ignored"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -250,8 +250,7 @@ fn environment_beats_the_file() {
         assert_eq!(read.source.local(), Some(Path::new("../other")), "paths from outside stay as given");
         assert_eq!((read.source.branch.as_deref(), read.source.path.as_str()), (Some("next"), "fleet"));
         assert_eq!(read.store.path, Path::new("state"));
-        assert_eq!(read.http.listen.port(), 9000);
-        assert_eq!(read.http.peer_url.as_deref(), Some("http://[fd00::1]:8080"));
+        assert_eq!((read.http.listen.port(), read.http.peer_url.as_deref()), (9000, Some("http://10.1.2.3:9000")));
     }
     let bad = BTreeMap::from([("GITFLEET_HTTP_LISTEN".to_owned(), "x".to_owned())]);
     assert!(lines(&Configuration::parse(FULL, Path::new("/"), &bad).unwrap_err()).contains("http.listen"));

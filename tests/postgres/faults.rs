@@ -9,17 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gitfleet::store::lease::Leases as _;
+use gitfleet::store::lease::{Leases as _, Taken};
 use gitfleet::store::postgres::{PostgresSettings, PostgresStore, Tls};
 use gitfleet::store::{Error, Expected, Op, Store};
 use secrecy::SecretString;
 
 use crate::fleet::{Postgres, ServerHome, until};
-use crate::server::{addresses, lead, leading, schema, settings, settings_at, sql};
+use crate::server::{addresses, holder, lead, leading, schema, settings, settings_at, sql};
 
 const SOON: Duration = Duration::from_mins(1);
 /// A lease that is asked for over a silent connection: the call ends when the lease would.
 const SHORT_LEASE: Duration = Duration::from_secs(2);
+/// Less than any transaction may wait for its client, apart from a batch under a short lease.
+const BATCH_IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 fn put(key: &str) -> Op {
     Op::Put { key: key.to_owned(), value: b"1".to_vec(), expected: Expected::Absent }
@@ -165,4 +167,36 @@ fn a_silent_connection_ends_a_call_at_its_limit() {
     assert!(matches!(&error, Error::Unavailable { message, .. } if message == "no answer within 2 s"), "{error}");
     passes.store(true, Ordering::SeqCst);
     assert!(store.prolong(epoch, SHORT_LEASE * 10).unwrap(), "the next call has a new connection");
+}
+
+#[test]
+fn a_leader_that_falls_silent_within_a_batch_keeps_its_lease_from_nobody() {
+    let ((port, passes), schema) = (silent_proxy(), schema());
+    let url = format!("postgresql://gitfleet@127.0.0.1:{port}/gitfleet");
+    let (store, next) = (open(&settings_at(&url, &schema)).unwrap(), open(&settings(&schema)).unwrap());
+    let Taken::Yes { epoch } = store.take(&holder("silent"), SHORT_LEASE).unwrap() else { panic!("nobody has it") };
+    store.lead(epoch);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (blocker, connection) =
+        runtime.block_on(tokio_postgres::connect(&addresses().1, tokio_postgres::NoTls)).unwrap();
+    runtime.spawn(async move { drop(connection.await) });
+    runtime.block_on(blocker.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.record IN EXCLUSIVE MODE"))).unwrap();
+    // It fails, and nobody waits for that.
+    thread::spawn(move || drop(store.batch(vec![put("a")])));
+    let waiting = format!("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{schema}.record'::regclass");
+    until(
+        "the batch to wait with the lease locked",
+        SOON,
+        || Ok((sql(&waiting).as_deref() == Some("1")).then_some(())),
+    )
+    .unwrap();
+    passes.store(false, Ordering::SeqCst);
+    // From here on the transaction waits for its client.
+    runtime.block_on(blocker.batch_execute("ROLLBACK")).unwrap();
+    let (sender, taken) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let take = || Ok(matches!(next.take(&holder("next"), SHORT_LEASE)?, Taken::Yes { .. }).then_some(()));
+        sender.send(until("the lease to be free", SOON, take).is_ok()).ok();
+    });
+    assert_eq!(taken.recv_timeout(BATCH_IDLE_LIMIT), Ok(true), "the lock ends with the lease");
 }

@@ -16,6 +16,7 @@ mod git {
 mod scratch;
 
 mod commands;
+mod failures;
 mod faults;
 mod leases;
 mod outcomes;

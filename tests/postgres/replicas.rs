@@ -12,10 +12,13 @@ use crate::server;
 const LIMIT: Duration = Duration::from_secs(90);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
+/// The token of who commands.
+pub const TOKEN: &str = "t0ken-of-ann";
 /// The shortest there is.
 const LEASE: &str = "2s";
 
-const FLEET: &str = "\
+/// A Namespace with a ConfigMap, and its placement.
+pub const FLEET: &str = "\
 apiVersion: v1
 kind: Namespace
 metadata: {name: web}
@@ -32,10 +35,11 @@ spec:
   resourceSelectors: [{group: '', version: v1, kind: Namespace, name: web}]
 ";
 
-struct Replica {
-    name: String,
-    port: u16,
-    child: Child,
+/// One daemon.
+pub struct Replica {
+    pub name: String,
+    pub port: u16,
+    pub child: Child,
 }
 
 impl Drop for Replica {
@@ -52,24 +56,43 @@ impl Replica {
         assert!(sent.success(), "kill {signal} {}", self.name);
     }
 
-    fn ready(&self) -> Option<(u16, String)> {
+    pub fn ready(&self) -> Option<(u16, String)> {
         http("GET", self.port, "/readyz", &[], "").ok()
     }
 
-    fn says(&self, wanted: &str) -> bool {
+    pub fn says(&self, wanted: &str) -> bool {
         self.ready().is_some_and(|(status, text)| status == 200 && text.starts_with(wanted))
     }
 
-    fn metric(&self, name: &str) -> Option<String> {
+    pub fn metric(&self, name: &str) -> Option<String> {
         let (_, text) = http("GET", self.port, "/metrics", &[], "").ok()?;
         text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned()))
     }
 }
 
-struct World {
-    folder: PathBuf,
-    schema: String,
-    replicas: Vec<Replica>,
+/// What daemons begin with.
+pub struct Setup {
+    /// Address and password of their database.
+    pub url: String,
+    pub password: String,
+    /// The file in the repository; VALUE stands for the color.
+    pub fleet: String,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let (url, whole) = server::addresses();
+        let password = whole.split([':', '@']).nth(2).unwrap().to_owned();
+        Self { url, password, fleet: FLEET.to_owned() }
+    }
+}
+
+/// Daemons on one database, their repository and members that are folders.
+pub struct World {
+    pub folder: PathBuf,
+    pub schema: String,
+    setup: Setup,
+    pub replicas: Vec<Replica>,
     _kept: tempfile::TempDir,
 }
 
@@ -80,7 +103,7 @@ fn git(repository: &Path, words: &[&str]) {
     assert!(output.status.success(), "git {words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + LIMIT;
     loop {
         if let Some(found) = look() {
@@ -92,7 +115,7 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Returns every file below a folder whose text has a part.
-fn files_with(folder: PathBuf, part: &str) -> usize {
+pub fn files_with(folder: PathBuf, part: &str) -> usize {
     let (mut folders, mut found) = (vec![folder], 0);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -107,23 +130,38 @@ fn files_with(folder: PathBuf, part: &str) -> usize {
 }
 
 impl World {
-    /// Starts three daemons, and waits until one leads and two follow it.
-    fn start() -> Self {
+    /// Writes the repository and the members, and starts nothing.
+    pub fn prepare(setup: Setup) -> Self {
         let kept = tempfile::tempdir().unwrap();
         let folder = kept.path().to_owned();
         for name in ["fleet", "members/c1", "members/c2", "members/c3"] {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
-        fs::write(folder.join("token"), "t0ken-of-ann").unwrap();
-        fs::write(folder.join("password"), server::addresses().1.split([':', '@']).nth(2).unwrap()).unwrap();
+        fs::write(folder.join("token"), TOKEN).unwrap();
+        fs::write(folder.join("password"), &setup.password).unwrap();
         git(&folder.join("fleet"), &["init", "-q", "-b", "main"]);
-        let clusters: Vec<_> = (1..=3).map(|n| format!("---\napiVersion: cluster.kubernetes-fleet.io/v1beta1\nkind: MemberCluster\nmetadata: {{name: c{n}}}\n")).collect();
+        let clusters: Vec<_> = (1..=3).map(|n| format!("---\napiVersion: cluster.kubernetes-fleet.io/v1beta1\nkind: MemberCluster\nmetadata: {{name: c{n}, labels: {{name: c{n}}}}}\n")).collect();
         fs::write(folder.join("fleet/clusters.yaml"), clusters.concat()).unwrap();
-        let mut world = Self { folder, schema: server::schema(), replicas: Vec::new(), _kept: kept };
+        let world = Self { folder, schema: server::schema(), setup, replicas: Vec::new(), _kept: kept };
         world.commit("blue");
+        world
+    }
+
+    pub fn start_all(&mut self) {
         for name in ["a", "b", "c"] {
-            world.replicas.push(world.run(name));
+            let replica = self.run_at(name, free_port().unwrap());
+            self.replicas.push(replica);
         }
+    }
+
+    fn start() -> Self {
+        Self::start_on(Setup::default())
+    }
+
+    /// Starts three daemons, and waits until one leads and two follow it.
+    pub fn start_on(setup: Setup) -> Self {
+        let mut world = Self::prepare(setup);
+        world.start_all();
         let leader = world.leader(0);
         world.applied("blue");
         let url = format!("follows http://127.0.0.1:{} (epoch 1)", world.replicas[leader].port);
@@ -136,9 +174,9 @@ impl World {
         world
     }
 
-    fn run(&self, name: &str) -> Replica {
-        let port = free_port().unwrap();
-        let (url, schema) = (server::addresses().0, &self.schema);
+    /// Writes the configuration of a daemon, and returns its file.
+    pub fn configure(&self, name: &str, port: u16) -> PathBuf {
+        let (url, schema) = (&self.setup.url, &self.schema);
         let text = format!(
             "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: fleet}}\n\
              members: [{{name: \"*\", directory: \"members/{{name}}\"}}]\n\
@@ -147,6 +185,12 @@ impl World {
         );
         let file = self.folder.join(format!("{name}.yaml"));
         fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Starts a daemon.
+    pub fn run_at(&self, name: &str, port: u16) -> Replica {
+        let file = self.configure(name, port);
         let log = File::options().create(true).append(true).open(self.folder.join(format!("{name}.log"))).unwrap();
         let mut run = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
         let child = run.arg("run").arg("-c").arg(file).current_dir(&self.folder).stderr(log).spawn().unwrap();
@@ -154,7 +198,7 @@ impl World {
     }
 
     /// Waits until one leads under an epoch above this one.
-    fn leader(&self, above: u64) -> usize {
+    pub fn leader(&self, above: u64) -> usize {
         wait("a leader", || {
             self.replicas.iter().position(|replica| {
                 let epoch = replica.metric("gitfleet_leading_epoch").and_then(|text| text.parse::<u64>().ok());
@@ -163,14 +207,14 @@ impl World {
         })
     }
 
-    fn commit(&self, color: &str) {
-        fs::write(self.folder.join("fleet/all.yaml"), FLEET.replace("VALUE", color)).unwrap();
+    pub fn commit(&self, color: &str) {
+        fs::write(self.folder.join("fleet/all.yaml"), self.setup.fleet.replace("VALUE", color)).unwrap();
         git(&self.folder.join("fleet"), &["add", "-A"]);
         git(&self.folder.join("fleet"), &["commit", "-q", "-m", color]);
     }
 
     /// Waits until all members hold a color.
-    fn applied(&self, color: &str) {
+    pub fn applied(&self, color: &str) {
         let part = format!("color: {color}");
         let members = ["c1", "c2", "c3"].map(|name| self.folder.join("members").join(name));
         wait(color, || members.iter().all(|member| files_with(member.clone(), &part) > 0).then_some(()));
@@ -178,7 +222,7 @@ impl World {
 
     fn command(&self, replica: usize, verb: &str) -> (u16, String) {
         let body = format!("{{\"verb\": \"{verb}\", \"target\": \"web\"}}");
-        let headers = [("authorization", "Bearer t0ken-of-ann"), ("content-type", "application/json")];
+        let headers = [("authorization", &*format!("Bearer {TOKEN}")), ("content-type", "application/json")];
         http("POST", self.replicas[replica].port, "/api/v1/commands", &headers, &body).unwrap()
     }
 

@@ -19,9 +19,11 @@ use crate::store::{Error, Result};
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay unacknowledged, and how long a connection may be silent before it is looked after.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What each connection is set to: transactions of a daemon that is gone end soon, and so do statements that hang.
-const SESSION: &str = "SET idle_in_transaction_session_timeout = '15s'; SET statement_timeout = '60s'; \
-                       SET lock_timeout = '30s'; SET synchronous_commit = on; SET client_encoding = 'UTF8'";
+/// How long a transaction may wait for its daemon, which may be gone; a batch at most as long as the lease, whose row it locks.
+pub(super) const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(15);
+/// What else each connection is set to: statements that hang end.
+const SESSION: &str = "SET statement_timeout = '60s'; SET lock_timeout = '30s'; SET synchronous_commit = on; \
+                       SET client_encoding = 'UTF8'";
 
 /// How the database is reached.
 #[derive(Clone, Debug)]
@@ -111,7 +113,9 @@ impl DatabaseServer {
                 client
             }
         };
-        client.batch_execute(SESSION).await.map_err(said)?;
+        let idle = IDLE_IN_TRANSACTION_MAX.as_millis();
+        let session = format!("SET idle_in_transaction_session_timeout = {idle}; {SESSION}");
+        client.batch_execute(&session).await.map_err(said)?;
         Ok(client)
     }
 

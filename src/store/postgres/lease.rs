@@ -1,5 +1,6 @@
 //! The lease in the database, by the database's clock.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -19,6 +20,12 @@ fn read(row: &tokio_postgres::Row) -> Lease {
 }
 
 impl PostgresStore {
+    /// Lets no batch wait for its daemon for longer than a lease.
+    fn limit_batches(&self, lease: Duration) {
+        let length = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        self.lease_millis.store(length, Ordering::SeqCst);
+    }
+
     /// Carries out one statement about the lease, on a connection that no batch keeps busy; returns the rows it answers with.
     fn about_lease(
         &self,
@@ -43,6 +50,7 @@ impl PostgresStore {
 impl Leases for PostgresStore {
     fn take(&self, holder: &Holder, length: Duration) -> Result<Taken> {
         const ACTION: &str = "taking the lease";
+        self.limit_batches(length);
         // One statement, so one transaction. Where two take at once, the second waits for the first, and finds that the lease has not
         // ended any more.
         let statement = format!(
@@ -71,6 +79,7 @@ impl Leases for PostgresStore {
              WHERE source = $1 AND epoch = $2 RETURNING {COLUMNS}",
             self.table("lease")
         );
+        self.limit_batches(length);
         let limit = length.min(CALL_TIME_MAX);
         let length: Box<dyn ToSql + Sync + Send> = Box::new(length.as_secs_f64());
         let parameters: Vec<Box<dyn ToSql + Sync + Send>> =

@@ -11,6 +11,7 @@ mod write;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,7 +23,7 @@ use tokio_postgres::types::ToSql;
 use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_limits};
 use crate::model::records::JournalEntry;
 use client::{BATCH_TIME_MAX, CALL_TIME_MAX, CallFailure, Caller, Connection, TakenConnection};
-use connect::DatabaseServer;
+use connect::{DatabaseServer, IDLE_IN_TRANSACTION_MAX};
 pub use connect::{PostgresSettings, Tls};
 use write::{Batch, number, signed};
 
@@ -36,6 +37,8 @@ pub struct PostgresStore {
     journal_max: usize,
     /// The epoch that batches are written under; 0 where this daemon does not lead.
     epoch: AtomicU64,
+    /// How long a lease lasts.
+    lease_millis: AtomicU64,
     /// The batch whose outcome is not known, and the connection that wrote it.
     doubt: Mutex<Option<(Batch, i32)>>,
     caller: Caller,
@@ -117,6 +120,7 @@ impl PostgresStore {
             source: source.to_owned(),
             journal_max,
             epoch: AtomicU64::new(0),
+            lease_millis: AtomicU64::new(u64::MAX),
             doubt: Mutex::default(),
             caller,
             reads: Connection::default(),
@@ -302,7 +306,9 @@ impl Store for PostgresStore {
         let id = batch_name();
         let id = id.map_err(|source| Error::Io { path: "/dev/urandom".into(), action: "naming a batch", source })?;
         let (source, schema) = (self.source.clone(), self.server.schema.clone());
-        let batch = Batch { source, schema, epoch, id, ops: ops.into(), journal_max: self.journal_max };
+        let idle_max = Duration::from_millis(self.lease_millis.load(Ordering::SeqCst)).min(IDLE_IN_TRANSACTION_MAX);
+        let (ops, journal_max) = (ops.into(), self.journal_max);
+        let batch = Batch { source, schema, epoch, id, ops, journal_max, idle_max };
         match self.write(&batch)? {
             Written::Kept(version) => Ok(version),
             Written::Unknown(writer, error) => {

@@ -1,6 +1,7 @@
 //! Writes batches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio_postgres::{Client, Transaction};
 
@@ -26,6 +27,8 @@ pub(super) struct Batch {
     pub(super) id: String,
     pub(super) ops: std::sync::Arc<[Op]>,
     pub(super) journal_max: usize,
+    /// How long the transaction may wait for its daemon.
+    pub(super) idle_max: Duration,
 }
 
 /// What a batch leaves behind, by key: the value, or that it is deleted.
@@ -34,7 +37,10 @@ type RecordChanges<'a> = BTreeMap<&'a str, Option<&'a [u8]>>;
 /// Writes a batch up to its commit, which is the caller's: only a failed commit leaves open what is kept.
 pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(Transaction<'a>, u64), CallFailure> {
     let transaction = client.transaction().await?;
-    transaction.batch_execute(&format!("SET LOCAL search_path = {}", batch.schema)).await?;
+    let (schema, idle) = (&batch.schema, batch.idle_max.as_millis());
+    // Before the lease is locked: a daemon that was stopped or cut off here would keep others from taking it.
+    let set = format!("SET LOCAL search_path = {schema}; SET LOCAL idle_in_transaction_session_timeout = {idle}");
+    transaction.batch_execute(&set).await?;
     check_epoch(&transaction, batch).await?;
     // From here on no other batch of the source is under way.
     let advanced = "UPDATE store SET version = version + 1 WHERE source = $1 RETURNING version, journal_last";
