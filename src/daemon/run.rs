@@ -151,7 +151,7 @@ impl Daemon {
         stepping_down: StepDown,
     ) -> Result<Self, Error> {
         let (fence, mut saved) = (stepping_down.fence().clone(), SavedRecords::read(store.as_ref())?);
-        // Before the core gets the records: it measures waits from their instants, by the clock of this process.
+        // First: the core measures waits from the records' instants, by the clock of this process.
         resume_waits(&mut saved, store.as_ref())?;
         let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
         let name = source_name(&configuration, &known);
@@ -176,7 +176,6 @@ impl Daemon {
             let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, learned };
             ConsoleTask::start(settings, handles, &supervisor)
         });
-        let console = console.transpose()?;
         let mut daemon = Self {
             views: FleetPublisher::start(publisher, changes, &mut core),
             core,
@@ -200,7 +199,7 @@ impl Daemon {
             previews,
             pushes,
             config,
-            console,
+            console: console.transpose()?,
             notifier,
             baselines,
             source_threads,
