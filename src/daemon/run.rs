@@ -156,7 +156,7 @@ impl Daemon {
         let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
         let name = source_name(&configuration, &known);
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
-        let (hub_sender, hub_reports) = mpsc::unbounded_channel();
+        let ((hub_sender, hub_reports), (news_sender, news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
@@ -166,7 +166,6 @@ impl Daemon {
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
         let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
-        let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
