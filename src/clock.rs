@@ -20,7 +20,7 @@ static BEGAN: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (wall(), Instant
 static BOOT: LazyLock<Option<String>> =
     LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|text| text.trim().to_owned()));
 
-/// The clock of leases. It goes on while the machine is suspended: a lease does, too.
+/// The clock of leases. It continues while the machine is suspended: a lease does, too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UPTIME_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 /// Other systems count suspend in this one.

@@ -29,7 +29,8 @@ pub struct Http {
     #[schemars(with = "Option<String>", extend("format" = SOCKET_ADDRESS_FORMAT))]
     pub webhook_listen: Option<SocketAddr>,
     /// Where the other daemons on the same database reach this one, such as `http://10.1.2.3:8080`: they pass on what only the leader can
-    /// answer. It needs a network that is private to them. Absent: `http://` and `listen`, which must then be an address of one machine.
+    /// answer. It needs a network that is private to them. Absent: `http://` and `listen`, which must then be an address of one machine. The
+    /// variable `GITFLEET_HTTP_PEER_URL` replaces it.
     pub peer_url: Option<String>,
     /// Who may read records, journal, explanations and metrics. Absent: `open` where `listen` is reached from this machine only,
     /// else `token`.

@@ -23,7 +23,7 @@ pub const MARGIN_PART: u32 = 5;
 /// Returns the time by which leases are measured.
 pub type LeaseClock = Arc<dyn Fn() -> Uptime + Send + Sync>;
 
-/// Returns the clock that counts suspend: a lease goes on while a machine sleeps.
+/// Returns the clock that counts suspend: a lease continues while a machine sleeps.
 pub fn lease_clock() -> LeaseClock {
     Arc::new(clock::uptime)
 }

@@ -60,7 +60,7 @@ impl FreshMirror {
         };
         let mut fetching = Some((fetching, alive));
         let run = move || {
-            // It ends with the thread; a panic ends the fetches of this follower, and its first as leader begins anew.
+            // It ends with the thread; a panic ends the fetches of this follower, and its first as leader begins again.
             if let Some((mut fetching, _alive)) = fetching.take() {
                 fetching.run();
             }

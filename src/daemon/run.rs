@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::fence::Fence;
 use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
 use super::lease::StepDown;
@@ -149,16 +150,14 @@ impl Daemon {
         supervisor: Supervisor,
         stepping_down: StepDown,
     ) -> Result<Self, Error> {
-        let fence = stepping_down.fence().clone();
-        let mut saved = SavedRecords::read(store.as_ref())?;
-        // Before the core gets the records: it measures waits from their instants, by the clock of this process.
+        let (fence, mut saved) = (stepping_down.fence().clone(), SavedRecords::read(store.as_ref())?);
+        // First: the core measures waits from the records' instants, by the clock of this process.
         resume_waits(&mut saved, store.as_ref())?;
-        let source = identity(&configuration);
-        let name = source_name(&configuration, &saved.source.clone().unwrap_or_default());
+        let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
+        let name = source_name(&configuration, &known);
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
-        let (hub_sender, hub_reports) = mpsc::unbounded_channel();
-        let hub = hub_settings(&configuration, &name)
-            .map(|hub| HubTask::start(hub, hub_sender, fence.clone(), supervisor.clone()));
+        let ((hub_sender, hub_reports), (news_sender, news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
@@ -167,17 +166,15 @@ impl Daemon {
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
         let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
-        let (news_sender, news) = mpsc::unbounded_channel();
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
         let console = forge.map(|(forge, settings)| {
-            let forge = Arc::new(FencedForge::new(forge, fence.clone()));
+            let forge = Arc::new(FencedForge::new(forge, fence));
             let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
             let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, learned };
             ConsoleTask::start(settings, handles, &supervisor)
         });
-        let console = console.transpose()?;
         let mut daemon = Self {
             views: FleetPublisher::start(publisher, changes, &mut core),
             core,
@@ -201,7 +198,7 @@ impl Daemon {
             previews,
             pushes,
             config,
-            console,
+            console: console.transpose()?,
             notifier,
             baselines,
             source_threads,
@@ -467,6 +464,18 @@ fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> store::Result<()
 /// Returns an instant plus a pause, limited to the latest valid instant.
 fn after(now: Timestamp, pause: Duration) -> Timestamp {
     now.checked_add(pause).unwrap_or(Timestamp::MAX)
+}
+
+/// Starts the task of the hub, if the configuration names one.
+fn start_hub(
+    configuration: &Configuration,
+    source: &SourceName,
+    reports: mpsc::UnboundedSender<HubReport>,
+    fence: &Fence,
+    supervisor: &Supervisor,
+) -> Option<HubTask> {
+    let settings = hub_settings(configuration, source)?;
+    Some(HubTask::start(settings, reports, fence.clone(), supervisor.clone()))
 }
 
 /// Returns the settings of the hub, if the configuration names one.

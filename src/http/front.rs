@@ -93,7 +93,7 @@ struct FrontState {
 
 /// An address that is listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listener {
+enum ServedListener {
     Main,
     Webhooks,
 }
@@ -115,20 +115,20 @@ impl Front {
 
     /// Returns what is served at `http.listen`.
     pub fn router(&self) -> Router {
-        self.of(Listener::Main)
+        self.of(ServedListener::Main)
     }
 
     /// Returns what is served at `http.webhookListen`.
     pub fn webhook_router(&self) -> Router {
-        self.of(Listener::Webhooks)
+        self.of(ServedListener::Webhooks)
     }
 
-    fn of(&self, listener: Listener) -> Router {
+    fn of(&self, listener: ServedListener) -> Router {
         let answer = async move |State(front): State<Self>, request: Request| front.answer(listener, request).await;
         Router::new().fallback(answer).with_state(self.clone())
     }
 
-    async fn answer(self, listener: Listener, mut request: Request) -> Response {
+    async fn answer(self, listener: ServedListener, mut request: Request) -> Response {
         let is_passed_on = request.headers().contains_key(PASSED_ON);
         let deadline = Instant::now() + self.0.parts.leader_wait;
         let (mut role, mut routers) = (self.0.parts.role.clone(), self.0.leader.subscribe());
@@ -139,10 +139,10 @@ impl Front {
                 if is_passed_on && let Err(refusal) = self.take_over_peer(&mut request) {
                     return *refusal;
                 }
-                let router = if listener == Listener::Main { routers.main } else { routers.webhooks };
+                let router = if listener == ServedListener::Main { routers.main } else { routers.webhooks };
                 return router.oneshot(request).await.unwrap_or_else(|never| match never {});
             }
-            if listener == Listener::Main
+            if listener == ServedListener::Main
                 && let Some(answer) = self.own(&now, &request)
             {
                 return answer;

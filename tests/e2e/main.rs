@@ -15,6 +15,7 @@ mod apiserver;
 mod argo;
 
 mod approvals;
+mod chart;
 mod checks;
 mod console;
 mod contract;

@@ -76,6 +76,28 @@ const MODULES: &[Module] = &[
     },
 ];
 
+/// Programs that tests of `deploy/` render with, as people do. They belong to no fleet.
+const TOOLS: &[Module] = &[
+    Module {
+        name: "helm",
+        packages: &[("helm", "helm.sh/helm/v4/cmd/helm")],
+        ldflags: "-s -w",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "2 minutes",
+    },
+    Module {
+        name: "kustomize",
+        packages: &[("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")],
+        ldflags: "-s -w",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "15 s",
+    },
+];
+
 /// Where the servers' binaries are.
 #[derive(Clone, Debug)]
 pub struct Binaries {
@@ -89,6 +111,25 @@ pub struct Binaries {
     pub gitea_files: PathBuf,
 }
 
+/// Where the tools' binaries are.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    pub helm: PathBuf,
+    pub kustomize: PathBuf,
+}
+
+impl Tools {
+    /// Returns the tools, built first where the cache does not have them; see `Binaries::build_or_cached`.
+    ///
+    /// # Errors
+    /// When Go is missing, a build fails, or the cache cannot be written.
+    pub fn build_or_cached() -> Result<Self> {
+        let folders = build(TOOLS)?;
+        let [helm, kustomize] = folders.as_slice() else { bail!("two modules, two folders") };
+        Ok(Self { helm: helm.join("helm"), kustomize: kustomize.join("kustomize") })
+    }
+}
+
 impl Binaries {
     /// Returns the binaries, built first where the cache does not have them. Building everything takes about nine
     /// minutes on two cores and says so on stderr. Of several processes one builds and the others wait for it.
@@ -96,12 +137,7 @@ impl Binaries {
     /// # Errors
     /// When Go (or for Gitea, a C compiler) is missing, a build fails, or the cache cannot be written.
     pub fn build_or_cached() -> Result<Self> {
-        let cache = cache()?;
-        fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
-        let mut folders = Vec::new();
-        for module in MODULES {
-            folders.push(module.ensure(&cache).with_context(|| format!("the test server module `{}`", module.name))?);
-        }
+        let folders = build(MODULES)?;
         let [etcd, kubernetes, kwok, gitea] = folders.as_slice() else { bail!("four modules, four folders") };
         Ok(Self {
             etcd: etcd.join("etcd"),
@@ -113,6 +149,14 @@ impl Binaries {
             gitea_files: gitea.join("files"),
         })
     }
+}
+
+/// Returns the folder of each module in the cache.
+fn build(modules: &[Module]) -> Result<Vec<PathBuf>> {
+    let cache = cache()?;
+    fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
+    let folder = |module: &Module| module.ensure(&cache).with_context(|| format!("the test module `{}`", module.name));
+    modules.iter().map(folder).collect()
 }
 
 impl Module {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State};
+use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State, Tools};
 
 const HELP: &str = "\
 A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
@@ -18,7 +18,7 @@ A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for
 Usage: fleet.sh COMMAND [OPTIONS]
 
 Commands:
-  build   build the servers into the cache (a first time: about nine minutes on two cores)
+  build   build the servers and tools into the cache (a first time: about eleven minutes on two cores)
   up      start a fleet in the background, with a repository and people to click through, and print how to reach it
   status  list its processes; exit code 1 if one is gone or there is no fleet
   down    end exactly its processes and remove its folder
@@ -118,7 +118,10 @@ impl Arguments {
     fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Help => print!("{HELP}"),
-            Command::Build => println!("{:#?}\n{}", Binaries::build_or_cached()?, Prometheus::binary()?.display()),
+            Command::Build => {
+                println!("{:#?}\n{:#?}", Binaries::build_or_cached()?, Tools::build_or_cached()?);
+                println!("{}", Prometheus::binary()?.display());
+            }
             Command::Up => {
                 if State::read(&self.state)?.is_some() {
                     bail!("a fleet is up in {}; `down` ends it", self.state.display());

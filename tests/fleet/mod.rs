@@ -41,7 +41,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 pub use self::{
-    binaries::{Binaries, CACHE_VARIABLE},
+    binaries::{Binaries, CACHE_VARIABLE, Tools},
     console::{CLUSTERS, Console},
     git::{commit_all, git, push},
     gitea::Gitea,

@@ -89,7 +89,7 @@ fn a_leader_whose_database_stops_answers_and_writes_nothing_until_it_is_back() {
         let (status, text) = ask(path).unwrap();
         assert_eq!(status, expected, "{path}: {text}");
     }
-    assert!(stands(&mut watch), "whoever watches goes on");
+    assert!(stands(&mut watch), "whoever watches continues");
     assert!(is_silent(), "{:?}", world.replicas[leader].ready());
     assert_eq!(files_with(member, "color: green"), 0, "nothing was written while nobody could lead");
 
@@ -204,7 +204,7 @@ fn check_journal(world: &World, answered: usize) {
         );
         let (gate, began) =
             (places(&format!("Approved web-{run} second true")), places(&format!("StageStarted web-{run} third")));
-        assert_eq!((gate.len(), began.len()), (1, 1), "web-{run} is approved once and goes on once: {entries:#?}");
+        assert_eq!((gate.len(), began.len()), (1, 1), "web-{run} is approved once and continues once: {entries:#?}");
         assert!(gate[0] < began[0], "web-{run}: {entries:#?}");
     }
     assert!(places("Approved ").len() >= answered, "no approval that was answered is lost");

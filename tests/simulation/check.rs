@@ -261,15 +261,7 @@ impl Checker {
                     .ok_or_else(|| format!("4: {object} was given up on {} and is to go", order.cluster))
             }
             Fact::Inventory { order, holds } => {
-                // What is refused to a placement counts as held, and was not written, or only as it was before.
-                let written = self.written.get(&spot(order)).map(|(written, _)| written);
-                let has =
-                    |desired: &Desired| written.and_then(|written| written.get(&desired.key)) == Some(&desired.digest);
-                let is_whole = order.manifests.iter().all(has);
-                let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
-                if *holds == Some(order.snapshot) && is_whole && is_up {
-                    self.was_complete.insert(spot(order));
-                }
+                self.note_complete(order, *holds);
                 Ok(())
             }
             Fact::Disconnected { cluster, connection } => {
@@ -306,6 +298,18 @@ impl Checker {
             | Fact::Batch { .. }
             | Fact::Replaced { .. }
             | Fact::Wrote { .. } => Ok(()),
+        }
+    }
+
+    /// Notes where a work is complete by its inventory and by what was written.
+    fn note_complete(&mut self, order: &WorkOrder, holds: Option<u64>) {
+        // What is refused to a placement counts as held, and was not written, or only as it was before.
+        let written = self.written.get(&spot(order)).map(|(written, _)| written);
+        let has = |desired: &Desired| written.and_then(|written| written.get(&desired.key)) == Some(&desired.digest);
+        let is_whole = order.manifests.iter().all(has);
+        let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
+        if holds == Some(order.snapshot) && is_whole && is_up {
+            self.was_complete.insert(spot(order));
         }
     }
 

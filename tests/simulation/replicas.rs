@@ -270,13 +270,16 @@ fn a_missing_guard_is_caught() {
     }
 }
 
+/// A name, what happened at which second, and what the check says.
+type ForgedRow = (&'static str, Vec<(i64, Fact)>, Option<&'static str>);
+
 /// Forged facts are caught.
 #[test]
 fn a_forged_history_is_caught() {
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).expect("an instant");
     let led = |epoch| Fact::Led { replica: 0, epoch };
     let wrote = |epoch, passed, left| Fact::Wrote { cluster: "a".into(), epoch, passed: at(passed), left: at(left) };
-    let rows: [(&str, Vec<(i64, Fact)>, Option<&str>); 8] = [
+    let rows: [ForgedRow; 8] = [
         (
             "batches in order",
             vec![(0, led(1)), (1, Fact::Batch { epoch: 1 }), (20, led(2)), (21, Fact::Batch { epoch: 2 })],

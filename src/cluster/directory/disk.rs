@@ -58,6 +58,7 @@ impl Disk {
 
     /// Syncs what waits, and then what began to wait meanwhile, until nothing waits.
     async fn sync_all(self: Arc<Self>) {
+        let mut turn = Turn { disk: Arc::clone(&self), is_cut: true };
         loop {
             let waiting = {
                 let mut queue = lock(&self.0);
@@ -65,6 +66,7 @@ impl Disk {
                 std::mem::take(&mut queue.waiting)
             };
             if waiting.is_empty() {
+                turn.is_cut = false;
                 return;
             }
             let (files, senders): (Vec<OwnedFd>, Vec<_>) = waiting.into_iter().unzip();
@@ -73,6 +75,24 @@ impl Disk {
                 // Whoever waited may have been cancelled.
                 drop(sender.send(outcome.clone()));
             }
+        }
+    }
+}
+
+/// The task that syncs for all.
+struct Turn {
+    disk: Arc<Disk>,
+    /// It has not come to its end.
+    is_cut: bool,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // A task that is dropped with its runtime leaves nobody who syncs: the next file begins another.
+        if self.is_cut {
+            let mut queue = lock(&self.disk.0);
+            queue.is_syncing = false;
+            queue.waiting.clear();
         }
     }
 }
@@ -99,6 +119,17 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
+
+    #[test]
+    fn a_task_that_ends_with_its_runtime_leaves_the_disk_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = || OwnedFd::from(File::create(folder.path().join("file")).unwrap());
+        let disk = Arc::new(Disk::default());
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // Dropped before its task ran.
+        runtime().block_on(async { drop(futures::poll!(std::pin::pin!(Arc::clone(&disk).sync(file())))) });
+        runtime().block_on(Arc::clone(&disk).sync(file())).unwrap();
+    }
 
     #[tokio::test]
     async fn many_share_a_wait_and_each_gets_the_answer() {

@@ -144,7 +144,7 @@ fn a_lease_that_is_given_back_is_taken_within_half_a_second() {
 }
 
 #[test]
-fn a_leader_whose_database_is_silent_goes_on_if_nobody_took_the_lease() {
+fn a_leader_whose_database_is_silent_continues_if_nobody_took_the_lease() {
     let (clock, database, mut a, _) = two();
     database.is_silent.store(true, Ordering::Relaxed);
     a.step();

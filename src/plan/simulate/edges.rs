@@ -255,10 +255,10 @@ impl Simulation {
                 self.push_in(self.latencies.available, Happening::Ripen(cluster.clone(), key.clone(), version));
             }
         }
-        self.observe(cluster, sight);
+        self.observe(cluster, &sight);
     }
 
-    fn observe(&mut self, cluster: &ClusterName, sight: Sight) {
+    fn observe(&mut self, cluster: &ClusterName, sight: &Sight) {
         self.each_replica(|this| this.observe_here(cluster, sight.clone()));
     }
 
@@ -274,7 +274,7 @@ impl Simulation {
         let Some(member) = self.members.get_mut(cluster) else { return };
         let Some((sight, fact)) = member.ripen(cluster, key, version) else { return };
         self.facts.extend(fact);
-        self.observe(cluster, sight);
+        self.observe(cluster, &sight);
     }
 
     pub(super) fn see(&mut self, cluster: &ClusterName, epoch: u64, sight: Sight) {
@@ -317,7 +317,7 @@ impl Simulation {
         let Some(member) = self.members.get_mut(cluster) else { return };
         member.steal(key);
         let sight = member.sight(key);
-        self.observe(cluster, sight);
+        self.observe(cluster, &sight);
     }
 
     /// Changes or creates an object on a member without the daemon; watches report it. The daemon need not know the member yet.
@@ -325,6 +325,6 @@ impl Simulation {
         let member = self.members.entry(cluster.clone()).or_default();
         let key = member.meddle(object);
         let sight = member.sight(&key);
-        self.observe(cluster, sight);
+        self.observe(cluster, &sight);
     }
 }

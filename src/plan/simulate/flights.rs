@@ -32,7 +32,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Its process was stopped until then: between the fence and the network, or before it looked at the fence.
+    /// Its process was stopped until then: between the fence and the network, or before it read the fence.
     pub(super) fn stop(&mut self, until: Timestamp, passed_fence: bool) {
         (self.left, self.is_held, self.is_unsent) = (until, passed_fence, !passed_fence);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::replicas::Held;
+use super::replicas::HeldLease;
 use super::time::later;
 use super::{Fact, Happening, LATE_MAX, Simulation};
 use crate::core::member::Task;
@@ -31,7 +31,7 @@ pub(super) struct Ask {
 
 /// The database's answer.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum LeaseAnswer {
     Taken { epoch: u64, began: Timestamp },
     Prolonged { epoch: u64, began: Timestamp },
     Lost { epoch: u64 },
@@ -109,15 +109,15 @@ impl Simulation {
         let answer = match ask.prolongs {
             Some(epoch) if epoch == database.epoch => {
                 database.expires = end;
-                Answer::Prolonged { epoch, began }
+                LeaseAnswer::Prolonged { epoch, began }
             }
-            Some(epoch) => Answer::Lost { epoch },
+            Some(epoch) => LeaseAnswer::Lost { epoch },
             None if is_free(database) => {
                 database.epoch += 1;
                 (database.holder, database.expires) = (replica, end);
                 let epoch = database.epoch;
                 self.facts.push(Fact::Led { replica, epoch });
-                Answer::Taken { epoch, began }
+                LeaseAnswer::Taken { epoch, began }
             }
             None => return,
         };
@@ -128,7 +128,7 @@ impl Simulation {
         }
     }
 
-    pub(super) fn take_lease_answer(&mut self, incarnation: u64, answer: &Answer) {
+    pub(super) fn take_lease_answer(&mut self, incarnation: u64, answer: &LeaseAnswer) {
         let now = self.now;
         let Some(replicas) = self.replicas.as_mut().filter(|replicas| replicas.own().incarnation == incarnation) else {
             return;
@@ -138,18 +138,18 @@ impl Simulation {
         let end = |began: Timestamp| later(if counts_from_answer { now } else { began }, length);
         let own = replicas.own_mut();
         match *answer {
-            Answer::Taken { epoch, began } => {
-                own.lease = Some(Held { epoch, end: end(began) });
+            LeaseAnswer::Taken { epoch, began } => {
+                own.lease = Some(HeldLease { epoch, end: end(began) });
                 self.lead();
             }
-            Answer::Prolonged { epoch, began } => {
+            LeaseAnswer::Prolonged { epoch, began } => {
                 let Some(lease) = own.lease.as_mut().filter(|lease| lease.epoch == epoch) else { return };
                 own.ends += u64::from(lease.end <= now);
                 lease.end = lease.end.max(end(began));
                 self.pass_fence();
             }
-            Answer::Lost { epoch } if own.lease.is_some_and(|lease| lease.epoch == epoch) => self.step_down(),
-            Answer::Lost { .. } => {}
+            LeaseAnswer::Lost { epoch } if own.lease.is_some_and(|lease| lease.epoch == epoch) => self.step_down(),
+            LeaseAnswer::Lost { .. } => {}
         }
     }
 
@@ -199,7 +199,7 @@ impl Simulation {
     pub(super) fn is_fence_open(&self) -> bool {
         let Some(replicas) = &self.replicas else { return true };
         let margin = replicas.length / MARGIN_PART;
-        let surely = |lease: Held| !replicas.guards.fence || later(self.now, margin) < lease.end;
+        let surely = |lease: HeldLease| !replicas.guards.fence || later(self.now, margin) < lease.end;
         replicas.own().lease.is_some_and(surely)
     }
 

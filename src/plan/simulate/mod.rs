@@ -41,7 +41,7 @@ pub use dice::Dice;
 pub use fact::Fact;
 pub use faults::{Faults, Latencies};
 use flights::Flight;
-use lease::{Answer, Ask};
+use lease::{Ask, LeaseAnswer};
 use member::Sight;
 pub use member::{Fate, SimulatedMember};
 use replicas::Replicas;
@@ -81,7 +81,7 @@ enum Happening {
     /// A replica's turn to ask for the lease, the question at the database, and the answer; with the replica's incarnation.
     Renew(u64),
     AtDatabase(u64, Ask),
-    LeaseAnswer(u64, Answer),
+    LeaseAnswer(u64, LeaseAnswer),
     /// A batch arrives whose answer was lost.
     LateBatch(u64),
 }

@@ -28,7 +28,7 @@ const HELD: u64 = 200;
 pub struct Guards {
     /// The database refuses batches of an old epoch.
     pub epoch: bool,
-    /// No write begins, or goes on, when the lease is not sure.
+    /// No write begins, or continues, when the lease is not sure.
     pub fence: bool,
     /// Wrong: a replica counts its lease from the answer, and not from before the question.
     pub counts_from_answer: bool,
@@ -36,7 +36,7 @@ pub struct Guards {
 
 /// A lease as its holder believes to have it, by a clock that nobody sets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldLease {
     pub(super) epoch: u64,
     pub(super) end: Timestamp,
 }
@@ -46,7 +46,7 @@ pub(super) struct Held {
 pub(super) struct Replica {
     /// Counts processes: answers to an earlier one are dropped.
     pub(super) incarnation: u64,
-    pub(super) lease: Option<Held>,
+    pub(super) lease: Option<HeldLease>,
     /// How many times the lease ended before it was prolonged.
     pub(super) ends: u64,
     /// Steps that wait for the fence to open, with their connections.

@@ -2,7 +2,7 @@
 //!
 //! Every function panics where a promise is broken. `make` gives an empty store that keeps `JOURNAL_MAX` journal entries.
 
-#![expect(clippy::missing_panics_doc, reason = "panics are what tests answer with")]
+#![allow(clippy::missing_panics_doc, reason = "panics are what tests answer with")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,434 @@
+//! What `deploy/chart` and `deploy/overlays` promise: both mean the same, a real API server admits every object where the strictest
+//! level of Pod Security is enforced, helm installs, upgrades, rolls back and removes the chart, and the daemon takes what it mounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use gitfleet::config::{Configuration, OVERRIDES};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::daemon::World;
+use crate::fleet::{Member, Tools};
+use crate::shared;
+
+/// One way to deploy: as release of the chart and as overlay.
+struct Variant {
+    name: &'static str,
+    release: &'static str,
+    namespace: &'static str,
+    values: &'static [&'static str],
+    overlay: &'static str,
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant { name: "one", release: "gitfleet", namespace: "gitfleet", values: &[], overlay: "base" },
+    Variant {
+        name: "replicas",
+        release: "gitfleet",
+        namespace: "gitfleet",
+        values: &["replicas=3", "postgres.secret=gitfleet-postgres"],
+        overlay: "overlays/replicas",
+    },
+    Variant {
+        name: "monitored",
+        release: "gitfleet",
+        namespace: "gitfleet",
+        values: &["serviceMonitor.enabled=true"],
+        overlay: "overlays/prometheus",
+    },
+];
+
+/// What else the chart can do, for checks that need no overlay.
+const MORE: &[(&str, &[&str])] = &[
+    ("password in no file", &["replicas=2", "postgres.secret=p", "postgres.passwordKey=", "postgres.caKey=ca.crt"]),
+    (
+        "little",
+        &[
+            "networkPolicy.enabled=false",
+            "config.forge=null",
+            "config.http.webhookListen=null",
+            "kubeconfigs.name=",
+            "store.existingClaim=own",
+        ],
+    ),
+    ("stopped", &["replicas=0"]),
+];
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+}
+
+fn tools() -> &'static Tools {
+    static TOOLS: OnceLock<Tools> = OnceLock::new();
+    TOOLS.get_or_init(|| Tools::build_or_cached().expect("helm and kustomize"))
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(text) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned() + &text) }
+}
+
+/// Runs helm, away from settings of the person who runs the tests.
+fn helm(args: &[&str]) -> Result<String, String> {
+    static HOME: OnceLock<TempDir> = OnceLock::new();
+    let home = HOME.get_or_init(|| TempDir::new().expect("a folder"));
+    run(Command::new(&tools().helm).args(args).env("HOME", home.path()).env_remove("KUBECONFIG"))
+}
+
+fn chart() -> String {
+    deploy().join("chart").to_str().expect("a path").to_owned()
+}
+
+/// Renders the chart.
+fn template(release: &str, namespace: &str, values: &[&str]) -> Result<String, String> {
+    let chart = chart();
+    let mut args = vec!["template", release, &chart, "--namespace", namespace];
+    for value in values {
+        args.extend(["--set", value]);
+    }
+    helm(&args)
+}
+
+fn objects(yaml: &str) -> Vec<Value> {
+    let documents = gitfleet::yaml::parse_documents(yaml).into_iter();
+    documents.map(|document| document.expect("good YAML").value).filter(|value| !value.is_null()).collect()
+}
+
+impl Variant {
+    fn rendered(&self) -> Vec<Value> {
+        objects(&template(self.release, self.namespace, self.values).expect(self.name))
+    }
+
+    fn overlaid(&self) -> Vec<Value> {
+        objects(&run(Command::new(&tools().kustomize).arg("build").arg(deploy().join(self.overlay))).expect(self.name))
+    }
+}
+
+/// Returns every way to render the chart, by name.
+fn all_rendered() -> BTreeMap<&'static str, Vec<Value>> {
+    let variants = VARIANTS.iter().map(|variant| (variant.name, variant.rendered()));
+    let more = MORE.iter().map(|(name, values)| (*name, objects(&template("fleet", "fleet", values).expect(name))));
+    variants.chain(more).collect()
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// Takes away what differs without a meaning: labels and annotations of helm, the order of volumes, how the configuration is
+/// written, and that kustomize names a ConfigMap after its content.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for label in ["instance", "version", "managed-by"] {
+                fields.remove(&format!("app.kubernetes.io/{label}"));
+            }
+            for annotation in ["helm.sh/chart", "helm.sh/resource-policy", "checksum/config"] {
+                fields.remove(annotation);
+            }
+            for (name, inner) in fields.iter_mut() {
+                normalise(inner);
+                if let (true, Some(items)) =
+                    (["volumes", "volumeMounts"].contains(&name.as_str()), inner.as_array_mut())
+                {
+                    items.sort_by_key(|item| item["name"].to_string());
+                }
+            }
+            if fields.get("annotations").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+                fields.remove("annotations");
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        _ => {}
+    }
+}
+
+/// Returns the objects by kind and name, as text for a comparison that is readable.
+fn meaning(objects: Vec<Value>) -> BTreeMap<String, String> {
+    let generated = |name: &str| name.starts_with("gitfleet-").then_some("gitfleet");
+    let mut found = BTreeMap::new();
+    for mut object in objects {
+        normalise(&mut object);
+        match object["kind"].as_str().expect("a kind") {
+            // helm has `--create-namespace`; docs/deploy.md says how to label it.
+            "Namespace" => continue,
+            "ConfigMap" => {
+                object["data"]["gitfleet.yaml"] = json!(configuration(&object));
+                if let Some(name) = generated(object["metadata"]["name"].as_str().expect("a name")) {
+                    object["metadata"]["name"] = json!(name);
+                }
+            }
+            "Deployment" => {
+                let volumes = object["spec"]["template"]["spec"]["volumes"].as_array_mut().expect("volumes");
+                for name in volumes.iter_mut().filter_map(|volume| volume.pointer_mut("/configMap/name")) {
+                    if let Some(plain) = generated(name.as_str().expect("a name")) {
+                        *name = json!(plain);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let key = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        found.insert(key, format!("{object:#}"));
+    }
+    found
+}
+
+/// Returns the value of the gitfleet.yaml in a ConfigMap.
+fn configuration(config_map: &Value) -> Value {
+    objects(config_map["data"]["gitfleet.yaml"].as_str().expect("the configuration")).remove(0)
+}
+
+#[test]
+fn helm_finds_nothing_wrong_with_the_chart() {
+    for variant in VARIANTS {
+        let chart = chart();
+        let mut args = vec!["lint", "--strict", &chart];
+        for value in variant.values {
+            args.extend(["--set", value]);
+        }
+        let said = helm(&args).expect(variant.name);
+        assert!(said.contains("0 chart(s) failed") && !said.contains("[WARNING]"), "{said}");
+    }
+    let version = fs::read_to_string(deploy().join("chart/Chart.yaml")).expect("the chart");
+    assert!(version.contains(&format!("appVersion: {}\n", env!("CARGO_PKG_VERSION"))), "{version}");
+}
+
+#[test]
+fn the_chart_renders_as_it_did() {
+    for variant in VARIANTS.iter().filter(|variant| variant.name != "monitored") {
+        let text = template(variant.release, variant.namespace, variant.values).expect(variant.name);
+        insta::assert_snapshot!(variant.name, text);
+    }
+}
+
+#[test]
+fn the_chart_means_the_same_as_the_overlays() {
+    for variant in VARIANTS {
+        let (chart, overlay) = (meaning(variant.rendered()), meaning(variant.overlaid()));
+        let names = |found: &BTreeMap<String, String>| found.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&chart), names(&overlay), "{}", variant.name);
+        for (name, object) in &chart {
+            assert_eq!(object, &overlay[name], "{}: {name}: left is the chart", variant.name);
+        }
+    }
+}
+
+#[test]
+fn values_that_are_wrong_are_refused() {
+    for (value, words) in [
+        ("replica=3", "'replica' not allowed"),
+        ("config.htp.listen=x", "'htp' not allowed"),
+        ("config.http.listen=null", "missing property 'listen'"),
+        ("networkPolicy.enable=true", "'enable' not allowed"),
+        ("postgres.password=secret", "'password' not allowed"),
+        ("postgres.lease=15", "/postgres/lease"),
+        ("store.size=1 GB", "/store/size"),
+        ("replicas=3", "more than one needs PostgreSQL"),
+    ] {
+        let refusal = template("fleet", "fleet", &[value]).expect_err(value);
+        assert!(refusal.contains(words), "{value}: {refusal}");
+    }
+}
+
+#[test]
+fn values_name_every_section_of_the_configuration() {
+    let text = fs::read_to_string(deploy().join("chart/values.schema.json")).expect("the schema");
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
+    let names = |schema: &Value| {
+        schema["properties"].as_object().expect("properties").keys().cloned().collect::<BTreeSet<String>>()
+    };
+    assert_eq!(names(&schema["properties"]["config"]), names(&gitfleet::config::schema()));
+}
+
+/// Returns every text in a value.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn what_is_rendered_fits_together() {
+    let of_overlays = VARIANTS.iter().map(|variant| (variant.overlay, variant.overlaid()));
+    for (name, objects) in all_rendered().into_iter().chain(of_overlays) {
+        assert!(of_kind(&objects, "Secret").is_empty(), "{name}: secrets are made elsewhere");
+        let [deployment] = of_kind(&objects, "Deployment")[..] else { panic!("{name}: one Deployment") };
+        let pod = &deployment["spec"]["template"];
+        let container = &pod["spec"]["containers"][0];
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
+        let volumes = pod["spec"]["volumes"].as_array().expect("volumes");
+        assert_eq!(mounts.len(), volumes.len(), "{name}: every volume is mounted once");
+        let mounted = |path: &str, read_only: bool| {
+            let of = |mount: &&Value| Path::new(path).starts_with(mount["mountPath"].as_str().unwrap_or("?"));
+            let mount = mounts.iter().find(of);
+            mount.is_some_and(|mount| {
+                (mount["readOnly"] == true) == read_only && volumes.iter().any(|volume| volume["name"] == mount["name"])
+            })
+        };
+        let arguments = container["args"].as_array().expect("args").iter().filter_map(Value::as_str);
+        let mut paths: Vec<String> =
+            arguments.filter_map(|text| text.split('=').next_back()).map(str::to_owned).collect();
+        for config_map in of_kind(&objects, "ConfigMap") {
+            let configuration = configuration(config_map);
+            paths.extend(texts(&configuration));
+            daemon_accepts(name, &configuration, container);
+        }
+        for path in paths.iter().filter(|path| path.starts_with('/')) {
+            let of_members = path.starts_with("/etc/gitfleet/kubeconfigs/") && name == "little";
+            assert!(of_members || mounted(path, !path.starts_with("/var/lib/")), "{name}: {path} is not mounted");
+        }
+        for selector in ["/spec/selector", "/spec/podSelector/matchLabels", "/spec/selector/matchLabels"] {
+            for object in objects.iter().filter(|object| object["kind"] != "ServiceMonitor") {
+                let Some(labels) = object.pointer(selector).and_then(Value::as_object) else { continue };
+                let labels = labels.iter().filter(|(key, _)| *key != "matchLabels");
+                for (key, value) in labels {
+                    assert_eq!(pod["metadata"]["labels"][key], *value, "{name}: {} selects others", object["kind"]);
+                }
+            }
+        }
+    }
+}
+
+/// Asserts that the daemon takes a configuration, with what the environment of its container replaces.
+fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
+    let variables = container["env"].as_array().into_iter().flatten();
+    let set = variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
+    let env: BTreeMap<String, String> =
+        set.map(|(name, value)| (name.to_owned(), value.replace("$(POD_IP)", "10.1.2.3"))).collect();
+    for variable in env.keys() {
+        assert!(OVERRIDES.iter().any(|(known, _)| known == variable), "{name}: {variable} replaces nothing");
+    }
+    let parsed = Configuration::parse(&configuration.to_string(), Path::new("/etc/gitfleet/config"), &env);
+    let parsed = parsed.unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
+    assert_eq!(parsed.http.peer_url, env.get("GITFLEET_HTTP_PEER_URL").cloned(), "{name}");
+    assert_eq!(parsed.store.postgres.is_some(), parsed.http.peer_url.is_some(), "{name}: replicas have addresses");
+}
+
+#[test]
+fn the_daemon_starts_with_the_configuration_of_the_chart() {
+    let world = World::new(None, &[]);
+    world.write("fleet.yaml", "");
+    let head = world.commit("Begin");
+    let (repo, store) = (world.repo(), world.path().join("store"));
+    let values = [
+        format!("config.source.url={}", repo.display()),
+        format!("config.store.path={}", store.display()),
+        format!("config.http.listen=127.0.0.1:{}", world.port()),
+        "config.source.tokenFile=null".to_owned(),
+        "config.http.readTokens=null".to_owned(),
+        "config.http.webhookListen=null".to_owned(),
+        "config.forge=null".to_owned(),
+    ];
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let rendered = objects(&template("fleet", "fleet", &values).expect("it renders"));
+    let text =
+        of_kind(&rendered, "ConfigMap")[0]["data"]["gitfleet.yaml"].as_str().expect("the configuration").to_owned();
+    fs::write(world.config(), text).expect("it is written");
+    let checked = world.gitfleet(&["check", "-c", world.config().to_str().expect("a path")]);
+    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
+    let daemon = world.start();
+    daemon.await_status(&head[..7]);
+}
+
+/// Makes a namespace where the strictest level is enforced.
+fn restricted(member: &Member, name: &str) {
+    let labels = ["enforce", "warn"].map(|mode| format!("\"pod-security.kubernetes.io/{mode}\": restricted"));
+    let yaml =
+        format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{}}}}}\n", labels.join(", "));
+    member.kubectl_apply(&yaml).expect("the namespace is there");
+}
+
+#[test]
+fn every_object_is_admitted_where_the_restricted_level_is_enforced() {
+    let member = &shared().members[2];
+    let (name, folder) = ("chart-admitted", TempDir::new().expect("a folder"));
+    restricted(member, name);
+    let overlays = VARIANTS.iter().map(|variant| (variant.overlay, variant.overlaid()));
+    for (variant, objects) in all_rendered().into_iter().chain(overlays) {
+        let mut applied = Vec::new();
+        // The kind of the Prometheus operator is not installed here.
+        for mut object in objects.into_iter().filter(|object| object["kind"] != "ServiceMonitor") {
+            // Another test makes and removes the namespaces that overlays name.
+            if object["kind"] == "Namespace" {
+                assert_eq!(object["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+                continue;
+            }
+            if object["metadata"]["namespace"].is_string() {
+                object["metadata"]["namespace"] = json!(name);
+            }
+            if object["kind"] == "Deployment" {
+                // A Deployment is never refused by the level, only its Pods are.
+                let template = &object["spec"]["template"];
+                let metadata = json!({"name": "as-pod", "namespace": name, "labels": template["metadata"]["labels"]});
+                applied
+                    .push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}));
+            }
+            applied.push(object);
+        }
+        let file = folder.path().join("objects.json");
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": applied});
+        fs::write(&file, list.to_string()).expect("the file is written");
+        let file = file.to_str().expect("a path");
+        let answer = member.kubectl(&["apply", "--server-side", "--dry-run=server", "-f", file]);
+        let answer = answer.unwrap_or_else(|error| panic!("{variant}: {error:#}"));
+        assert_eq!(answer.lines().count(), applied.len(), "{variant}: {answer}");
+    }
+    member.kubectl(&["delete", "namespace", name, "--wait=false"]).expect("the namespace goes");
+}
+
+#[test]
+fn helm_installs_upgrades_rolls_back_and_removes() {
+    let member = &shared().members[2];
+    let (name, chart) = ("chart-life", chart());
+    let kubeconfig = member.kubeconfig.to_str().expect("a path");
+    restricted(member, name);
+    let helm = |args: &[&str]| {
+        let common = ["--namespace", name, "--kubeconfig", kubeconfig];
+        helm(&[args, &common].concat()).unwrap_or_else(|error| panic!("{args:?}: {error}"))
+    };
+    let get = |kind: &str, object: &str| member.get(name, kind, object).expect("the member answers");
+    let spec = || get("deployment", "gitfleet").expect("the Deployment is there")["spec"].clone();
+    let claim = || get("persistentvolumeclaim", "gitfleet-store").map(|claim| claim["metadata"]["uid"].clone());
+
+    let notes = helm(&["install", "gitfleet", &chart]);
+    assert!(notes.contains("gitfleet-kubeconfigs") && notes.contains("exec deploy/gitfleet"), "{notes}");
+    let store = claim().expect("a volume is asked for");
+    assert_eq!(spec()["strategy"], json!({"type": "Recreate"}));
+    assert_eq!(get("poddisruptionbudget", "gitfleet"), None);
+
+    helm(&["upgrade", "gitfleet", &chart, "--set", "replicas=0"]);
+    assert_eq!(spec()["replicas"], 0, "stopped, to move the store");
+    let notes = helm(&["upgrade", "gitfleet", &chart, "--set", "replicas=3,postgres.secret=gitfleet-postgres"]);
+    assert!(notes.contains("3 replicas on PostgreSQL") && notes.contains("metrics-token"), "{notes}");
+    let replicas = spec();
+    assert_eq!(replicas["replicas"], 3);
+    assert_eq!(replicas["strategy"]["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
+    assert_eq!(replicas["template"]["spec"]["volumes"].to_string().matches("persistentVolumeClaim").count(), 0);
+    assert!(get("poddisruptionbudget", "gitfleet").is_some());
+    assert_eq!(claim().as_ref(), Some(&store), "who moved the store can move it back");
+
+    helm(&["rollback", "gitfleet", "1"]);
+    assert_eq!(spec()["strategy"], json!({"type": "Recreate"}));
+    assert_eq!(spec()["replicas"], 1);
+    assert_eq!(get("poddisruptionbudget", "gitfleet"), None);
+    assert_eq!(claim().as_ref(), Some(&store));
+
+    helm(&["uninstall", "gitfleet"]);
+    for (kind, object) in [("deployment", "gitfleet"), ("configmap", "gitfleet"), ("service", "gitfleet")] {
+        assert_eq!(get(kind, object), None, "{kind}");
+    }
+    assert_eq!(claim().as_ref(), Some(&store), "records outlive the release");
+    helm(&["install", "gitfleet", &chart]);
+    assert_eq!(claim().as_ref(), Some(&store), "the next release takes it over");
+    helm(&["uninstall", "gitfleet"]);
+    member.kubectl(&["delete", "namespace", name, "--wait=false"]).expect("the namespace goes");
+}
