@@ -29,7 +29,6 @@ Options:
   --no-gitea, --gitea   without or with a Gitea (up; default with); without, --plain goes without saying
   --controller-manager  with a controller manager for each cluster (up)
   --replicas N          so many daemons on one PostgreSQL, running (up)
-  --agents N            so many agents that deliver for them (up; with --replicas)
   --state DIR           the fleet's folder (default target/fleet)
   -h, --help            this text
 
@@ -51,7 +50,6 @@ struct Arguments {
     plain: bool,
     controller_manager: bool,
     replicas: usize,
-    agents: usize,
     state: PathBuf,
 }
 
@@ -74,7 +72,6 @@ impl Arguments {
             plain: false,
             controller_manager: false,
             replicas: 0,
-            agents: 0,
             state,
         };
         let mut words = words.into_iter();
@@ -98,7 +95,6 @@ impl Arguments {
                 "--controller-manager" if up => arguments.controller_manager = true,
                 "--members" if up => (arguments.members, arguments.plain) = (number(word, words.next())?, true),
                 "--replicas" if up => arguments.replicas = number(word, words.next())?,
-                "--agents" if up => arguments.agents = number(word, words.next())?,
                 "--state" => match words.next() {
                     Some(folder) if !folder.is_empty() => arguments.state = folder.into(),
                     _ => bail!("--state needs a folder"),
@@ -108,9 +104,6 @@ impl Arguments {
         }
         if arguments.replicas > 0 && arguments.plain {
             bail!("--replicas needs the repository, which --plain, --members and --no-gitea go without");
-        }
-        if arguments.agents > 0 && arguments.replicas == 0 {
-            bail!("--agents needs --replicas: somebody must give them orders");
         }
         Ok(arguments)
     }
@@ -133,9 +126,7 @@ impl Arguments {
                 let fleet = Fleet::start(options)?;
                 let console = if self.plain { None } else { Some(Console::prepare(&fleet)?) };
                 let replicas = match &console {
-                    Some(console) if self.replicas > 0 => {
-                        Some(Replicas::start(&fleet, console, self.replicas, self.agents)?)
-                    }
+                    Some(console) if self.replicas > 0 => Some(Replicas::start(&fleet, console, self.replicas)?),
                     _ => None,
                 };
                 let mut state = fleet.detach()?;
@@ -202,8 +193,8 @@ mod tests {
         let plain = |line: &str| parse(line).expect("a good line").plain;
         assert!(!plain("up") && plain("up --plain") && plain("up --members 3") && plain("up --no-gitea"));
         assert_eq!(parse("down --help").expect("help").command, Command::Help);
-        let many = parse("up --replicas 3 --agents 2").expect("a good line");
-        assert_eq!((many.replicas, many.agents, many.plain), (3, 2, false));
+        let many = parse("up --replicas 3").expect("a good line");
+        assert_eq!((many.replicas, many.plain), (3, false));
         for wrong in [
             "",
             "start",
@@ -211,7 +202,6 @@ mod tests {
             "up --members many",
             "down --members 3",
             "status --state",
-            "up --agents 2",
             "up --replicas 3 --plain",
         ] {
             assert!(parse(wrong).is_err(), "`{wrong}` is wrong usage");

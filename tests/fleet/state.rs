@@ -63,7 +63,7 @@ impl State {
         Ok(self)
     }
 
-    /// Keeps which daemons and agents run, and lets them run on.
+    /// Keeps which daemons run, and lets them run on.
     ///
     /// # Errors
     /// When the state cannot be written; then they end.
