@@ -57,6 +57,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     (
+        "store migrate",
+        [
+            "gitfleet store migrate --from gitfleet.yaml -c shared.yaml",
+            "gitfleet store migrate --from shared.yaml -c gitfleet.yaml",
+        ],
+    ),
+    (
         "member bootstrap",
         [
             "gitfleet member bootstrap prod-eu-1 --repo fleet | kubectl apply -f -",

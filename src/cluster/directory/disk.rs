@@ -48,25 +48,33 @@ impl Disk {
         };
         if is_first {
             // A task of its own: whoever came first may be cancelled, and others wait with it.
-            tokio::spawn(self.sync_all());
+            tokio::spawn(Turn { disk: self, is_cut: true }.sync_all());
         }
         match outcome.await {
             Ok(outcome) => outcome.map_err(|error| io::Error::new(error.kind(), error)),
             Err(_) => Err(io::Error::other("the process is ending")),
         }
     }
+}
 
+/// The task that syncs for all.
+struct Turn {
+    disk: Arc<Disk>,
+    /// It has not come to its end.
+    is_cut: bool,
+}
+
+impl Turn {
     /// Syncs what waits, and then what began to wait meanwhile, until nothing waits.
-    async fn sync_all(self: Arc<Self>) {
-        let mut turn = Turn { disk: Arc::clone(&self), is_cut: true };
+    async fn sync_all(mut self) {
         loop {
             let waiting = {
-                let mut queue = lock(&self.0);
+                let mut queue = lock(&self.disk.0);
                 queue.is_syncing = !queue.waiting.is_empty();
                 std::mem::take(&mut queue.waiting)
             };
             if waiting.is_empty() {
-                turn.is_cut = false;
+                self.is_cut = false;
                 return;
             }
             let (files, senders): (Vec<OwnedFd>, Vec<_>) = waiting.into_iter().unzip();
@@ -77,13 +85,6 @@ impl Disk {
             }
         }
     }
-}
-
-/// The task that syncs for all.
-struct Turn {
-    disk: Arc<Disk>,
-    /// It has not come to its end.
-    is_cut: bool,
 }
 
 impl Drop for Turn {
