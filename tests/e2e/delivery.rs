@@ -1,6 +1,7 @@
 //! What the strategies of delivery do on a real API server.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use crate::daemon::{
     World, access, applied, config_map, deployment, label, manifest, member_clusters, namespace, patch, placement,
     value,
 };
-use crate::fleet::{Member, write_count};
+use crate::fleet::{Member, until, write_count};
 use crate::shared;
 
 /// One member and a world that knows only it.
@@ -143,17 +144,21 @@ fn report_diff_compares_and_writes_nothing() {
              - {{type: Container, max: {{cpu: '{cpu}'}}}}\n"
         )
     };
+    let writes = || write_count(&member.metrics().expect("metrics"), "limitranges");
+    let begun = writes();
     member
         .kubectl_apply(
             &[namespace("compare"), limits("compare", "differs", "1"), limits("compare", "same", "2")].concat(),
         )
         .expect("objects by hand");
+    // A server counts a request a moment after it has answered it.
+    let both = || Ok((writes() >= begun + 2).then_some(()));
+    until("both writes to be counted", Duration::from_secs(30), both).expect("they are");
     let version = |name: &str| {
         let object = member.get("compare", "limitrange", name).expect("asked").expect("it is there");
         object["metadata"]["resourceVersion"].clone()
     };
     let before = (version("differs"), version("same"));
-    let writes = || write_count(&member.metrics().expect("metrics"), "limitranges");
     let written = writes();
     let report = |name: &str| [placement(name, &strategy("type: ReportDiff")), namespace(name)].concat();
     world.write(
