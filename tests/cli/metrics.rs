@@ -12,8 +12,9 @@ use crate::daemon::Daemon;
 use crate::scratch::CONFIG;
 use crate::staged::{LIMIT, fleet};
 
-/// What only webhooks, a git host, receivers, many callers or an error of ours set: their own tests see them set.
-const ELSEWHERE: [&str; 6] = [
+/// What only webhooks, a git host, receivers, many callers, several daemons or an error of ours set: their own tests see them set.
+const ELSEWHERE: [&str; 7] = [
+    "gitfleet_leading_epoch",
     "gitfleet_notifications",
     "gitfleet_http_connections_closed",
     "gitfleet_http_webhooks",
