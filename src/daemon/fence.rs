@@ -145,7 +145,7 @@ impl Fence {
         let Some(gate) = &self.0 else { return };
         let mut lease = gate.lease.subscribe();
         while !gate.is_open() {
-            // The sender lives as long as the gate. Time only closes the fence, so nothing else is waited for.
+            // The sender lives as long as the gate. Time alone only closes the fence, so no timer is needed.
             if lease.changed().await.is_err() {
                 return;
             }
