@@ -32,6 +32,9 @@ const UPTIME_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 pub struct Uptime(Duration);
 
 impl Uptime {
+    /// An instant that never comes.
+    pub const MAX: Self = Self(Duration::MAX);
+
     /// Returns the instant so long after this one.
     #[must_use]
     pub fn after(self, pause: Duration) -> Self {

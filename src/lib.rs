@@ -8,6 +8,7 @@
 #[cfg(test)]
 extern crate self as gitfleet;
 
+pub mod agent;
 pub mod api;
 pub mod cel;
 pub mod cli;
@@ -41,4 +42,5 @@ pub mod telemetry;
 pub mod text;
 pub mod views;
 pub mod watch;
+pub mod wire;
 pub mod yaml;

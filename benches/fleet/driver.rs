@@ -218,6 +218,7 @@ impl Driver {
                 | Effect::Retain { .. }
                 | Effect::Publish(_)
                 | Effect::UpdateForge(_)
+                | Effect::AgentTokens(_)
                 | Effect::Ask(..)
                 | Effect::Measured(_) => {}
             }

@@ -174,6 +174,11 @@ impl ObjectExpression {
         Ok(Self { text: text.to_owned(), compiled })
     }
 
+    /// Returns the expression as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Tells whether the expression is true on an object. An error, such as a field that is not there, is not true.
     pub fn holds(&self, object: &Json) -> bool {
         !self.compiled.matching(std::iter::once(()), |()| Subject::new(object)).is_empty()

@@ -223,6 +223,10 @@ async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<(), String>
             there.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| !found.permissions().readonly());
         return if writable { Ok(()) } else { Err(format!("{} cannot be written", path.display())) };
     }
+    if access.agent().is_some() {
+        // Its credentials are on the agent's machine; the daemon says whether the agent is connected.
+        return Ok(());
+    }
     let member = target(cluster, access);
     member.connect().await.map_err(|error| error.to_string())?;
     let told = |error: crate::cluster::Error| {

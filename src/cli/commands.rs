@@ -291,23 +291,37 @@ pub(super) fn answers_yes(question: &str) -> anyhow::Result<bool> {
 impl CommandOptions {
     /// Sends the command to the daemon, or executes it in the store, and prints the answer. A refusal goes to standard error.
     pub(super) fn send(&self, command: Command) -> anyhow::Result<Exit> {
+        match self.answer(command)? {
+            Ok(done) => self.show(&done),
+            Err(exit) => Ok(exit),
+        }
+    }
+
+    /// As [`CommandOptions::send`], and returns what was done.
+    pub(super) fn answer(&self, command: Command) -> anyhow::Result<Result<Done, Exit>> {
         let command = Command { reason: self.reason.clone(), message: self.message.clone(), ..command };
         let answer = match locate(&self.daemon)? {
             RecordsSource::Daemon(server) => server.execute(&command)?,
             RecordsSource::Store(settings) => self.execute_in_store(&settings, &command)?,
         };
         match answer {
-            Ok(done) => self.show(&done),
+            Ok(done) => Ok(Ok(done)),
             Err(refusal) => {
                 let exit = refused(&refusal);
                 if refusal.reason == RefusalReason::NotFound
+                    && !command.verb.is_about_agents()
                     && let Some(near) = commit_gates::near(self, &command.target)
                 {
                     eprintln!("did you mean {near}?");
                 }
-                Ok(exit)
+                Ok(Err(exit))
             }
         }
+    }
+
+    /// Tells whether JSON is wanted.
+    pub(super) fn is_json(&self) -> bool {
+        matches!(self.output, CommandAnswer::Json)
     }
 
     /// Finds where the records are, and where commands go.

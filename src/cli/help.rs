@@ -12,7 +12,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look", &["status", "get", "describe", "explain", "history", "events", "diff"]),
     ("Decide", &["approve", "reject", "pause", "resume", "rollback", "retry", "cordon", "uncordon", "drain"]),
     ("Preview", &["validate", "plan", "simulate", "schedule"]),
-    ("Set up", &["demo", "init", "run", "check", "context", "member", "forge", "source", "store", "config", "crd"]),
+    (
+        "Set up",
+        &["demo", "init", "run", "check", "context", "member", "agent", "forge", "source", "store", "config", "crd"],
+    ),
     ("Other", &["export", "completion", "man", "version"]),
 ];
 
@@ -71,6 +74,15 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     ("member add", ["gitfleet member add prod-eu-1", "gitfleet member add prod-eu-1 -c gitfleet.yaml"]),
+    (
+        "agent token create",
+        ["gitfleet agent token create edge-3 > edge-3.token", "gitfleet agent token create eu-1 --pool europe -o json"],
+    ),
+    (
+        "agent token revoke",
+        ["gitfleet agent token revoke edge-3", "gitfleet agent token revoke edge-3 -m 'machine lost'"],
+    ),
+    ("agent token list", ["gitfleet agent token list", "gitfleet agent token list -o json"]),
     (
         "forge check",
         ["gitfleet forge check -c gitfleet.yaml", "gitfleet forge check --config /etc/gitfleet/gitfleet.yaml"],

@@ -3,6 +3,8 @@
 pub mod exit;
 pub mod output;
 
+mod agent;
+mod agent_token;
 mod asked;
 mod check;
 mod commands;
@@ -142,6 +144,8 @@ enum Command {
     /// Prepare a member cluster.
     #[command(subcommand)]
     Member(member::MemberArgs),
+    /// Deliver to members from where they are, as a daemon says; or say which agents may.
+    Agent(agent::Args),
     /// Connect the git host: statuses, comments, webhooks.
     #[command(subcommand)]
     Forge(forge::ForgeArgs),
@@ -251,6 +255,7 @@ pub fn main() -> Exit {
         Command::Init(args) => init::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Plan(args) => plan::run(&args),

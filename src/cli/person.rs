@@ -27,11 +27,11 @@ pub fn token_path(store: &Path) -> PathBuf {
     store.join(TOKEN_FILE)
 }
 
-/// Creates a new token in a file that only this user can read; the token of an earlier process is no longer valid.
+/// Returns a new token.
 ///
 /// # Errors
-/// The file cannot be written, or the system has no randomness.
-pub fn issue_token(store: &Path) -> anyhow::Result<SecretString> {
+/// The system has no randomness.
+pub fn random_token() -> anyhow::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes for a token"))?;
@@ -39,7 +39,15 @@ pub fn issue_token(store: &Path) -> anyhow::Result<SecretString> {
     for byte in bytes {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
     }
-    let token = SecretString::from(text);
+    Ok(text)
+}
+
+/// Creates a new token in a file that only this user can read; the token of an earlier process is no longer valid.
+///
+/// # Errors
+/// The file cannot be written, or the system has no randomness.
+pub fn issue_token(store: &Path) -> anyhow::Result<SecretString> {
+    let token = SecretString::from(random_token()?);
     let path = token_path(store);
     leave(&path, &token).with_context(|| format!("writing the token of the API to {}", path.display()))?;
     Ok(token)

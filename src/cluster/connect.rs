@@ -131,6 +131,25 @@ pub(super) async fn connect(
     if !has_proxy {
         config.proxy_url = None;
     }
+    connect_to(cluster, config, access).await
+}
+
+/// Connects to the API server of the cluster that this process runs in, by its service account.
+///
+/// # Errors
+/// The process runs in no cluster, or the server does not answer.
+pub(super) async fn connect_in_cluster(cluster: &str) -> Result<Connected, Error> {
+    let access = |reason: String| Error::Access {
+        cluster: cluster.to_owned(),
+        path: "the service account of this process".to_owned(),
+        reason,
+    };
+    let mut config = Config::incluster().map_err(|e| access(chain(&e)))?;
+    config.proxy_url = None;
+    connect_to(cluster, config, access).await
+}
+
+async fn connect_to(cluster: &str, mut config: Config, access: impl Fn(String) -> Error) -> Result<Connected, Error> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     if config.proxy_url.is_none() && config.cluster_url.scheme_str() == Some("https") {
         let client = http2_client(&config).map_err(|e| access(chain(&e)))?;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::connect::{SignIn, connect, is_expired};
+use super::connect::{SignIn, connect, connect_in_cluster, is_expired};
 use super::object::RawObject;
 use super::wire::Wire;
 use super::{
@@ -43,8 +43,8 @@ const STEADY_AFTER: Duration = Duration::from_mins(1);
 /// A member behind an API server, reached as a kubeconfig says.
 pub struct Live {
     cluster: String,
-    kubeconfig: PathBuf,
-    context: Option<String>,
+    /// The kubeconfig and its context; `None`: the service account that this process runs as.
+    kubeconfig: Option<(PathBuf, Option<String>)>,
     allow_exec: Vec<String>,
     inventory: Inventory,
     client: Mutex<Option<Client>>,
@@ -68,10 +68,18 @@ pub struct Inventory {
 impl Live {
     /// Names a member; nothing is connected yet.
     pub fn new(cluster: &str, kubeconfig: PathBuf, context: Option<String>, inventory: Inventory) -> Self {
+        Self::reached(cluster, Some((kubeconfig, context)), inventory)
+    }
+
+    /// Names the cluster that this process runs in; nothing is connected yet.
+    pub fn in_cluster(cluster: &str, inventory: Inventory) -> Self {
+        Self::reached(cluster, None, inventory)
+    }
+
+    fn reached(cluster: &str, kubeconfig: Option<(PathBuf, Option<String>)>, inventory: Inventory) -> Self {
         Self {
             cluster: cluster.to_owned(),
             kubeconfig,
-            context,
             allow_exec: Vec::new(),
             inventory,
             client: Mutex::new(None),
@@ -204,8 +212,12 @@ fn built_in(group: &str, version: Option<&str>, kind: &str) -> Option<ApiResourc
 #[async_trait]
 impl Target for Live {
     async fn connect(&self) -> Result<Option<String>, Error> {
-        let connected =
-            connect(&self.cluster, &self.kubeconfig, self.context.as_deref(), SignIn::Named(&self.allow_exec)).await?;
+        let connected = match &self.kubeconfig {
+            Some((path, context)) => {
+                connect(&self.cluster, path, context.as_deref(), SignIn::Named(&self.allow_exec)).await?
+            }
+            None => connect_in_cluster(&self.cluster).await?,
+        };
         *self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(connected.client);
         // The member may have been upgraded or restored since, and serve its kinds in other versions.
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::agents::Agents;
 use super::forge::Forge;
 use super::health::HealthSection;
 use super::http::Http;
@@ -15,8 +16,9 @@ use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
 use super::source::Source;
 use super::values::clean;
-use super::{Configuration, complaint, members};
+use super::{Configuration, agents, complaint, members};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
+use crate::model::agent::AgentChoice;
 use crate::model::manifest::InputError;
 
 /// Where Argo CD lives.
@@ -48,6 +50,9 @@ pub(super) struct Document {
     /// How to reach the clusters that `MemberCluster` objects name; first match wins.
     #[serde(default)]
     pub members: Vec<Member>,
+    /// Where agents connect: daemons next to clusters that deliver to members with `agent`.
+    #[serde(default)]
+    pub agents: Option<Agents>,
     /// The git host: commit statuses, comments and approvals.
     #[serde(default)]
     pub forge: Option<Forge>,
@@ -104,12 +109,16 @@ pub(super) enum ConfigurationKind {
     Configuration,
 }
 
-/// How to reach the members of one name or pattern: `kubeconfig` or `directory`, not both.
+/// How to reach the members of one name or pattern: `kubeconfig` or `directory`, not both; with `agent` neither is possible too.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
     /// The name of a member, or a pattern in which `*` stands for any text.
     pub name: String,
+    /// The agent that delivers to the member: a name, or `{pool: NAME}`. Paths are then on the agent's machine, relative to its --root,
+    /// and without `kubeconfig` and `directory` the agent uses the service account of the cluster that it runs in.
+    #[serde(default)]
+    pub agent: Option<AgentChoice>,
     /// The API server of a live member.
     #[serde(default)]
     pub kubeconfig: Option<Kubeconfig>,
@@ -268,9 +277,13 @@ impl Configuration {
         }
         self.store.postgres.iter_mut().flat_map(Postgres::paths).for_each(join);
         self.source.token_file.iter_mut().for_each(join);
-        for member in &mut self.members {
+        // Those of an agent's members are relative to a folder on its machine.
+        for member in self.members.iter_mut().filter(|member| member.agent.is_none()) {
             member.directory.iter_mut().for_each(join);
             member.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));
+        }
+        if let Some(agents) = &mut self.agents {
+            agents.files().for_each(join);
         }
         if let Some(forge) = &mut self.forge {
             forge.token_file.iter_mut().for_each(join);
@@ -299,6 +312,7 @@ impl Configuration {
     pub(super) fn problems(&self) -> Vec<InputError> {
         let mut errors = self.source.problems();
         members::check(self, &mut errors);
+        agents::check(self, &mut errors);
         if let Some(forge) = &self.forge {
             forge.problems(&mut errors);
         }

@@ -1,8 +1,10 @@
 //! The access to each member: patterns, `{name}`, and conflicts between entries.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::{Configuration, Member, complaint};
+use crate::api::check::is_dns_label;
+use crate::model::agent::AgentChoice;
 use crate::model::glob::glob_matches;
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
@@ -27,6 +29,34 @@ pub enum MemberAccess {
         /// The folder.
         path: PathBuf,
     },
+    /// Through the API server of the cluster that the process runs in, by its service account.
+    InCluster,
+    /// By an agent; the daemon has no access of its own.
+    Agent {
+        /// Which agent.
+        agent: AgentChoice,
+        /// How the agent reaches it: paths are relative to a folder of the agent. Never another agent.
+        access: Box<MemberAccess>,
+    },
+}
+
+impl MemberAccess {
+    /// Tells whether the member is a folder, whoever writes into it.
+    pub fn is_directory(&self) -> bool {
+        match self {
+            Self::Directory { .. } => true,
+            Self::Live { .. } | Self::InCluster => false,
+            Self::Agent { access, .. } => access.is_directory(),
+        }
+    }
+
+    /// Returns the agent that reaches it, if one does.
+    pub fn agent(&self) -> Option<&AgentChoice> {
+        match self {
+            Self::Agent { agent, .. } => Some(agent),
+            Self::Live { .. } | Self::Directory { .. } | Self::InCluster => None,
+        }
+    }
 }
 
 /// Returns how a member is reached, by the first entry that names it.
@@ -38,7 +68,7 @@ pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<Member
     }
     let member = members.iter().find(|member| glob_matches(&member.name, name))?;
     let fill = |path: &Path| PathBuf::from(path.to_string_lossy().replace(NAME, name));
-    match (&member.kubeconfig, &member.directory) {
+    let access = match (&member.kubeconfig, &member.directory) {
         (Some(live), _) => Some(MemberAccess::Live {
             kubeconfig: fill(&live.path),
             context: live.context.as_ref().map(|context| context.replace(NAME, name)),
@@ -46,6 +76,13 @@ pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<Member
         }),
         (None, Some(directory)) => Some(MemberAccess::Directory { path: fill(directory) }),
         (None, None) => None,
+    };
+    match &member.agent {
+        Some(agent) => {
+            let access = Box::new(access.unwrap_or(MemberAccess::InCluster));
+            Some(MemberAccess::Agent { agent: agent.clone(), access })
+        }
+        None => access,
     }
 }
 
@@ -92,12 +129,20 @@ fn check_entry(member: &Member, field: &str, errors: &mut Vec<InputError>) {
     texts.extend(member.directory.iter().map(|path| ("directory", path.to_string_lossy().into_owned())));
     texts.extend(live.map(|k| ("kubeconfig.path", k.path.to_string_lossy().into_owned())));
     texts.extend(live.and_then(|k| k.context.clone()).map(|context| ("kubeconfig.context", context)));
-    if live.is_some() == member.directory.is_some() {
+    let is_inside = member.agent.is_some() && live.is_none() && member.directory.is_none();
+    if is_inside && member.name.contains('*') {
+        let hint = Some("name one member, or add `kubeconfig` or `directory`".into());
+        let message = "would lead every member of the pattern to the cluster that the agent runs in";
+        errors.push(InputError { hint, ..complaint(field, message) });
+    } else if !is_inside && live.is_some() == member.directory.is_some() {
         let hint = Some("a member is live or a directory".into());
         errors.push(InputError { hint, ..complaint(field, "needs exactly one of `kubeconfig` and `directory`") });
     } else if member.name.contains('*') && !texts.iter().any(|(_, text)| text.contains(NAME)) {
         let message = format!("would lead every member of {:?} to one place", member.name);
         errors.push(InputError { hint: Some(format!("put {NAME} into it")), ..complaint(field, message) });
+    }
+    if let Some(agent) = &member.agent {
+        check_agent(agent, &texts, field, errors);
     }
     for (name, text) in texts {
         let rest = text.replace(NAME, "");
@@ -108,9 +153,34 @@ fn check_entry(member: &Member, field: &str, errors: &mut Vec<InputError>) {
     }
 }
 
+/// Checks what only entries with an agent have: its name, and paths that stay in a folder on its machine.
+fn check_agent(agent: &AgentChoice, texts: &[(&str, String)], field: &str, errors: &mut Vec<InputError>) {
+    let (name, end) = match agent {
+        AgentChoice::Named(name) => (name, "agent"),
+        AgentChoice::Pool { pool } => (pool, "agent.pool"),
+    };
+    if !is_dns_label(name) {
+        let message = format!("{name:?} is not 1 to 63 lowercase letters, digits and inner dashes");
+        errors.push(complaint(&format!("{field}.{end}"), message));
+    }
+    for (name, text) in texts.iter().filter(|(name, _)| *name != "kubeconfig.context") {
+        let is_below =
+            Path::new(text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !is_below {
+            let hint = Some("the agent reads it below the folder of its --root".into());
+            let message = format!("{text:?} must be a relative path without `..`: it is on the agent's machine");
+            errors.push(InputError { hint, ..complaint(&format!("{field}.{name}"), message) });
+        }
+    }
+}
+
 /// A folder that is never read as source must not hold the source.
 fn check_against_source(configuration: &Configuration, member: &Member, field: &str, errors: &mut Vec<InputError>) {
     let (Some(source), Some(directory)) = (configuration.source.local(), &member.directory) else { return };
+    // The folder is on the agent's machine.
+    if member.agent.is_some() {
+        return;
+    }
     if source.starts_with(fixed_part(directory)) {
         let message = format!("would be written over or around the source {}", source.display());
         let hint = Some(format!("use a folder of its own, such as ./rendered/{NAME}"));
@@ -126,6 +196,10 @@ fn covers(earlier: &str, later: &str) -> bool {
 
 /// Returns the folder that members of both entries would write into, as far as that can be told without their names.
 fn clash(earlier: &Member, later: &Member) -> Option<PathBuf> {
+    // Folders of agents are on other machines.
+    if earlier.agent.is_some() || later.agent.is_some() {
+        return None;
+    }
     let (a, b) = (concrete(earlier), concrete(later));
     match (a, b) {
         (Some(a), Some(b)) => (a.starts_with(&b) || b.starts_with(&a)).then_some(b),
@@ -142,7 +216,7 @@ fn concrete(member: &Member) -> Option<PathBuf> {
     }
     match access(std::slice::from_ref(member), &ClusterName::from(member.name.as_str()))? {
         MemberAccess::Directory { path } => Some(path),
-        MemberAccess::Live { .. } => None,
+        MemberAccess::Live { .. } | MemberAccess::InCluster | MemberAccess::Agent { .. } => None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! `parse` is pure; `load` and `read_secret` read files. The documentation of every field is the doc comment on it: `schema`
 //! prints them as JSON schema, and unknown fields are refused by that same schema.
 
+mod agents;
 mod check;
 mod file;
 mod forge;
@@ -30,6 +31,7 @@ use crate::model::manifest::InputError;
 use crate::model::policy::Floor;
 use crate::model::runs::{ApprovalRules, MetricServers};
 
+pub use agents::{AGENT_LEASE_DEFAULT, AGENT_LEASE_MIN, AgentTls, Agents, StaticAgentToken};
 pub use file::*;
 pub use forge::*;
 pub use health::{HealthSettings, KindHealth, OtherKinds};
@@ -69,6 +71,8 @@ pub struct Configuration {
     pub source: Source,
     /// How members are reached; first match wins.
     pub members: Vec<Member>,
+    /// Where agents connect.
+    pub agents: Option<Agents>,
     /// The git host, where there is one to talk to.
     pub forge: Option<Forge>,
     /// Where OCM decisions are published.
@@ -172,6 +176,7 @@ impl Configuration {
         let mut configuration = Self {
             source,
             members: document.members,
+            agents: document.agents,
             forge: document.forge,
             decisions: document.decisions,
             store: document.store,
@@ -206,10 +211,23 @@ impl Configuration {
     /// Returns the names of the sections that another configuration has otherwise, `members` left out.
     pub fn differing_sections(&self, other: &Self) -> Vec<&'static str> {
         // Destructured in full, so that the compiler finds a new section.
-        let Self { source, members: _, forge, decisions, store, http, policy, health, prometheus, notify, proxy } =
-            self;
+        let Self {
+            source,
+            members: _,
+            agents,
+            forge,
+            decisions,
+            store,
+            http,
+            policy,
+            health,
+            prometheus,
+            notify,
+            proxy,
+        } = self;
         let sections = [
             ("source", *source != other.source),
+            ("agents", *agents != other.agents),
             ("forge", *forge != other.forge),
             ("decisions", *decisions != other.decisions),
             ("store", *store != other.store),
@@ -251,7 +269,8 @@ impl Configuration {
 
     /// Returns the folders that are never read as source: the store, and what stands before `{name}` in members' folders.
     pub fn excluded_paths(&self) -> Vec<PathBuf> {
-        let folders = self.members.iter().filter_map(|member| member.directory.as_deref()).map(members::fixed_part);
+        let own = self.members.iter().filter(|member| member.agent.is_none());
+        let folders = own.filter_map(|member| member.directory.as_deref()).map(members::fixed_part);
         std::iter::once(self.store.path.clone()).chain(folders).collect()
     }
 }

@@ -1,11 +1,13 @@
 //! Commands and previews that people request.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::execute::{accept_rewrite, execute, preview, resolve};
 use super::persist::{self, SOURCE_NAME};
-use super::{Batch, Core, write_down};
+use super::{Batch, Core, agent_tokens, write_down};
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
@@ -39,6 +41,17 @@ impl Core {
             let adopted = self.adopt(person, now)?;
             self.outstanding = true;
             return Ok(adopted);
+        }
+        if command.verb.is_about_agents() {
+            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
+            may(person, command.verb, &policy)
+                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
+            let fixed = self.configuration.agents.iter().flat_map(|agents| &agents.tokens);
+            let fixed = fixed.map(|token| token.name.as_str()).collect();
+            let changed = agent_tokens::execute(&self.agent_tokens, &fixed, command, person, now)?;
+            let ops = changed.ops().map_err(|error| busy(&format!("could not save the command: {error}")))?;
+            self.outstanding = true;
+            return Ok((Batch { ops, agent_tokens: Some(Arc::new(changed.tokens)), ..Batch::default() }, changed.done));
         }
         // A pause begins nothing, so it needs no adopted store.
         if let Some(complaint) = self.adoption_complaint().filter(|_| command.verb != Verb::Pause) {

@@ -253,6 +253,8 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         | K::StoreAdopted
         | K::ClockCorrected
         | K::WentOnWithoutSource
+        | K::AgentEnrolled
+        | K::AgentRevoked
         | K::Other(_)) => other.as_str(),
     })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::agent_tokens::AgentTokens;
 use super::measures::Measured;
 use crate::config::MemberAccess;
 use crate::model::id::{ClusterName, CommitId, PlacementKey};
@@ -40,6 +41,8 @@ pub enum Effect {
     /// Ask these queries of a placement again and again, each at once when it is new, and no others of it;
     /// [`Event::Answered`](super::event::Event::Answered) is each answer.
     Ask(PlacementKey, BTreeSet<MetricQuery>),
+    /// These are the tokens of agents from now on.
+    AgentTokens(Arc<AgentTokens>),
     /// Count something that has finished.
     Measured(Measured),
 }
@@ -54,6 +57,8 @@ pub enum MemberCommand {
         /// The last report about the placement before a restart.
         reported: Option<Arc<WorkStatus>>,
     },
+    /// Say again what the member holds and how far each order is: whoever listens has begun again.
+    Announce,
     /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.
     Forget(PlacementKey),
 }

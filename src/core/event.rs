@@ -74,7 +74,7 @@ pub enum SourceEvent {
 }
 
 /// An event of a member.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum MemberEvent {
     /// The member answers, with everything that it holds.
     Online {

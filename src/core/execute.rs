@@ -174,6 +174,9 @@ pub fn execute(
             goal = Some(to);
             text
         }),
+        Verb::Enroll | Verb::Revoke => {
+            Err(refusal(RefusalReason::NotPossible, "that is about an agent, not a placement"))
+        }
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
     }?;
     let facts = json!({

@@ -47,8 +47,8 @@ impl Core {
             let access = self.configuration.member(name);
             let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
             let kind = match &access {
-                Some(MemberAccess::Live { .. }) => MemberKind::Live,
-                Some(MemberAccess::Directory { .. }) => MemberKind::Directory,
+                Some(access) if access.is_directory() => MemberKind::Directory,
+                Some(_) => MemberKind::Live,
                 None => MemberKind::Unreachable,
             };
             let begin = || ClusterRecord::new(name.clone(), now);
@@ -64,6 +64,7 @@ impl Core {
             note_git(record, member, now);
             if !record.left {
                 record.kind = kind;
+                record.agent = access.as_ref().and_then(MemberAccess::agent).cloned();
             }
             // A folder has no nodes: stored facts are from a time when the name meant an API server.
             if kind == MemberKind::Directory {

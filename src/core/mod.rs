@@ -33,6 +33,7 @@ use crate::status::decisions::Exports;
 use crate::store::{Expected, Op, Result, records};
 
 mod adoption;
+pub mod agent_tokens;
 mod changed;
 mod checks;
 mod commands;
@@ -55,11 +56,13 @@ mod tests;
 pub mod waits;
 mod written;
 
+use agent_tokens::AgentTokens;
 pub use changed::Changed;
 use convergence::log_entries;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{ConfigurationEvent, Event, HubReport, MemberEvent, SourceEvent};
 use queue::Queue;
+use source::SourceLook;
 pub use source::{identity, source_name};
 
 /// Longest wait of the first decision for members that have neither answered nor failed.
@@ -102,6 +105,7 @@ pub struct Batch {
     /// Clusters whose bindings the decisions of this batch undo, because they hold something newer.
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     accepted_rewrite: Option<CommitId>,
+    agent_tokens: Option<Arc<AgentTokens>>,
 }
 
 /// A decided OCM Placement: its record before, and when time alone changes the decision.
@@ -124,17 +128,6 @@ struct Sent {
     is_tried: bool,
 }
 
-/// Whether this process has read the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SourceLook {
-    /// The source has neither answered nor failed yet.
-    Awaited,
-    /// The source did not answer within the time limit.
-    Silent,
-    /// The source answered or failed: its state is not from an earlier process.
-    Seen,
-}
-
 /// All data of decisions.
 #[derive(Debug)]
 pub struct Core {
@@ -144,6 +137,7 @@ pub struct Core {
     source: SourceRecord,
     /// As stored.
     stored_source: SourceRecord,
+    agent_tokens: Arc<AgentTokens>,
     members: BTreeMap<ClusterName, MemberAccess>,
     /// The store's own record; `None` before the first decision.
     store: Option<StoreRecord>,
@@ -208,8 +202,7 @@ impl Core {
         for record in records.values_mut() {
             members::await_answer(record, now);
         }
-        let ocm = Ocm::restore(saved.ocm);
-        let listener = configuration.forge.is_some().then(forge_updates::Listener::default);
+        let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.forge.is_some());
         let approvals = configuration.approval_rules();
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
         let overrides = saved.overrides;
@@ -243,6 +236,7 @@ impl Core {
             placements: saved.placements,
             source,
             stored_source,
+            agent_tokens: Arc::new(saved.agent_tokens),
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
             unreached: None,
@@ -264,7 +258,7 @@ impl Core {
             source_look: SourceLook::Awaited,
             outstanding: false,
             effects: Vec::new(),
-            listener,
+            listener: has_forge.then(forge_updates::Listener::default),
             started_at: now,
             members_from: now,
         };

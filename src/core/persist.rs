@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::decide::overrides::Overrides;
 use crate::decide::state::PlacementState;
+use crate::model::agent::AgentToken;
 use crate::model::along::Along;
 use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::decisions::HubRecord;
@@ -43,6 +44,8 @@ pub struct SavedRecords {
     pub exports: Exports,
     /// The state of hubs, by the namespace that is written to.
     pub hubs: BTreeMap<String, HubRecord>,
+    /// The tokens of agents, by name.
+    pub agent_tokens: BTreeMap<String, AgentToken>,
 }
 
 impl SavedRecords {
@@ -63,6 +66,7 @@ impl From<Records> for SavedRecords {
             source: saved.source.take(),
             store: saved.store.take(),
             clusters: std::mem::take(&mut saved.clusters),
+            agent_tokens: std::mem::take(&mut saved.agent_tokens),
             ocm: std::mem::take(&mut saved.ocm),
             overrides: Overrides::restore(saved.overrides.drain(..)),
             exports,

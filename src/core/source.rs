@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::persist::{self, SOURCE_NAME};
-use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, SourceLook, write_down};
+use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, write_down};
 use crate::config::Configuration;
 use crate::decide::evictions::Disruptions;
 use crate::decide::render::named;
@@ -27,6 +27,17 @@ const NOTHING_NEW: &str =
 const SKIPPED_NAMED_MAX: usize = 20;
 /// Characters of a refused commit's first error that the journal keeps; the source's record has all errors.
 const REFUSAL_CHARS_MAX: usize = 1_000;
+
+/// Whether this process has read the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceLook {
+    /// The source has neither answered nor failed yet.
+    Awaited,
+    /// The source did not answer within the time limit.
+    Silent,
+    /// The source answered or failed: its state is not from an earlier process.
+    Seen,
+}
 
 impl Core {
     /// Handles an event of the source.

@@ -43,6 +43,10 @@ impl Core {
             self.source.accepted_rewrite = Some(commit.clone());
             self.effects.push(Effect::AcceptRewrite(commit));
         }
+        if let Some(tokens) = batch.agent_tokens {
+            self.agent_tokens = Arc::clone(&tokens);
+            self.effects.push(Effect::AgentTokens(tokens));
+        }
         self.forget_reports(batch.reports);
         if let Some(state) = batch.executed {
             let key = state.record.key.clone();

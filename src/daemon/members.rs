@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
+pub use super::agents::RemoteMember;
 use super::fence::Fence;
 use super::member::{Common, Member, SharedLimits};
 use super::supervise::{Supervisor, Watcher};
@@ -36,18 +37,12 @@ const INVENTORY: Inventory = Inventory {
 };
 
 /// Returns what all members have in common.
-pub(super) fn common(health: &HealthSettings, supervisor: &Supervisor, fence: &Fence) -> Common {
-    Common {
-        health: health_rules(health),
-        known: KnownContents::default(),
-        metrics: supervisor.metrics(),
-        limits: SharedLimits::default(),
-        fence: fence.clone(),
-    }
+pub fn common(health: HealthRules, supervisor: &Supervisor) -> Common {
+    Common { health, known: KnownContents::default(), metrics: supervisor.metrics(), limits: SharedLimits::default() }
 }
 
 /// Returns the rules that tell whether objects are available.
-fn health_rules(health: &HealthSettings) -> HealthRules {
+pub fn health_rules(health: &HealthSettings) -> HealthRules {
     let rule = |KindHealth { group, kind, available, failed }| KindRule { group, kind, available, failed };
     HealthRules {
         kinds: health.kinds.iter().cloned().map(rule).collect(),
@@ -62,11 +57,32 @@ pub fn target(cluster: &ClusterName, access: &MemberAccess) -> Arc<dyn Target> {
             Live::new(cluster.as_str(), kubeconfig.clone(), context.clone(), INVENTORY).allowing(allow_exec.clone()),
         ),
         MemberAccess::Directory { path } => Arc::new(Directory::new(cluster.as_str(), path.clone(), INVENTORY)),
+        MemberAccess::InCluster => Arc::new(Live::in_cluster(cluster.as_str(), INVENTORY)),
+        // The agent reaches it, in the same way.
+        MemberAccess::Agent { access, .. } => target(cluster, access),
+    }
+}
+
+/// What delivers to a member; ends when dropped.
+pub enum MemberDelivery {
+    /// A task of this process.
+    Task(MemberTask),
+    /// An agent.
+    Remote(RemoteMember),
+}
+
+impl MemberDelivery {
+    /// Sends the member a command.
+    pub fn send(&self, command: MemberCommand) {
+        match self {
+            Self::Task(task) => task.send(command),
+            Self::Remote(remote) => remote.send(command),
+        }
     }
 }
 
 /// The running task of one member; ends when dropped.
-pub(super) struct MemberTask {
+pub struct MemberTask {
     commands: mpsc::UnboundedSender<MemberCommand>,
     task: JoinHandle<()>,
 }
@@ -78,10 +94,11 @@ impl Drop for MemberTask {
 }
 
 impl MemberTask {
-    /// Starts the task of a member.
-    pub(super) fn start(
+    /// Starts the task of a member. It writes while the fence is open.
+    pub fn start(
         name: &ClusterName,
         access: &MemberAccess,
+        fence: Fence,
         source: SourceName,
         common: Arc<Common>,
         events: mpsc::UnboundedSender<MemberEvent>,
@@ -91,7 +108,7 @@ impl MemberTask {
         let (cluster, access) = (name.clone(), access.clone());
         let file = match &access {
             MemberAccess::Live { kubeconfig, context, .. } => Some((kubeconfig.clone(), context.clone())),
-            MemberAccess::Directory { .. } => None,
+            MemberAccess::Directory { .. } | MemberAccess::InCluster | MemberAccess::Agent { .. } => None,
         };
         // Shared with what tries a changed kubeconfig.
         let target = Arc::new(move || target(&cluster, &access));
@@ -102,7 +119,7 @@ impl MemberTask {
         let begin = move |orders| {
             // The target is recreated too: a panic may have left its connection in any state.
             let (common, events) = (Arc::clone(&common), member_events.clone());
-            Member::new(of.clone(), source.clone(), target(), common, orders, events)
+            Member::new(of.clone(), source.clone(), target(), common, fence.clone(), orders, events)
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
         Self {
@@ -111,8 +128,15 @@ impl MemberTask {
         }
     }
 
+    /// Ends the task, and returns when it has ended: then it begins no request any more.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // It was cancelled, which is no news.
+        drop((&mut self.task).await);
+    }
+
     /// Sends the member a command.
-    pub(super) fn send(&self, command: MemberCommand) {
+    pub fn send(&self, command: MemberCommand) {
         // A task ends only when the daemon does.
         drop(self.commands.send(command));
     }

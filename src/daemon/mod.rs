@@ -5,6 +5,7 @@
 //! events to the core (`core::event`) and execute its effects (`core::effect`). [`notifier`] tells receivers what the journal says.
 //! [`secret_files`] follows the files of secrets.
 
+pub mod agents;
 pub mod commit_reader;
 pub mod configuration;
 pub mod fence;

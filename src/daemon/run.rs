@@ -24,7 +24,7 @@ use super::published::FleetPublisher;
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow};
 use super::supervise::Supervisor;
 use crate::clock;
-use crate::config::Configuration;
+use crate::config::{Configuration, MemberAccess};
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{
@@ -41,7 +41,8 @@ use crate::status::rollout::RolloutState;
 use crate::store::{self, Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
-use super::members::{MemberTask, common};
+use super::agents::{self, Agents};
+use super::members::{MemberDelivery, MemberTask, RemoteMember, common, health_rules};
 
 /// The longest sleep of the loop if nothing is due.
 const FAR: Duration = Duration::from_hours(1);
@@ -76,6 +77,9 @@ pub enum Error {
     /// A receiver of notifications cannot be used.
     #[error(transparent)]
     Notifier(#[from] notifier::Error),
+    /// Agents cannot connect.
+    #[error(transparent)]
+    Agents(#[from] agents::Error),
 }
 
 /// Requests from people.
@@ -113,7 +117,9 @@ pub struct Daemon {
     /// When the time was last stored.
     remembered_at: tokio::time::Instant,
     pace: Pace,
-    members: BTreeMap<ClusterName, MemberTask>,
+    /// Before the agents: each is given up through them.
+    members: BTreeMap<ClusterName, MemberDelivery>,
+    agents: Agents,
     member_events: mpsc::UnboundedSender<MemberEvent>,
     common: Arc<Common>,
     events: mpsc::UnboundedReceiver<MemberEvent>,
@@ -161,7 +167,8 @@ impl Daemon {
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
-        let common = Arc::new(common(&configuration.health, &supervisor, &fence));
+        let common = Arc::new(common(health_rules(&configuration.health), &supervisor));
+        let agents = Agents::start(&configuration, &saved.agent_tokens, name.clone(), fence.epoch(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
@@ -186,6 +193,7 @@ impl Daemon {
             remembered_at: tokio::time::Instant::now(),
             pace: Pace::start(),
             members: BTreeMap::new(),
+            agents,
             member_events,
             common,
             events,
@@ -399,8 +407,21 @@ impl Daemon {
                 Effect::StartMember(name, access) => {
                     let events = self.member_events.clone();
                     let (source, common) = (self.source.clone(), Arc::clone(&self.common));
-                    let task = MemberTask::start(&name, &access, source, common, events, &self.supervisor);
-                    self.members.insert(name, task);
+                    let delivery = if let MemberAccess::Agent { agent, access } = &access {
+                        MemberDelivery::Remote(RemoteMember::start(&self.agents, &name, agent, access, events))
+                    } else {
+                        let fence = self.stepping_down.fence().clone();
+                        MemberDelivery::Task(MemberTask::start(
+                            &name,
+                            &access,
+                            fence,
+                            source,
+                            common,
+                            events,
+                            &self.supervisor,
+                        ))
+                    };
+                    self.members.insert(name, delivery);
                 }
                 Effect::StopMember(name) => drop(self.members.remove(&name)),
                 Effect::Command(name, command) => {
@@ -417,6 +438,7 @@ impl Daemon {
                         )));
                     }
                 }
+                Effect::AgentTokens(tokens) => self.agents.set_tokens(&tokens),
                 Effect::AcceptRewrite(commit) => {
                     drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));
                 }

@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use super::turns::PIECE_BYTES;
-use crate::store::records::FORGE_PREFIX;
+use crate::model::agent::AgentToken;
+use crate::store::records::{AGENT_PREFIX, FORGE_PREFIX};
 use crate::store::{self, Store};
 
 /// Pieces of an answer that wait for a slow reader.
@@ -76,7 +77,12 @@ impl RecordsAnswer {
         let mut is_read = true;
         store.scan_each(&prefixes, &mut |key, value, _| {
             // The key for marks of hidden values is there: with it short values can be guessed.
-            if !key.starts_with(FORGE_PREFIX) {
+            if key.starts_with(AGENT_PREFIX) {
+                // Without the digest of the token: nobody who reads needs it.
+                let public = serde_json::from_slice::<AgentToken>(value).map(AgentToken::without_digest);
+                self.row(key, &public.and_then(|token| serde_json::to_vec(&token)).unwrap_or_default());
+                is_read = self.piece.len() < PIECE_BYTES || self.send();
+            } else if !key.starts_with(FORGE_PREFIX) {
                 self.row(key, value);
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
             }

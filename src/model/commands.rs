@@ -33,6 +33,9 @@ pub struct Command {
     /// The digest that was shown, or the beginning of it: a gate of another is not opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// `Enroll`: what the new token is known by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<NewAgentToken>,
     /// Why, in a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -45,8 +48,29 @@ impl Command {
     /// Makes a command that says no more than what is to be done on what.
     pub fn new(verb: Verb, target: impl Into<String>) -> Self {
         let target = target.into();
-        Self { verb, target, stage: None, to: None, to_commit: None, digest: None, reason: None, message: None }
+        Self {
+            verb,
+            target,
+            stage: None,
+            to: None,
+            to_commit: None,
+            digest: None,
+            token: None,
+            reason: None,
+            message: None,
+        }
     }
+}
+
+/// A new token of an agent. Whoever made it keeps it: nobody else learns it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewAgentToken {
+    /// SHA-256 of the token, in hexadecimal digits.
+    pub sha256: String,
+    /// The pools that the agent may join.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pools: BTreeSet<String>,
 }
 
 /// What can be done.
@@ -67,6 +91,17 @@ pub enum Verb {
     Rollback,
     /// Let a new store continue with what members hold.
     Adopt,
+    /// Let an agent connect with a new token.
+    Enroll,
+    /// Make an agent's token invalid.
+    Revoke,
+}
+
+impl Verb {
+    /// Tells whether it is about the token of an agent, whose name is the target then.
+    pub fn is_about_agents(self) -> bool {
+        matches!(self, Self::Enroll | Self::Revoke)
+    }
 }
 
 /// Who wants it.
@@ -206,6 +241,8 @@ impl std::fmt::Display for Verb {
             Self::Retry => "retry",
             Self::Rollback => "rollback",
             Self::Adopt => "adopt",
+            Self::Enroll => "enroll",
+            Self::Revoke => "revoke",
         })
     }
 }

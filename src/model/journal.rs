@@ -129,6 +129,10 @@ text_enum! {
             PlacementRemoved ["ocmPlacement"],
         }
         "The daemon" {
+            /// A person made a token for an agent.
+            AgentEnrolled ["agent", "pools", "by"],
+            /// A person made the token of an agent invalid.
+            AgentRevoked ["agent", "by"],
             /// A person let a new store take over what members hold.
             StoreAdopted ["by", "members"],
             /// The machine's clock was set. Waits that were under way were moved by as much.

@@ -1,5 +1,6 @@
 //! The values that pass between the other modules: names, manifests, the tree of a commit, records.
 
+pub mod agent;
 pub mod along;
 pub mod chat;
 pub mod cluster;

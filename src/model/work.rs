@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
@@ -25,11 +26,13 @@ pub struct Desired {
 }
 
 /// The name of a source in inventories.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SourceName {
     /// The present name.
     pub name: String,
     /// Its earlier names: inventories with one of them belong to the source, and are rewritten.
+    #[serde(default)]
     pub formerly: Arc<BTreeSet<String>>,
 }
 

@@ -100,7 +100,7 @@ fn effect(command: &Command) -> &'static str {
         Verb::Resume if command.target.is_empty() => "The rewritten history is accepted.",
         Verb::Resume => "It continues where it was paused.",
         Verb::Retry => "Failed clusters are tried again, and a snapshot that was held may be rolled out.",
-        Verb::Approve | Verb::Reject | Verb::Rollback | Verb::Adopt => "",
+        Verb::Approve | Verb::Reject | Verb::Rollback | Verb::Adopt | Verb::Enroll | Verb::Revoke => "",
     }
 }
 

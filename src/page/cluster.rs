@@ -29,6 +29,7 @@ pub fn page(visit: &Visit, cluster: &ClusterRecord) -> HtmlPage {
             (standing.words()) " since " (time(cluster.since, visit.now))
             @if let Some(message) = &cluster.message { ": " (said(message)) }
             @if let Some(version) = version(cluster) { "; Kubernetes " (version) }
+            @if let Some(agent) = &cluster.agent { "; by " (agent) }
         }
         @for problem in [&cluster.properties_unknown, &cluster.namespaces_unknown, &cluster.unwatched].into_iter().flatten() {
             p.warning { (toned(Tone::Waiting, problem)) }

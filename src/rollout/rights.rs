@@ -37,7 +37,7 @@ enum Right {
 fn right(verb: Verb) -> Right {
     match verb {
         Verb::Approve => Right::Evaluate,
-        Verb::Reject | Verb::Resume | Verb::Rollback | Verb::Adopt => Right::Approver,
+        Verb::Reject | Verb::Resume | Verb::Rollback | Verb::Adopt | Verb::Enroll | Verb::Revoke => Right::Approver,
         Verb::Pause | Verb::Retry => Right::Operator,
     }
 }

@@ -37,6 +37,8 @@ pub const CLUSTER_PREFIX: &str = "cluster/";
 pub const OCM_PREFIX: &str = "ocm/";
 /// Prefix of exported decisions.
 pub const DECISIONS_PREFIX: &str = "decisions/";
+/// Prefix of the records of agents' tokens. The HTTP interface leaves the digest of the token out.
+pub const AGENT_PREFIX: &str = "agent/";
 /// Prefix of the records of hubs.
 pub const HUB_PREFIX: &str = "hub/";
 
@@ -124,6 +126,11 @@ pub fn work_prefix(placement: &PlacementKey) -> String {
 /// Returns the key of a cluster's record.
 pub fn cluster_key(cluster: &ClusterName) -> String {
     format!("{CLUSTER_PREFIX}{}", escape(cluster.as_str()))
+}
+
+/// Returns the key of the record of an agent's token.
+pub fn agent_key(name: &str) -> String {
+    format!("{AGENT_PREFIX}{}", escape(name))
 }
 
 /// Returns the key of an OCM Placement's record.

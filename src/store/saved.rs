@@ -10,10 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::records::{
-    BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX,
-    POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, STORE_KEY, WORK_PREFIX, cluster_of, placement_of,
+    AGENT_PREFIX, BINDING_PREFIX, CLUSTER_PREFIX, DECISIONS_PREFIX, HUB_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX,
+    PLACEMENT_PREFIX, POLICY_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, STORE_KEY, WORK_PREFIX, cluster_of,
+    placement_of,
 };
 use super::{Error, Result, Store};
+use crate::model::agent::AgentToken;
 use crate::model::decisions::{DecisionsRecord, HubRecord};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
@@ -27,8 +29,8 @@ use crate::model::runs::{RunRecord, Runs};
 const OF_PLACEMENTS: [&str; 6] =
     [PLACEMENT_PREFIX, SNAPSHOT_PREFIX, POLICY_PREFIX, BINDING_PREFIX, RUN_PREFIX, WORK_PREFIX];
 /// Where the others are.
-const OTHERS: [&str; 7] =
-    [STORE_KEY, SOURCE_PREFIX, CLUSTER_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, DECISIONS_PREFIX, HUB_PREFIX];
+const OTHERS: [&str; 8] =
+    [AGENT_PREFIX, STORE_KEY, SOURCE_PREFIX, CLUSTER_PREFIX, OCM_PREFIX, OVERRIDE_PREFIX, DECISIONS_PREFIX, HUB_PREFIX];
 
 /// Records that all cores read together: enough to share out, few beside all of them in memory.
 const TYPED_TOGETHER: usize = 4_096;
@@ -83,6 +85,8 @@ pub struct Records {
     pub decisions: Vec<DecisionsRecord>,
     /// The records of hubs.
     pub hubs: Vec<HubRecord>,
+    /// The tokens of agents, by name.
+    pub agent_tokens: BTreeMap<String, AgentToken>,
 }
 
 impl Records {
@@ -166,6 +170,7 @@ impl Records {
             TypedRecord::Override(snapshot) => self.overrides.push(*snapshot),
             TypedRecord::Decisions(decisions) => self.decisions.push(decisions),
             TypedRecord::Hub(hub) => self.hubs.push(hub),
+            TypedRecord::Agent(token) => drop(self.agent_tokens.insert(token.name.clone(), token)),
             TypedRecord::Other => {}
         }
     }
@@ -186,6 +191,7 @@ enum TypedRecord {
     Override(Box<OverrideSnapshot>),
     Decisions(DecisionsRecord),
     Hub(HubRecord),
+    Agent(AgentToken),
     /// It has a key of another kind.
     Other,
 }
@@ -213,6 +219,7 @@ impl TypedRecord {
             OVERRIDE_PREFIX => Self::Override(record.typed()?),
             DECISIONS_PREFIX => Self::Decisions(record.typed()?),
             HUB_PREFIX => Self::Hub(record.typed()?),
+            AGENT_PREFIX => Self::Agent(record.typed()?),
             _ => Self::Other,
         })
     }

@@ -168,6 +168,16 @@ metrics! {
         "gitfleet_http_webhook_last_verified_timestamp", &[], "When the last delivery with a right signature came, in seconds since 1970; 0 for never";
     forge_calls: Family<ByForgeCall, Counter> = Family::default(), Counter,
         "gitfleet_forge_calls", ByForgeCall::NAMES, "Requests to the git host's API by method and answer; fetching from git is not one";
+    agents: Gauge = Gauge::default(), Gauge,
+        "gitfleet_agents", &[], "Agents that are connected";
+    agent_sessions: Counter = Counter::default(), Counter,
+        "gitfleet_agent_sessions", &[], "Sessions that agents began";
+    agent_refused: Counter = Counter::default(), Counter,
+        "gitfleet_agent_refused_events", &[], "Events that agents reported about members that are not theirs, and that had no effect";
+    agent_received: Counter = Counter::default(), Counter,
+        "gitfleet_agent_received_bytes", &[], "Bytes of bodies that agents sent, compressed";
+    agent_sent: Counter = Counter::default(), Counter,
+        "gitfleet_agent_sent_bytes", &[], "Bytes of bodies that were sent to agents, compressed";
     notifications: Family<ByNotification, Counter> = from_zero(Notified::ALL.iter().map(|&result| ByNotification { result })), Counter,
         "gitfleet_notifications", ByNotification::NAMES, "Tries to tell a receiver something by result";
     task_restarts: Family<ByPart, Counter> = from_zero(Part::ALL.iter().map(|&part| ByPart { part })), Counter,

@@ -281,9 +281,10 @@ pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
     use crate::model::records::MemberKind;
     let is_reached = cluster.kind != MemberKind::Unreachable;
     let joined = is_reached && !cluster.left && cluster.has_answered();
+    let by_agent = cluster.agent.as_ref().map(|agent| format!("the cluster is a member, by {agent}"));
     let join_message = match (cluster.left, joined) {
         (true, _) => "the cluster left the fleet; nothing on it is touched",
-        (false, true) => "the cluster is a member",
+        (false, true) => by_agent.as_deref().unwrap_or("the cluster is a member"),
         (false, false) if is_reached => "the cluster has never answered",
         (false, false) => "no entry of `members` in the configuration names the cluster",
     };

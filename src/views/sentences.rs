@@ -111,6 +111,8 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::StoreAdopted => "{by} let a new store take over what {members} hold",
         K::ClockCorrected => "the machine's clock was set by {by}",
         K::WentOnWithoutSource => "{by} let gitfleet continue though the source was not read",
+        K::AgentEnrolled => "{by} made a token for agent {agent}",
+        K::AgentRevoked => "{by} made the token of agent {agent} invalid",
         K::Other(_) => return None,
     })
 }

@@ -35,6 +35,7 @@ const PURE: &[&str] = &[
     "src/status/",
     "src/decide/",
     "src/core/",
+    "src/wire/",
     "src/plan/",
     "src/views/",
     "src/page/",
@@ -121,6 +122,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "src/core/",
         &["api", "model", "error", "snapshot", "schedule", "rollout", "deliver", "status", "config", "store", "decide"],
     ),
+    // What passes between the daemon and its agents: events and orders of the core, as bytes.
+    ("src/wire/", &["api", "model", "error", "deliver", "core"]),
     // What would happen.
     (
         "src/plan/",
@@ -155,8 +158,27 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "http",
             "decide",
             "core",
+            "wire",
             "plan",
             "yaml",
+        ],
+    ),
+    // The same tasks of members as in the daemon, next to the clusters.
+    (
+        "src/agent/",
+        &[
+            "model",
+            "error",
+            "clock",
+            "telemetry",
+            "snapshot",
+            "cel",
+            "deliver",
+            "config",
+            "cluster",
+            "core",
+            "wire",
+            "daemon",
         ],
     ),
 ];

@@ -100,6 +100,8 @@ fn reached(access: Option<&MemberAccess>, name: &ClusterName) -> String {
                 if kubeconfig.exists() { "" } else { ", which is not there yet: `gitfleet member bootstrap` makes it" };
             format!("{name} is reached by {}{made}", kubeconfig.display())
         }
+        Some(MemberAccess::InCluster) => format!("{name} is the cluster that this runs in"),
+        Some(MemberAccess::Agent { agent, .. }) => format!("{name} is reached by {agent}"),
         None => format!(
             "no entry of `members:` names {name}; add one:\n  - name: {name}\n    kubeconfig: {{path: ./{name}.kubeconfig}}"
         ),

@@ -44,7 +44,7 @@ proptest! {
 
 #[test]
 fn names_do_not_leave_their_folder() {
-    let members = [Member { name: "*".into(), kubeconfig: None, directory: Some("/out/{name}".into()) }];
+    let members = [Member { name: "*".into(), agent: None, kubeconfig: None, directory: Some("/out/{name}".into()) }];
     let path = |name: &str| access(&members, &name.into());
     assert_eq!(path("edge-1"), Some(MemberAccess::Directory { path: "/out/edge-1".into() }));
     for name in ["", ".", "..", "../etc", "a/b", "a\\b"] {

@@ -4,13 +4,16 @@ use jiff::Timestamp;
 
 use super::{execute, preview, refusal, resolve};
 use crate::config::Configuration;
+use crate::core::agent_tokens;
 use crate::core::persist::{self, SOURCE_NAME};
 use crate::decide::state::FleetState;
+use crate::model::agent::AgentToken;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::CommitId;
 use crate::model::policy::Floor;
 use crate::model::records::SourceRecord;
 use crate::model::runs::ApprovalRules;
+use crate::store::records::AGENT_PREFIX;
 use crate::store::{self, Expected, Op, Store, records};
 
 /// The configured rights, for commands without a running daemon.
@@ -22,13 +25,21 @@ pub struct Authority {
     pub approvers: Vec<String>,
     /// The minimum that no commit can lower.
     pub floor: Floor,
+    /// The agents whose tokens are in files.
+    pub fixed_agents: Vec<String>,
 }
 
 impl Authority {
     /// Reads them from the configuration.
     pub fn of(configuration: &Configuration) -> Self {
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
-        Self { approvals: configuration.approval_rules(), approvers, floor: configuration.floor() }
+        let fixed = configuration.agents.iter().flat_map(|agents| &agents.tokens);
+        Self {
+            approvals: configuration.approval_rules(),
+            approvers,
+            floor: configuration.floor(),
+            fixed_agents: fixed.map(|token| token.name.clone()).collect(),
+        }
     }
 
     fn fleet(&self) -> FleetState {
@@ -68,6 +79,17 @@ pub fn execute_in_store(
 ) -> store::Result<Result<Done, Refusal>> {
     if command.verb == Verb::Adopt {
         return persist::adopt_store(store, person, now);
+    }
+    if command.verb.is_about_agents() {
+        let tokens = records::load_all::<AgentToken>(store, AGENT_PREFIX)?;
+        let tokens = tokens.into_iter().map(|record| (record.value.name.clone(), record.value)).collect();
+        let fixed = authority.fixed_agents.iter().map(String::as_str).collect();
+        let changed = match agent_tokens::execute(&tokens, &fixed, command, person, now) {
+            Ok(changed) => changed,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        store.batch(changed.ops()?)?;
+        return Ok(Ok(changed.done));
     }
     if command.target.is_empty() {
         let key = records::source_key(SOURCE_NAME);

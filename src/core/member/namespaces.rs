@@ -14,6 +14,13 @@ pub(super) struct Namespaces {
     reported: Option<Result<BTreeSet<String>, String>>,
 }
 
+impl Namespaces {
+    /// Forgets what the core was told.
+    pub(super) fn report_again(&mut self) {
+        self.reported = None;
+    }
+}
+
 impl Reconciler {
     /// Takes in the namespaces as a watch saw them, or why they cannot be listed.
     pub fn see_namespaces(&mut self, namespaces: Result<BTreeSet<String>, String>) {

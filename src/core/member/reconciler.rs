@@ -157,6 +157,16 @@ impl Reconciler {
                 }
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
+            MemberCommand::Announce => self.report_again(),
+        }
+    }
+
+    /// Marks every report, and the namespaces, as not sent. Work that was reported before a restart and not checked since has no
+    /// report of this task.
+    fn report_again(&mut self) {
+        self.namespaces.report_again();
+        for delivery in self.deliveries.values_mut() {
+            delivery.unreported |= delivery.reported.take().is_some();
         }
     }
 

@@ -33,6 +33,7 @@ use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::Parent;
 use crate::deliver::live::KnownContents;
 use crate::deliver::step::Step;
+use crate::model::facts::Facts;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::{ByDrift, Drift, Metrics};
@@ -68,8 +69,6 @@ pub struct Common {
     pub metrics: Arc<Metrics>,
     /// What all of them do at once.
     pub limits: SharedLimits,
-    /// When they may be written to.
-    pub fence: Fence,
 }
 
 /// The task of one member.
@@ -88,6 +87,19 @@ pub struct Member {
     sink: mpsc::Sender<Observation>,
     observations: mpsc::Receiver<Observation>,
     offline: Option<String>,
+    presence: Standing,
+    last_facts: Option<Box<Facts>>,
+}
+
+/// What was said of the member last.
+#[derive(Debug)]
+enum Standing {
+    /// Nothing yet.
+    Unknown,
+    /// It answers, and has this version.
+    Online(Option<String>),
+    /// It does not answer, for this reason.
+    Offline(String),
 }
 
 /// The steps of a connection.
@@ -112,17 +124,18 @@ impl Work {
 }
 
 impl Member {
-    /// Creates the task of a member; [`Member::run`] runs it.
+    /// Creates the task of a member; [`Member::run`] runs it. It writes while the fence is open.
     pub fn new(
         cluster: ClusterName,
         source: SourceName,
         target: Arc<dyn Target>,
         common: Arc<Common>,
+        fence: Fence,
         commands: mpsc::UnboundedReceiver<MemberCommand>,
         events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
         let counted = Counted::new(target, Arc::clone(&common.metrics));
-        let target: Arc<dyn Target> = Arc::new(Fenced::new(Arc::new(counted), common.fence.clone()));
+        let target: Arc<dyn Target> = Arc::new(Fenced::new(Arc::new(counted), fence));
         let (sink, observations) = mpsc::channel(OBSERVATIONS_MAX);
         let reconciler = Reconciler::new(cluster.clone(), source, target.has_health());
         Self {
@@ -139,6 +152,8 @@ impl Member {
             sink,
             observations,
             offline: None,
+            presence: Standing::Unknown,
+            last_facts: None,
         }
     }
 
@@ -155,7 +170,8 @@ impl Member {
                     // Before it counts as online: a ResourcePlacement is not to go where its namespace is not.
                     self.report_namespaces();
                     // The receiver goes only when the process ends.
-                    drop(self.events.send(self.reconciler.announce(version)));
+                    drop(self.events.send(self.reconciler.announce(version.clone())));
+                    self.presence = Standing::Online(version);
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     let since = Instant::now();
                     if self.serve().await.is_none() {
@@ -172,6 +188,7 @@ impl Member {
             self.watches.clear();
             self.facts = None;
             self.namespaces = None;
+            self.presence = Standing::Offline(reason.clone());
             if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
                 return;
             }
@@ -182,7 +199,7 @@ impl Member {
                     () = &mut pause => break,
                     command = self.commands.recv() => match command {
                         // The next connection starts with the newest orders, and lists their kinds.
-                        Some(command) => self.reconciler.command(command),
+                        Some(command) => self.command(command),
                         None => return,
                     },
                 }
@@ -223,6 +240,35 @@ impl Member {
         Ok(version)
     }
 
+    /// Handles a command.
+    fn command(&mut self, command: MemberCommand) {
+        let announces = matches!(command, MemberCommand::Announce);
+        self.reconciler.command(command);
+        if announces {
+            self.announce();
+        }
+    }
+
+    /// Says again what is known of the member. The reports about its orders follow.
+    fn announce(&mut self) {
+        let cluster = self.cluster.clone();
+        let event = match &self.presence {
+            // The first connection will say it.
+            Standing::Unknown => return,
+            Standing::Offline(reason) => MemberEvent::Offline { cluster, reason: reason.clone() },
+            Standing::Online(version) => {
+                let version = version.clone();
+                self.report_namespaces();
+                self.reconciler.announce(version)
+            }
+        };
+        // The receiver goes only when the process ends.
+        drop(self.events.send(event));
+        if let Some(facts) = self.last_facts.clone() {
+            drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
+        }
+    }
+
     fn awaits_namespaces(&self) -> bool {
         self.namespaces.is_some() && self.reconciler.awaits_namespaces()
     }
@@ -242,14 +288,14 @@ impl Member {
             let wake = self.wake_at(next_report);
             tokio::select! {
                 biased;
-                command = self.commands.recv() => self.reconciler.command(command?),
+                command = self.commands.recv() => self.command(command?),
                 Some((placement, result)) = work.under_way.next() => self.settle(&placement, result),
                 Some(observation) = self.observations.recv() => self.observe(observation),
                 () = tokio::time::sleep_until(wake) => self.reconciler.mark_due(clock::now()),
             }
             // Everything that is ready is handled before planning: the cost of a plan grows with its order.
             while let Ok(command) = self.commands.try_recv() {
-                self.reconciler.command(command);
+                self.command(command);
             }
             while let Ok(observation) = self.observations.try_recv() {
                 self.observe(observation);

@@ -20,6 +20,7 @@ impl Member {
             Observation::ListDone(kind) => self.reconciler.list_done(&kind),
             Observation::Deleted { key, resource_version } => self.reconciler.forget(&key, resource_version),
             Observation::Facts(facts) => {
+                self.last_facts = Some(facts.clone());
                 // The receiver goes only when the process ends.
                 drop(self.events.send(MemberEvent::Facts { cluster: self.cluster.clone(), facts }));
             }

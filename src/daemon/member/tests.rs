@@ -172,7 +172,9 @@ impl Stage {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (sender, events) = mpsc::unbounded_channel();
         let target: Arc<dyn Target> = Arc::clone(&member) as Arc<dyn Target>;
-        tokio::spawn(Member::new("m".into(), "s".into(), target, Arc::default(), inbox, sender).run());
+        tokio::spawn(
+            Member::new("m".into(), "s".into(), target, Arc::default(), Fence::always_open(), inbox, sender).run(),
+        );
         Self { member, commands, events }
     }
 

@@ -82,8 +82,17 @@ async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     let target = move || -> Arc<dyn Target> { Arc::new(trap()) };
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
     let member_events = sender.clone();
-    let begin =
-        move |orders| Member::new("m".into(), "s".into(), target(), Arc::default(), orders, member_events.clone());
+    let begin = move |orders| {
+        Member::new(
+            "m".into(),
+            "s".into(),
+            target(),
+            Arc::default(),
+            Fence::always_open(),
+            orders,
+            member_events.clone(),
+        )
+    };
     let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher, None));
     let mut said = Vec::new();
     while said.iter().filter(|said| *said == "answers").count() < 2 {
@@ -132,8 +141,17 @@ async fn a_kubeconfig_that_works_takes_the_place_of_the_one_before_and_another_o
         Arc::new(Trap { kubeconfig: file.clone(), ..Trap::default() })
     });
     let (making, member_events) = (Arc::clone(&target), sender.clone());
-    let begin =
-        move |orders| Member::new("m".into(), "s".into(), making(), Arc::default(), orders, member_events.clone());
+    let begin = move |orders| {
+        Member::new(
+            "m".into(),
+            "s".into(),
+            making(),
+            Arc::default(),
+            Fence::always_open(),
+            orders,
+            member_events.clone(),
+        )
+    };
     let replaced = Replaced::follow(path.clone(), None, target, tracing::Span::none());
     let watcher = Supervisor::without_pauses().over(Part::Member, Some("m"));
     let task = tokio::spawn(supervise("m".into(), begin, inbox, sender, watcher, Some(replaced)));

@@ -5,8 +5,9 @@ use std::fmt;
 use std::ops::{AddAssign, SubAssign};
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::decimal;
 use crate::api::check::quantity_nanos;
 
 /// Billionths in one, the unit in which quantities are computed.
@@ -30,13 +31,17 @@ pub struct Amounts {
 pub(super) type Named = BTreeMap<String, u64>;
 
 /// What many nodes or pods have together: exact, however many there are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Totals {
     /// Cpu in thousandths of a core.
+    #[serde(with = "decimal")]
     pub cpu_milli: u128,
     /// Memory in bytes.
+    #[serde(with = "decimal")]
     pub memory_bytes: u128,
     /// Extended resources by name, such as `nvidia.com/gpu`; none is zero.
+    #[serde(with = "decimal::map")]
     pub extended: BTreeMap<String, u128>,
 }
 

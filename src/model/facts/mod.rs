@@ -5,12 +5,14 @@
 //! or pod costs an identity and its amounts, whatever its size as an object.
 
 mod amounts;
+mod decimal;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use amounts::{Amounts, NodeStatus, PodSpec, PodStatus, Totals};
@@ -41,7 +43,8 @@ pub const PARTS: [(&str, &str); 3] =
     [("capacity", "total"), ("allocatable", "allocatable"), ("available", "available")];
 
 /// What is known of a cluster's nodes and pods, and what it claims.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Facts {
     /// The nodes, or why they are unknown, as text for users.
     pub nodes: Result<NodeFacts, String>,
@@ -54,7 +57,8 @@ pub struct Facts {
 }
 
 /// The sums over the nodes of a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeFacts {
     /// The number of nodes.
     pub count: usize,
@@ -63,6 +67,7 @@ pub struct NodeFacts {
     /// The amounts that pods may request.
     pub allocatable: Totals,
     /// How many there are of each machine type; a node whose labels name none is of none.
+    #[serde(with = "decimal::map")]
     pub machine_types: BTreeMap<String, u128>,
 }
 

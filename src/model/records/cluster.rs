@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::cluster::MemberClusterSpec;
 use crate::api::ocm::ManagedClusterTaint;
+use crate::model::agent::AgentChoice;
 use crate::model::id::ClusterName;
 use crate::model::pushed::Pushed;
 
@@ -47,6 +48,9 @@ pub struct ClusterRecord {
     pub annotations: BTreeMap<String, String>,
     /// The access to it.
     pub kind: MemberKind,
+    /// The agent that delivers to it; absent: the daemon itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentChoice>,
     /// Whether it answers; a suspended cluster counts as offline.
     pub online: bool,
     /// Why it does not answer, as text for users.
@@ -128,6 +132,7 @@ impl ClusterRecord {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             kind: MemberKind::Unreachable,
+            agent: None,
             online: false,
             message: None,
             answered: false,

@@ -39,7 +39,7 @@ impl Simulation {
     pub(super) fn start_member(&mut self, cluster: &ClusterName, access: &MemberAccess) {
         let source = self.core.as_ref().map(|core| core.fleet().source.clone()).unwrap_or_default();
         let member = self.members.entry(cluster.clone()).or_default();
-        let has_health = matches!(access, MemberAccess::Live { .. });
+        let has_health = !access.is_directory();
         member.reconciler = Some(Reconciler::new(cluster.clone(), source, has_health));
         member.connected = false;
         member.epoch += 1;

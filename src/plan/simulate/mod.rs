@@ -483,7 +483,7 @@ impl Simulation {
                 Effect::AcceptRewrite(commit) => self.accept_rewrite(commit),
                 Effect::Ask(_, queries) => self.answer_queries(queries),
                 // There is no hub and no forge.
-                Effect::Publish(_) | Effect::UpdateForge(_) | Effect::Measured(_) => {}
+                Effect::Publish(_) | Effect::UpdateForge(_) | Effect::Measured(_) | Effect::AgentTokens(_) => {}
             }
         }
     }

@@ -196,6 +196,8 @@ label_values!(
         Metrics = "metrics",
         /// Serves the HTTP interface.
         Http = "http",
+        /// Serves agents.
+        Agents = "agents",
         /// Follows the file of the configuration.
         Configuration = "configuration",
         /// Tells receivers of notifications.

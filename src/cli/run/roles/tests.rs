@@ -178,6 +178,7 @@ fn command(verb: Verb) -> PersonsCommand {
         digest: None,
         reason: None,
         message: None,
+        token: None,
     }
 }
 

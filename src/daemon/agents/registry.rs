@@ -1,0 +1,470 @@
+//! Which agents are connected and which of them has which member: the state behind the listener, without time and network.
+//!
+//! A member of a pool has one writer at most. It moves to another agent when its agent has said that it stopped it, or when the lease of
+//! its agent has run out; the lease counts from the last request that came from the agent. Agents count it from before that request.
+
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use super::credentials::{Credential, Credentials};
+use super::session::{AgentContent, Pending, Session};
+use crate::core::agent_tokens::AgentTokens;
+use crate::core::{MemberCommand, MemberEvent};
+use crate::model::agent::AgentChoice;
+use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::records::WorkStatus;
+use crate::model::work::{SourceName, WorkOrder};
+use crate::wire::{AgentHealth, AgentMember, AgentOrder, AgentReach, FromServer, Hello, Protocols, Reports, ToServer};
+
+/// How long a member waits for its agent before it counts as offline: after a restart of the daemon agents need a moment to connect.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
+/// Who writes to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Writer {
+    /// Nobody.
+    Nobody,
+    /// A connected agent.
+    Agent(String),
+    /// A connected agent that is to stop, until when it has to say that it did.
+    Leaving(String, Instant),
+    /// An agent that is gone may write until then.
+    Gone(String, Instant),
+}
+
+/// A member that an agent delivers to.
+#[derive(Debug)]
+struct Remote {
+    /// Tells this registration from an earlier one of the same name.
+    id: u64,
+    choice: AgentChoice,
+    reach: AgentReach,
+    events: mpsc::UnboundedSender<MemberEvent>,
+    orders: BTreeMap<PlacementKey, Order>,
+    writer: Writer,
+    /// Until when it waits for its first agent without a word.
+    silent_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Order {
+    digest: Digest,
+    order: Arc<WorkOrder>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SessionRefusal {
+    /// The agent may not join a pool.
+    Pool(String),
+    /// Another session of this name is alive.
+    Alive,
+    /// There is no common version of the protocol.
+    Protocol,
+    /// The session is over.
+    Over,
+}
+
+/// What the stream of a session does next.
+#[derive(Debug)]
+pub(super) enum NextFrame {
+    /// Send this.
+    Frame(Box<FromServer>),
+    /// Wait until it is woken.
+    Wait,
+    /// End after this.
+    End,
+}
+
+/// What was done with reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The highest number that is known.
+    pub(super) acked: u64,
+    /// Events about members of others.
+    pub(super) refused: usize,
+}
+
+/// The settings of a registry.
+#[derive(Clone, Debug)]
+pub(super) struct AgentSettings {
+    /// The epoch of the leader.
+    pub(super) epoch: u64,
+    /// How long a silent agent keeps its members.
+    pub(super) lease: Duration,
+    /// The name of the source in inventories.
+    pub(super) source: SourceName,
+    /// When objects are available.
+    pub(super) health: AgentHealth,
+    /// Agents can connect.
+    pub(super) listens: bool,
+}
+
+/// Everything about agents.
+#[derive(Debug)]
+pub(super) struct Registry {
+    settings: AgentSettings,
+    /// Agents of an earlier leader may write to members of pools until then.
+    pools_from: Instant,
+    pub(super) credentials: Credentials,
+    members: BTreeMap<ClusterName, Remote>,
+    /// Who still writes to members whose entry is gone: another entry may bring them back for another agent.
+    parting: BTreeMap<ClusterName, Writer>,
+    sessions: BTreeMap<String, Session>,
+    /// Ended sessions whose last word is still to be sent, by id.
+    farewells: BTreeMap<String, String>,
+    next_id: u64,
+    /// Sessions that were opened.
+    pub(super) opened: u64,
+}
+
+impl Registry {
+    pub(super) fn new(settings: AgentSettings, now: Instant) -> Self {
+        let pools_from = now + settings.lease;
+        Self {
+            settings,
+            pools_from,
+            credentials: Credentials::default(),
+            members: BTreeMap::new(),
+            parting: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            farewells: BTreeMap::new(),
+            next_id: 0,
+            opened: 0,
+        }
+    }
+
+    /// Returns how many agents are connected.
+    pub(super) fn connected(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Adds a member; returns what to remove or command it by.
+    pub(super) fn add(
+        &mut self,
+        cluster: &ClusterName,
+        choice: AgentChoice,
+        reach: AgentReach,
+        events: mpsc::UnboundedSender<MemberEvent>,
+        now: Instant,
+    ) -> u64 {
+        self.next_id += 1;
+        let id = self.next_id;
+        let earlier =
+            self.members.remove(cluster).map(|earlier| earlier.writer).or_else(|| self.parting.remove(cluster));
+        // Who wrote to it under an earlier entry may still do so. An agent that was not told to stop it yet only changes how.
+        let writer = match earlier {
+            Some(Writer::Leaving(agent, _)) if self.sessions.get(&agent).is_some_and(|session| session.lists) => {
+                Writer::Agent(agent)
+            }
+            earlier => earlier.unwrap_or(Writer::Nobody),
+        };
+        let silent_until = Some(now + FIRST_WAIT);
+        let remote = Remote { id, choice, reach, events, orders: BTreeMap::new(), writer, silent_until };
+        self.members.insert(cluster.clone(), remote);
+        self.settle(now);
+        id
+    }
+
+    /// Removes a member: its agent stops its task, and nothing of it is removed.
+    pub(super) fn remove(&mut self, cluster: &ClusterName, id: u64, now: Instant) {
+        if self.members.get(cluster).is_none_or(|remote| remote.id != id) {
+            return;
+        }
+        let removed = self.members.remove(cluster);
+        let parting = removed.as_ref().and_then(|remote| match &remote.writer {
+            Writer::Nobody => None,
+            Writer::Agent(agent) => Some(Writer::Leaving(agent.clone(), now + self.settings.lease)),
+            leaving => Some(leaving.clone()),
+        });
+        self.parting.extend(parting.map(|writer| (cluster.clone(), writer)));
+        for session in self.sessions.values_mut() {
+            if session.members.remove(cluster) {
+                session.pending.retain(|(of, _), _| of != cluster);
+                for order in removed.iter().flat_map(|remote| remote.orders.values()) {
+                    session.content.remove(&order.digest);
+                }
+                session.lists = true;
+                session.wake.notify_one();
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Passes a command on to the member's agent.
+    pub(super) fn command(&mut self, cluster: &ClusterName, id: u64, command: MemberCommand) {
+        let Some(remote) = self.members.get_mut(cluster).filter(|remote| remote.id == id) else { return };
+        let session = self.sessions.values_mut().find(|session| session.members.contains(cluster));
+        match command {
+            MemberCommand::Order { order, reported } => take_order(remote, session, cluster, order, reported),
+            // The agent announces its members by itself when a session begins.
+            MemberCommand::Announce => {}
+            MemberCommand::Forget(placement) => {
+                let earlier = remote.orders.remove(&placement);
+                let Some(session) = session else { return };
+                if let Some(earlier) = earlier {
+                    session.content.remove(&earlier.digest);
+                }
+                session.pending.insert((cluster.clone(), placement), Pending::Forget);
+                session.wake.notify_one();
+            }
+        }
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn open(
+        &mut self,
+        agent: &str,
+        id: String,
+        credential: Credential,
+        hello: &Hello,
+        hang_up: Arc<Notify>,
+        now: Instant,
+    ) -> Result<Arc<Notify>, SessionRefusal> {
+        let protocol = Protocols::default().common(hello.protocol).ok_or(SessionRefusal::Protocol)?;
+        if let Some(pool) = hello.pools.difference(&credential.pools).next() {
+            return Err(SessionRefusal::Pool(pool.clone()));
+        }
+        self.expire(now);
+        if let Some(earlier) = self.sessions.get(agent) {
+            if earlier.instance != hello.instance {
+                return Err(SessionRefusal::Alive);
+            }
+            // The same process: its earlier connection was cut, which this side has not noticed yet.
+            self.end(agent, "the agent connected again", now);
+        }
+        let wake = Arc::new(Notify::new());
+        let session = Session {
+            id,
+            instance: hello.instance.clone(),
+            token: credential.digest,
+            pools: hello.pools.clone(),
+            protocol,
+            heard: now,
+            seq: 0,
+            is_new: true,
+            lists: true,
+            members: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            content: AgentContent::default(),
+            wake: Arc::clone(&wake),
+            hang_up,
+        };
+        self.sessions.insert(agent.to_owned(), session);
+        self.opened += 1;
+        for (cluster, writer) in self.writers() {
+            if matches!(writer, Writer::Gone(of, _) if of == agent) {
+                // What the agent does not name it does not run.
+                let runs = hello.running.contains_key(cluster);
+                *writer = if runs { Writer::Agent(agent.to_owned()) } else { Writer::Nobody };
+            }
+        }
+        self.settle(now);
+        Ok(wake)
+    }
+
+    /// Notes that an agent was heard.
+    pub(super) fn hear(&mut self, agent: &str, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(agent) {
+            session.heard = now;
+        }
+    }
+
+    /// Takes reports of a session.
+    ///
+    /// # Errors
+    /// The session is over.
+    pub(super) fn report(&mut self, agent: &str, reports: Reports, now: Instant) -> Result<Taken, SessionRefusal> {
+        let session = self.sessions.get_mut(agent).filter(|session| session.id == reports.session);
+        let session = session.ok_or(SessionRefusal::Over)?;
+        session.heard = now;
+        let mut refused = 0;
+        if reports.seq <= session.seq {
+            return Ok(Taken { acked: session.seq, refused });
+        }
+        session.seq = reports.seq;
+        let acked = session.seq;
+        for event in reports.events {
+            match event {
+                ToServer::Bye => {
+                    self.leave(agent, now);
+                    return Ok(Taken { acked, refused });
+                }
+                ToServer::Stopped { cluster } => {
+                    let of_cluster = self.writers().filter(|(of, _)| **of == cluster);
+                    for (_, writer) in of_cluster {
+                        if matches!(writer, Writer::Leaving(of, _) if of == agent) {
+                            *writer = Writer::Nobody;
+                        }
+                    }
+                }
+                event => {
+                    let Some(cluster) = event.cluster() else { continue };
+                    let is_own = self.sessions.get(agent).is_some_and(|session| session.members.contains(cluster));
+                    match self.members.get(cluster).filter(|_| is_own) {
+                        // The receiver goes only when the process ends.
+                        Some(remote) => drop(event.into_event().map(|event| remote.events.send(event))),
+                        None => refused += 1,
+                    }
+                }
+            }
+        }
+        self.settle(now);
+        Ok(Taken { acked, refused })
+    }
+
+    /// Returns what the stream of a session sends next.
+    pub(super) fn next(&mut self, agent: &str, id: &str) -> NextFrame {
+        let Some(session) = self.sessions.get_mut(agent).filter(|session| session.id == id) else {
+            let farewell = self.farewells.remove(id);
+            return farewell.map_or(NextFrame::End, |reason| NextFrame::Frame(Box::new(FromServer::Bye { reason })));
+        };
+        if std::mem::take(&mut session.is_new) {
+            return NextFrame::Frame(Box::new(FromServer::Welcome {
+                session: session.id.clone(),
+                protocol: session.protocol,
+                epoch: self.settings.epoch,
+                lease_ms: u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX),
+            }));
+        }
+        if std::mem::take(&mut session.lists) {
+            let member = |cluster: &ClusterName| {
+                let remote = self.members.get(cluster)?;
+                let pool = match &remote.choice {
+                    AgentChoice::Named(_) => None,
+                    AgentChoice::Pool { pool } => Some(pool.clone()),
+                };
+                Some(AgentMember { cluster: cluster.clone(), reach: remote.reach.clone(), pool })
+            };
+            return NextFrame::Frame(Box::new(FromServer::Members {
+                source: self.settings.source.clone(),
+                health: self.settings.health.clone(),
+                members: session.members.iter().filter_map(member).collect(),
+            }));
+        }
+        match session.pending.pop_first() {
+            Some(((cluster, placement), Pending::Order { digest, reported })) => {
+                NextFrame::Frame(Box::new(FromServer::Order { cluster, placement, digest, reported }))
+            }
+            Some(((cluster, placement), Pending::Forget)) => {
+                NextFrame::Frame(Box::new(FromServer::Forget { cluster, placement }))
+            }
+            None => NextFrame::Wait,
+        }
+    }
+
+    /// Returns a current order of a member of an agent.
+    pub(super) fn order(&self, agent: &str, digest: &Digest) -> Option<Arc<WorkOrder>> {
+        self.sessions.get(agent)?.content.order(digest)
+    }
+
+    /// Returns an object that a current order of a member of an agent names.
+    pub(super) fn object(&self, agent: &str, digest: &Digest) -> Option<Arc<serde_json::Value>> {
+        self.sessions.get(agent)?.content.object(digest)
+    }
+
+    /// Ends a session whose connection is gone.
+    pub(super) fn cut(&mut self, agent: &str, id: &str, now: Instant) {
+        self.farewells.remove(id);
+        if self.sessions.get(agent).is_some_and(|session| session.id == id) {
+            self.end(agent, "its connection ended", now);
+            self.settle(now);
+        }
+    }
+
+    /// Takes the tokens of the store, and ends sessions whose token is invalid now.
+    pub(super) fn set_stored_tokens(&mut self, tokens: &AgentTokens, now: Instant) {
+        self.credentials.set_stored(tokens);
+        self.check_tokens(now);
+    }
+
+    /// Ends sessions whose token is invalid.
+    pub(super) fn check_tokens(&mut self, now: Instant) {
+        let invalid = self
+            .sessions
+            .iter()
+            .filter(|(agent, session)| !self.credentials.is_valid(agent, &session.token, &session.pools));
+        for agent in invalid.map(|(agent, _)| agent.clone()).collect::<Vec<_>>() {
+            self.end(&agent, "its token is invalid", now);
+        }
+        self.settle(now);
+    }
+
+    /// Returns who writes to each member, those without an entry included.
+    fn writers(&mut self) -> impl Iterator<Item = (&ClusterName, &mut Writer)> {
+        let of_members = self.members.iter_mut().map(|(cluster, remote)| (cluster, &mut remote.writer));
+        of_members.chain(&mut self.parting)
+    }
+
+    /// Ends a session in which the agent has stopped all members.
+    fn leave(&mut self, agent: &str, now: Instant) {
+        self.end(agent, "it said goodbye", now);
+        for (_, writer) in self.writers() {
+            if matches!(writer, Writer::Gone(of, _) if of == agent) {
+                *writer = Writer::Nobody;
+            }
+        }
+        self.settle(now);
+    }
+
+    fn end(&mut self, agent: &str, why: &str, now: Instant) {
+        let Some(session) = self.sessions.remove(agent) else { return };
+        tracing::info!(agent, why, members = session.members.len(), "the session of an agent ended");
+        let until = session.heard + self.settings.lease;
+        for (_, writer) in self.writers() {
+            if matches!(writer, Writer::Agent(of) | Writer::Leaving(of, _) if of == agent) {
+                *writer = if until <= now { Writer::Nobody } else { Writer::Gone(agent.to_owned(), until) };
+            }
+        }
+        for (cluster, remote) in &self.members {
+            if session.members.contains(cluster) {
+                let reason = format!("agent {agent} is not connected any more: {why}");
+                drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+            }
+        }
+        self.farewells.insert(session.id, why.to_owned());
+        session.wake.notify_one();
+        session.hang_up.notify_one();
+    }
+}
+
+fn take_order(
+    remote: &mut Remote,
+    session: Option<&mut Session>,
+    cluster: &ClusterName,
+    order: Arc<WorkOrder>,
+    reported: Option<Arc<WorkStatus>>,
+) {
+    let digest = match AgentOrder::from(order.as_ref()).encode() {
+        Ok((digest, _)) => digest,
+        Err(error) => {
+            tracing::error!(%error, %cluster, placement = %order.placement, "an order cannot be sent to an agent; please report it");
+            return;
+        }
+    };
+    let placement = order.placement.clone();
+    let new = Order { digest: digest.clone(), order };
+    let Some(session) = session else {
+        remote.orders.insert(placement, new);
+        return;
+    };
+    session.content.add(&digest, &new.order);
+    let earlier = remote.orders.insert(placement.clone(), new);
+    if let Some(earlier) = earlier.filter(|earlier| earlier.digest != digest) {
+        session.content.remove(&earlier.digest);
+    }
+    session.pending.insert((cluster.clone(), placement), Pending::Order { digest, reported });
+    session.wake.notify_one();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What time and changes of agents and members lead to: who writes to which member.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::time::Instant;
+
+use super::{Registry, Writer};
+use crate::core::MemberEvent;
+use crate::model::agent::{AgentChoice, assign};
+
+impl Registry {
+    /// Acts on what time has brought. Returns when to call it again.
+    pub(in super::super) fn tick(&mut self, now: Instant) -> Option<Instant> {
+        self.settle(now);
+        let writers = self.members.values().map(|remote| &remote.writer).chain(self.parting.values());
+        let of_writers = writers.filter_map(|writer| match writer {
+            Writer::Nobody | Writer::Agent(_) => None,
+            Writer::Leaving(_, at) | Writer::Gone(_, at) => Some(*at),
+        });
+        let of_members = of_writers.chain(self.members.values().filter_map(|remote| remote.silent_until));
+        let of_sessions = self.sessions.values().map(|session| session.heard + self.settings.lease);
+        let has_waiting = self.members.values().any(|remote| remote.writer == Writer::Nobody);
+        let pools = Some(self.pools_from).filter(|at| *at > now && has_waiting);
+        of_members.chain(of_sessions).chain(pools).min()
+    }
+
+    /// Ends the sessions of agents that were not heard for the time of the lease.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let lease = self.settings.lease;
+        let silent = self.sessions.iter().filter(|(_, session)| session.heard + lease <= now);
+        for agent in silent.map(|(agent, _)| agent.clone()).collect::<Vec<_>>() {
+            self.end(&agent, &format!("it was not heard for {} s", lease.as_secs()), now);
+        }
+    }
+
+    /// Gives members to agents and takes them away, as far as that is safe now.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.expire(now);
+        let lease = self.settings.lease;
+        let mut late = BTreeSet::new();
+        for (_, writer) in self.writers() {
+            match writer {
+                Writer::Gone(_, until) if *until <= now => *writer = Writer::Nobody,
+                Writer::Leaving(agent, until) if *until <= now => drop(late.insert(agent.clone())),
+                _ => {}
+            }
+        }
+        self.parting.retain(|_, writer| match writer {
+            Writer::Nobody => false,
+            Writer::Agent(agent) => {
+                *writer = Writer::Leaving(agent.clone(), now + lease);
+                true
+            }
+            Writer::Leaving(..) | Writer::Gone(..) => true,
+        });
+        for agent in late {
+            // What it stopped is not known: its lease must run out.
+            self.end(&agent, "it did not stop a member that it gave up", now);
+        }
+        let connected: BTreeMap<String, BTreeSet<String>> =
+            self.sessions.iter().map(|(agent, session)| (agent.clone(), session.pools.clone())).collect();
+        let wanted = assign(self.members.iter().map(|(cluster, remote)| (cluster, &remote.choice)), &connected);
+        for (cluster, remote) in &mut self.members {
+            let target = wanted.get(cluster);
+            let is_pool = matches!(remote.choice, AgentChoice::Pool { .. });
+            match (&remote.writer, target) {
+                (Writer::Nobody, Some(target)) if !is_pool || now >= self.pools_from => {
+                    remote.writer = Writer::Agent(target.clone());
+                }
+                (Writer::Agent(agent), target) if target != Some(agent) => {
+                    remote.writer = Writer::Leaving(agent.clone(), now + lease);
+                }
+                _ => {}
+            }
+        }
+        self.list_members();
+        self.name_absent(now);
+    }
+
+    /// Puts into each session the members that its agent writes to.
+    fn list_members(&mut self) {
+        for (cluster, remote) in &mut self.members {
+            let writer = match &remote.writer {
+                Writer::Agent(agent) => Some(agent),
+                _ => None,
+            };
+            for (agent, session) in &mut self.sessions {
+                let has = session.members.contains(cluster);
+                if Some(agent) == writer && !has {
+                    session.members.insert(cluster.clone());
+                    remote.silent_until = None;
+                    // The core sends all orders again, as to a task that was restarted.
+                    remote.orders.clear();
+                    drop(remote.events.send(MemberEvent::Restarted { cluster: cluster.clone() }));
+                } else if Some(agent) != writer && has {
+                    session.members.remove(cluster);
+                    session.pending.retain(|(of, _), _| of != cluster);
+                    for order in remote.orders.values() {
+                        session.content.remove(&order.digest);
+                    }
+                    let reason = format!("it moves from agent {agent} to another");
+                    drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+                } else {
+                    continue;
+                }
+                session.lists = true;
+                session.wake.notify_one();
+            }
+        }
+    }
+
+    /// Says of members whose first agent did not come that they are offline.
+    fn name_absent(&mut self, now: Instant) {
+        let listens = self.settings.listens;
+        for (cluster, remote) in &mut self.members {
+            if remote.silent_until.is_some_and(|until| until <= now || !listens) {
+                remote.silent_until = None;
+                let reason = match &remote.choice {
+                    _ if !listens => {
+                        "agents cannot connect: the section `agents` of the configuration counts from the next start"
+                            .to_owned()
+                    }
+                    AgentChoice::Named(name) => format!("no agent named {name} is connected"),
+                    AgentChoice::Pool { pool } => format!("no agent of pool {pool} is connected"),
+                };
+                drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+            }
+        }
+    }
+}

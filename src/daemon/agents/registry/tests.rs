@@ -1,0 +1,186 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(10);
+/// By how much an agent stops before its lease ends.
+const MARGIN: Duration = Duration::from_secs(1);
+const MEMBERS: [&str; 3] = ["m-1", "m-2", "m-3"];
+
+/// An agent as it sees itself.
+#[derive(Default)]
+struct Seen {
+    session: Option<String>,
+    /// The first list of the session was handled.
+    has_list: bool,
+    seq: u64,
+    /// What it runs.
+    runs: BTreeSet<ClusterName>,
+    /// Until when it writes.
+    until: Option<Instant>,
+    /// When it sent the last request of this session that was answered.
+    sent: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Open(usize),
+    Cut(usize),
+    /// The agent notices nothing of it.
+    CutUnseen(usize),
+    Beat(usize),
+    Read(usize),
+    Bye(usize),
+    Entry(usize),
+    Pass(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let agent = 0..3_usize;
+    prop_oneof![
+        3 => agent.clone().prop_map(Act::Open),
+        1 => agent.clone().prop_map(Act::Cut),
+        1 => agent.clone().prop_map(Act::CutUnseen),
+        4 => agent.clone().prop_map(Act::Beat),
+        6 => agent.clone().prop_map(Act::Read),
+        1 => agent.clone().prop_map(Act::Bye),
+        1 => agent.prop_map(Act::Entry),
+        4 => (1..6_u64).prop_map(Act::Pass),
+    ]
+}
+
+struct World {
+    registry: Registry,
+    agents: [Seen; 3],
+    ids: Vec<u64>,
+    now: Instant,
+    opened: u64,
+    events: mpsc::UnboundedSender<MemberEvent>,
+}
+
+impl World {
+    fn add(&mut self, member: usize) -> u64 {
+        let choice = AgentChoice::Pool { pool: "eu".to_owned() };
+        self.registry.add(&MEMBERS[member].into(), choice, AgentReach::InCluster, self.events.clone(), self.now)
+    }
+
+    fn carry_out(&mut self, act: &Act) {
+        let now = self.now;
+        match *act {
+            Act::Open(i) => {
+                self.opened += 1;
+                let seen = &mut self.agents[i];
+                let hello = Hello {
+                    protocol: Protocols::default(),
+                    version: String::new(),
+                    instance: i.to_string(),
+                    pools: BTreeSet::from(["eu".to_owned()]),
+                    epoch: 0,
+                    running: seen.runs.iter().map(|cluster| (cluster.clone(), BTreeMap::new())).collect(),
+                };
+                let (id, pools) = (self.opened.to_string(), hello.pools.clone());
+                let credential = Credential { digest: [1; 32], pools };
+                let opened = self.registry.open(&i.to_string(), id.clone(), credential, &hello, Arc::default(), now);
+                opened.expect("the same start of the agent");
+                (seen.session, seen.has_list, seen.seq, seen.sent) = (Some(id), false, 0, Some(now));
+            }
+            Act::Cut(i) | Act::CutUnseen(i) => {
+                let Some(id) = self.agents[i].session.clone() else { return };
+                self.registry.cut(&i.to_string(), &id, now);
+                if matches!(act, Act::Cut(_)) {
+                    self.agents[i].session = None;
+                }
+            }
+            Act::Beat(i) => self.report(i, Vec::new()),
+            Act::Bye(i) => {
+                // It stops everything first.
+                self.agents[i].runs.clear();
+                self.report(i, vec![ToServer::Bye]);
+                self.agents[i].session = None;
+            }
+            Act::Read(i) => {
+                let Some(id) = self.agents[i].session.clone() else { return };
+                let NextFrame::Frame(frame) = self.registry.next(&i.to_string(), &id) else { return };
+                let FromServer::Members { members, .. } = *frame else { return };
+                let listed: BTreeSet<ClusterName> = members.into_iter().map(|member| member.cluster).collect();
+                let seen = &mut self.agents[i];
+                let stopped: Vec<ClusterName> = seen.runs.difference(&listed).cloned().collect();
+                (seen.runs, seen.has_list) = (listed, true);
+                seen.until = seen.sent.map(|sent| sent + LEASE - MARGIN);
+                self.report(i, stopped.into_iter().map(|cluster| ToServer::Stopped { cluster }).collect());
+            }
+            Act::Entry(member) => {
+                self.registry.remove(&MEMBERS[member].into(), self.ids[member], now);
+                self.ids[member] = self.add(member);
+            }
+            Act::Pass(seconds) => {
+                self.now += Duration::from_secs(seconds);
+                self.registry.tick(self.now);
+            }
+        }
+    }
+
+    fn report(&mut self, i: usize, events: Vec<ToServer>) {
+        let (now, seen) = (self.now, &mut self.agents[i]);
+        let Some(session) = seen.session.clone() else { return };
+        seen.seq += 1;
+        if self.registry.report(&i.to_string(), Reports { session, seq: seen.seq, events }, now).is_err() {
+            seen.session = None;
+            return;
+        }
+        seen.sent = Some(now);
+        if seen.has_list {
+            seen.until = Some(now + LEASE - MARGIN);
+        }
+    }
+
+    fn writers(&self, member: &str) -> usize {
+        let writes = |seen: &&Seen| seen.runs.contains(member) && seen.until.is_some_and(|until| self.now < until);
+        self.agents.iter().filter(writes).count()
+    }
+}
+
+fn world() -> World {
+    let now = Instant::now();
+    let settings =
+        AgentSettings { epoch: 1, lease: LEASE, source: "fleet".into(), health: AgentHealth::default(), listens: true };
+    let (events, _) = mpsc::unbounded_channel();
+    let registry = Registry::new(settings, now);
+    let mut world = World { registry, agents: Default::default(), ids: Vec::new(), now, opened: 0, events };
+    world.ids = (0..MEMBERS.len()).map(|member| world.add(member)).collect();
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_member_of_a_pool_never_has_two_writers(acts in proptest::collection::vec(act(), 1..80)) {
+        let mut world = world();
+        for act in acts {
+            world.carry_out(&act);
+            for member in MEMBERS {
+                prop_assert!(world.writers(member) <= 1, "{member} after {act:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn members_are_given_out_once_the_lease_of_an_earlier_leader_is_over() {
+    let mut world = world();
+    world.carry_out(&Act::Open(0));
+    (0..3).for_each(|_| world.carry_out(&Act::Read(0)));
+    assert_eq!(world.writers("m-1"), 0);
+    for _ in 0..4 {
+        world.carry_out(&Act::Pass(3));
+        world.carry_out(&Act::Beat(0));
+    }
+    world.carry_out(&Act::Read(0));
+    assert_eq!(MEMBERS.map(|member| world.writers(member)), [1, 1, 1]);
+    // A cut shorter than the lease costs nothing but a list.
+    world.carry_out(&Act::Cut(0));
+    world.carry_out(&Act::Open(0));
+    (0..2).for_each(|_| world.carry_out(&Act::Read(0)));
+    assert_eq!(MEMBERS.map(|member| world.writers(member)), [1, 1, 1]);
+}
