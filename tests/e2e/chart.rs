@@ -34,6 +34,13 @@ const VARIANTS: &[Variant] = &[
         overlay: "overlays/replicas",
     },
     Variant {
+        name: "agent",
+        release: "gitfleet-agent",
+        namespace: "gitfleet-system",
+        values: &["mode=agent"],
+        overlay: "overlays/agent",
+    },
+    Variant {
         name: "monitored",
         release: "gitfleet",
         namespace: "gitfleet",
@@ -44,6 +51,7 @@ const VARIANTS: &[Variant] = &[
 
 /// What else the chart can do, for checks that need no overlay.
 const MORE: &[(&str, &[&str])] = &[
+    ("listener of agents", &["agents.enabled=true", "agents.clientCaKey=ca.crt"]),
     ("password in no file", &["replicas=2", "postgres.secret=p", "postgres.passwordKey=", "postgres.caKey=ca.crt"]),
     (
         "little",
@@ -56,7 +64,23 @@ const MORE: &[(&str, &[&str])] = &[
         ],
     ),
     ("stopped", &["replicas=0"]),
+    (
+        "agent of a pool",
+        &[
+            "mode=agent",
+            "agent.pool=europe",
+            "agent.inCluster=false",
+            "agent.kubeconfigs=members",
+            "agent.caSecret=ca",
+            "agent.clientTlsSecret=client",
+            "agent.state.persistent=false",
+        ],
+    ),
+    ("agent with an account", &["mode=agent", "agent.serviceAccount.create=true"]),
 ];
+
+/// Fields of gitfleet.yaml that the binary does not know yet.
+const WAITING: &[&str] = &["agents"];
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
@@ -228,7 +252,10 @@ fn values_that_are_wrong_are_refused() {
         ("networkPolicy.enable=true", "'enable' not allowed"),
         ("postgres.password=secret", "'password' not allowed"),
         ("postgres.lease=15", "/postgres/lease"),
-        ("store.size=1 GB", "/store/size"),
+        ("agent.servers[0]=http://daemon", "/agent/servers/0"),
+        ("agent.state.size=1 GB", "/agent/state/size"),
+        ("agent.name=edge.1", "/agent/name"),
+        ("mode=agents", "/mode"),
         ("replicas=3", "more than one needs PostgreSQL"),
     ] {
         let refusal = template("fleet", "fleet", &[value]).expect_err(value);
@@ -243,7 +270,8 @@ fn values_name_every_section_of_the_configuration() {
     let names = |schema: &Value| {
         schema["properties"].as_object().expect("properties").keys().cloned().collect::<BTreeSet<String>>()
     };
-    assert_eq!(names(&schema["properties"]["config"]), names(&gitfleet::config::schema()));
+    let waiting: BTreeSet<String> = WAITING.iter().map(ToString::to_string).collect();
+    assert_eq!(names(&schema["properties"]["config"]), &names(&gitfleet::config::schema()) | &waiting);
 }
 
 /// Returns every text in a value.
@@ -282,7 +310,8 @@ fn what_is_rendered_fits_together() {
             paths.extend(texts(&configuration));
             daemon_accepts(name, &configuration, container);
         }
-        for path in paths.iter().filter(|path| path.starts_with('/')) {
+        // The folder that kubeconfigs are relative to is empty where an agent delivers to its own cluster.
+        for path in paths.iter().filter(|path| path.starts_with('/') && *path != "/etc/gitfleet-agent") {
             let of_members = path.starts_with("/etc/gitfleet/kubeconfigs/") && name == "little";
             assert!(of_members || mounted(path, !path.starts_with("/var/lib/")), "{name}: {path} is not mounted");
         }
@@ -298,7 +327,7 @@ fn what_is_rendered_fits_together() {
     }
 }
 
-/// Asserts that the daemon takes a configuration, with what the environment of its container replaces.
+/// Asserts that the daemon takes a configuration, without what it does not know yet and with what its environment replaces.
 fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
     let variables = container["env"].as_array().into_iter().flatten();
     let set = variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
@@ -306,6 +335,10 @@ fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
         set.map(|(name, value)| (name.to_owned(), value.replace("$(POD_IP)", "10.1.2.3"))).collect();
     for variable in env.keys() {
         assert!(OVERRIDES.iter().any(|(known, _)| known == variable), "{name}: {variable} replaces nothing");
+    }
+    let (mut configuration, known) = (configuration.clone(), gitfleet::config::schema());
+    for field in WAITING.iter().filter(|field| known["properties"].get(field).is_none()) {
+        configuration.as_object_mut().expect("a map").remove(*field);
     }
     let parsed = Configuration::parse(&configuration.to_string(), Path::new("/etc/gitfleet/config"), &env);
     let parsed = parsed.unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
@@ -431,4 +464,37 @@ fn helm_installs_upgrades_rolls_back_and_removes() {
     assert_eq!(claim().as_ref(), Some(&store), "the next release takes it over");
     helm(&["uninstall", "gitfleet"]);
     member.kubectl(&["delete", "namespace", name, "--wait=false"]).expect("the namespace goes");
+}
+
+#[test]
+fn the_agent_has_the_rights_that_are_printed() {
+    let world = World::new(None, &[]);
+    let narrowing = ["--resources", "namespaces,Deployment.apps,configmaps", "--namespaces", "web,shop"];
+    let printed = world.gitfleet(&[&["member", "bootstrap", "edge-1"], narrowing.as_slice()].concat());
+    let printed = objects(&String::from_utf8_lossy(&printed.stdout));
+    let account = of_kind(&printed, "ServiceAccount")[0]["metadata"].clone();
+    let roles = |objects: &[Value]| {
+        let by_namespace = of_kind(objects, "Role")
+            .into_iter()
+            .map(|role| (role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(), role["rules"].clone()));
+        (of_kind(objects, "ClusterRole")[0]["rules"].clone(), by_namespace.collect::<BTreeMap<String, Value>>())
+    };
+    let (cluster_rules, namespace_rules) = roles(&printed);
+    for objects in [VARIANTS[2].rendered(), VARIANTS[2].overlaid()] {
+        let deployment = of_kind(&objects, "Deployment")[0];
+        assert_eq!(deployment["spec"]["template"]["spec"]["serviceAccountName"], account["name"]);
+        assert_eq!(deployment["metadata"]["namespace"], account["namespace"]);
+        assert!(of_kind(&objects, "ServiceAccount").is_empty(), "the printed one counts");
+    }
+    let values = world.path().join("values.yaml");
+    let rbac = json!({"clusterRules": cluster_rules, "namespaceRules": namespace_rules});
+    let agent = json!({"serviceAccount": {"create": true}, "rbac": rbac});
+    fs::write(&values, json!({"mode": "agent", "agent": agent}).to_string()).expect("values are written");
+    let values = values.to_str().expect("a path");
+    let rendered = objects(&helm(&["template", "edge", &chart(), "-n", "edge", "-f", values]).expect("it renders"));
+    assert_eq!(roles(&rendered), (cluster_rules, namespace_rules));
+    let subject = json!([{"kind": "ServiceAccount", "name": "gitfleet", "namespace": "edge"}]);
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        assert!(of_kind(&rendered, kind).iter().all(|binding| binding["subjects"] == subject), "{kind}");
+    }
 }

@@ -1,15 +1,21 @@
+{{/* The name of the deployed thing: it tells the Pods of daemon and agent apart. */}}
+{{- define "gitfleet.name" -}}
+{{- ternary "gitfleet-agent" "gitfleet" (eq .Values.mode "agent") -}}
+{{- end }}
+
 {{- define "gitfleet.fullname" -}}
+{{- $name := include "gitfleet.name" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains "gitfleet" .Release.Name -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-gitfleet" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 {{- end }}
 
 {{- define "gitfleet.selector" -}}
-app.kubernetes.io/name: gitfleet
+app.kubernetes.io/name: {{ include "gitfleet.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -70,6 +76,16 @@ app.kubernetes.io/part-of: gitfleet
 {{- $_ := set $postgres "caFile" (printf "/etc/gitfleet/postgres/%s" .caKey) -}}
 {{- end -}}
 {{- $config = mustMerge $config (dict "store" (dict "postgres" $postgres)) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.agents -}}
+{{- if .enabled -}}
+{{- $tls := dict "certFile" "/etc/gitfleet/agents-tls/tls.crt" "keyFile" "/etc/gitfleet/agents-tls/tls.key" -}}
+{{- if .clientCaKey -}}
+{{- $_ := set $tls "clientCaFile" (printf "/etc/gitfleet/agents-tls/%s" .clientCaKey) -}}
+{{- end -}}
+{{- $listener := dict "listen" (printf "0.0.0.0:%d" (int .port)) "tls" $tls "lease" .lease -}}
+{{- $config = mustMerge $config (dict "agents" $listener) -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $config -}}
