@@ -324,7 +324,11 @@ async fn orders_are_fetched_once_and_survive_cuts_restarts_and_the_server() {
     session.order(&second).await;
     server.complete(2).await;
     assert_eq!(server.fetched(), 5, "an order and one object more");
-    assert_eq!(files(&folder.path().join("state/content")).len(), 3, "what no order names is removed");
+    assert_eq!(
+        files(&folder.path().join("state/content")).len(),
+        4,
+        "the report stays, and what no order names is removed"
+    );
     agent.stop().await;
     let last = within(async {
         loop {

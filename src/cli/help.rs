@@ -75,6 +75,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ),
     ("member add", ["gitfleet member add prod-eu-1", "gitfleet member add prod-eu-1 -c gitfleet.yaml"]),
     (
+        "agent",
+        [
+            "gitfleet agent --server https://fleet.example:8443 --name edge-3 --token-file edge-3.token --state /var/lib/gitfleet-agent",
+            "gitfleet agent --server https://fleet.example:8443 --name eu-1 --pool europe --token-file eu-1.token --state state --root .",
+        ],
+    ),
+    (
         "agent token create",
         ["gitfleet agent token create edge-3 > edge-3.token", "gitfleet agent token create eu-1 --pool europe -o json"],
     ),

@@ -1,19 +1,21 @@
 //! Members' tasks, and their restart after an error in gitfleet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-pub use super::agents::RemoteMember;
+use super::agents::{self, Agents, RemoteMember};
 use super::fence::Fence;
 use super::member::{Common, Member, SharedLimits};
 use super::supervise::{Supervisor, Watcher};
 use crate::cluster::Target;
 use crate::cluster::directory::Directory;
 use crate::cluster::live::{Inventory, Live};
-use crate::config::{HealthSettings, KindHealth, MemberAccess, OtherKinds};
+use crate::config::{Configuration, HealthSettings, KindHealth, MemberAccess, OtherKinds};
+use crate::core::agent_tokens::AgentTokens;
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::health::{HealthRules, KindRule};
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
@@ -64,20 +66,79 @@ pub fn target(cluster: &ClusterName, access: &MemberAccess) -> Arc<dyn Target> {
 }
 
 /// What delivers to a member; ends when dropped.
-pub enum MemberDelivery {
+enum MemberDelivery {
     /// A task of this process.
     Task(MemberTask),
     /// An agent.
     Remote(RemoteMember),
 }
 
-impl MemberDelivery {
-    /// Sends the member a command.
-    pub fn send(&self, command: MemberCommand) {
-        match self {
-            Self::Task(task) => task.send(command),
-            Self::Remote(remote) => remote.send(command),
+/// What delivers to the members of a daemon.
+pub(super) struct MemberDeliveries {
+    /// Before the agents: each is given up through them.
+    deliveries: BTreeMap<ClusterName, MemberDelivery>,
+    agents: Agents,
+    source: SourceName,
+    common: Arc<Common>,
+    fence: Fence,
+    events: mpsc::UnboundedSender<MemberEvent>,
+    supervisor: Supervisor,
+}
+
+impl MemberDeliveries {
+    /// Delivers to nobody yet, and listens for agents. Returns what members report, too.
+    ///
+    /// # Errors
+    /// Agents cannot connect.
+    pub(super) fn start(
+        configuration: &Configuration,
+        tokens: &AgentTokens,
+        source: SourceName,
+        fence: Fence,
+        supervisor: &Supervisor,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<MemberEvent>), agents::Error> {
+        let (events, reported) = mpsc::unbounded_channel();
+        let members = Self {
+            deliveries: BTreeMap::new(),
+            agents: Agents::start(configuration, tokens, source.clone(), fence.epoch(), supervisor)?,
+            source,
+            common: Arc::new(common(health_rules(&configuration.health), supervisor)),
+            fence,
+            events,
+            supervisor: supervisor.clone(),
+        };
+        Ok((members, reported))
+    }
+
+    /// Delivers to a member from now on.
+    pub(super) fn begin(&mut self, name: &ClusterName, access: &MemberAccess) {
+        let events = self.events.clone();
+        let delivery = if let MemberAccess::Agent { agent, access } = access {
+            MemberDelivery::Remote(RemoteMember::start(&self.agents, name, agent, access, events))
+        } else {
+            let (fence, source, common) = (self.fence.clone(), self.source.clone(), Arc::clone(&self.common));
+            MemberDelivery::Task(MemberTask::start(name, access, fence, source, common, events, &self.supervisor))
+        };
+        self.deliveries.insert(name.clone(), delivery);
+    }
+
+    /// Delivers to a member no more; what it holds stays.
+    pub(super) fn end(&mut self, name: &ClusterName) {
+        self.deliveries.remove(name);
+    }
+
+    /// Sends a member a command, if it is delivered to.
+    pub(super) fn send(&self, name: &ClusterName, command: MemberCommand) {
+        match self.deliveries.get(name) {
+            Some(MemberDelivery::Task(task)) => task.send(command),
+            Some(MemberDelivery::Remote(remote)) => remote.send(command),
+            None => {}
         }
+    }
+
+    /// Takes other tokens of agents.
+    pub(super) fn set_agent_tokens(&self, tokens: &AgentTokens) {
+        self.agents.set_tokens(tokens);
     }
 }
 

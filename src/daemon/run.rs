@@ -3,7 +3,6 @@
 mod answers;
 mod pushes;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,6 @@ use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
 use super::lease::StepDown;
 use super::measure;
-use super::member::Common;
 use super::metric_asker::{self, MetricAsker};
 use super::notifier::{self, Notifier};
 use super::pace::Pace;
@@ -24,7 +22,7 @@ use super::published::FleetPublisher;
 use super::source_poller::{Followed, PollerSettings, SourceRequest, follow};
 use super::supervise::Supervisor;
 use crate::clock;
-use crate::config::{Configuration, MemberAccess};
+use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::core::waits;
 use crate::core::{
@@ -33,7 +31,6 @@ use crate::core::{
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
-use crate::model::id::ClusterName;
 use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
@@ -41,8 +38,8 @@ use crate::status::rollout::RolloutState;
 use crate::store::{self, Op, Store, records, write_batch};
 use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
-use super::agents::{self, Agents};
-use super::members::{MemberDelivery, MemberTask, RemoteMember, common, health_rules};
+use super::agents;
+use super::members::MemberDeliveries;
 
 /// The longest sleep of the loop if nothing is due.
 const FAR: Duration = Duration::from_hours(1);
@@ -111,17 +108,12 @@ pub struct Daemon {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
     listed: measure::ListedPlacements,
-    source: SourceName,
     /// The clock change of this process that was last logged.
     reported_step: SignedDuration,
     /// When the time was last stored.
     remembered_at: tokio::time::Instant,
     pace: Pace,
-    /// Before the agents: each is given up through them.
-    members: BTreeMap<ClusterName, MemberDelivery>,
-    agents: Agents,
-    member_events: mpsc::UnboundedSender<MemberEvent>,
-    common: Arc<Common>,
+    members: MemberDeliveries,
     events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
     hub_reports: mpsc::UnboundedReceiver<HubReport>,
@@ -167,14 +159,14 @@ impl Daemon {
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
-        let common = Arc::new(common(health_rules(&configuration.health), &supervisor));
-        let agents = Agents::start(&configuration, &saved.agent_tokens, name.clone(), fence.epoch(), &supervisor)?;
+        let tokens = &saved.agent_tokens;
+        let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
         let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
-        let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
         let console = forge.map(|(forge, settings)| {
             let forge = Arc::new(FencedForge::new(forge, fence));
@@ -188,14 +180,10 @@ impl Daemon {
             store,
             metrics,
             listed: measure::ListedPlacements::default(),
-            source: name,
             reported_step: SignedDuration::ZERO,
             remembered_at: tokio::time::Instant::now(),
             pace: Pace::start(),
-            members: BTreeMap::new(),
-            agents,
-            member_events,
-            common,
+            members,
             events,
             hub,
             hub_reports,
@@ -404,31 +392,9 @@ impl Daemon {
     fn act(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::StartMember(name, access) => {
-                    let events = self.member_events.clone();
-                    let (source, common) = (self.source.clone(), Arc::clone(&self.common));
-                    let delivery = if let MemberAccess::Agent { agent, access } = &access {
-                        MemberDelivery::Remote(RemoteMember::start(&self.agents, &name, agent, access, events))
-                    } else {
-                        let fence = self.stepping_down.fence().clone();
-                        MemberDelivery::Task(MemberTask::start(
-                            &name,
-                            &access,
-                            fence,
-                            source,
-                            common,
-                            events,
-                            &self.supervisor,
-                        ))
-                    };
-                    self.members.insert(name, delivery);
-                }
-                Effect::StopMember(name) => drop(self.members.remove(&name)),
-                Effect::Command(name, command) => {
-                    if let Some(member) = self.members.get(&name) {
-                        member.send(command);
-                    }
-                }
+                Effect::StartMember(name, access) => self.members.begin(&name, &access),
+                Effect::StopMember(name) => self.members.end(&name),
+                Effect::Command(name, command) => self.members.send(&name, command),
                 Effect::ReadPayload(snapshot) => {
                     if self.source_threads.payloads.send(Arc::clone(&snapshot)).is_err() {
                         // The core requests each payload once and waits: without an answer it would never ask again.
@@ -438,7 +404,7 @@ impl Daemon {
                         )));
                     }
                 }
-                Effect::AgentTokens(tokens) => self.agents.set_tokens(&tokens),
+                Effect::AgentTokens(tokens) => self.members.set_agent_tokens(&tokens),
                 Effect::AcceptRewrite(commit) => {
                     drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));
                 }

@@ -8,6 +8,7 @@
     reason = "tables of literals are read by place, and their values are used once"
 )]
 
+mod agents;
 mod approve;
 mod basics;
 mod begin;

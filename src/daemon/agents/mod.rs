@@ -1,7 +1,7 @@
 //! The daemon's side of agents: which agents are connected, which members each has, and what it may fetch.
 //!
 //! `registry` decides who writes to which member, `routes` answers requests, `listener` accepts connections. A
-//! [`RemoteMember`](super::members::RemoteMember) passes the commands of the core to the registry; what agents report comes back as the
+//! [`RemoteMember`] passes the commands of the core to the registry; what agents report comes back as the
 //! events of a member's task. Why it is this way: docs/design/052-agents-server.md.
 
 mod credentials;
