@@ -1,6 +1,6 @@
 //! The agent against a scripted server over real HTTP/2.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -227,8 +227,8 @@ fn order(generation: i64, text: &str) -> WorkOrder {
             desired(named("Secret", json!({"password": CANARY}))),
         ]
         .into(),
-        held: Default::default(),
-        prune: Default::default(),
+        held: BTreeSet::default(),
+        prune: BTreeSet::default(),
         kept: Kept::default(),
         remove: false,
         abandon: false,

@@ -47,7 +47,7 @@ impl TokenCommand {
     /// Neither the daemon nor its store accepts the command, or the system gives no random bytes.
     pub fn run(&self) -> anyhow::Result<Exit> {
         match self {
-            Self::Create { name, pools, options } => create(name, pools.iter().cloned().collect(), options),
+            Self::Create { name, pools, options } => create(name, &pools.iter().cloned().collect(), options),
             Self::Revoke { name, options } => options.send(Command::new(Verb::Revoke, name)),
             Self::List { options } => list(options),
         }
@@ -55,11 +55,11 @@ impl TokenCommand {
 }
 
 /// The token is made here and only its digest is sent: neither the daemon nor a proxy in front of it learns the token.
-fn create(name: &str, pools: BTreeSet<String>, options: &CommandOptions) -> anyhow::Result<Exit> {
+fn create(name: &str, pools: &BTreeSet<String>, options: &CommandOptions) -> anyhow::Result<Exit> {
     let token = person::random_token()?;
     let sha256 = format!("{:x}", Sha256::digest(&token));
-    let command =
-        Command { token: Some(NewAgentToken { sha256, pools: pools.clone() }), ..Command::new(Verb::Enroll, name) };
+    let new = NewAgentToken { sha256, pools: pools.clone() };
+    let command = Command { token: Some(Box::new(new)), ..Command::new(Verb::Enroll, name) };
     let done = match options.answer(command)? {
         Ok(done) => done,
         Err(exit) => return Ok(exit),

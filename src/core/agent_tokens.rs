@@ -24,7 +24,7 @@ const SHA256_DIGITS: usize = 64;
 
 /// What a command about an agent's token changes.
 #[derive(Debug)]
-pub struct Changed {
+pub struct ChangedTokens {
     /// The tokens as they are afterwards.
     pub tokens: AgentTokens,
     /// The answer.
@@ -33,7 +33,7 @@ pub struct Changed {
     journal: JournalEntry,
 }
 
-impl Changed {
+impl ChangedTokens {
     /// Returns what to write.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ pub fn execute(
     command: &Command,
     person: &Person,
     now: Timestamp,
-) -> Result<Changed, Refusal> {
+) -> Result<ChangedTokens, Refusal> {
     let name = &command.target;
     let refused = |reason, message: String| Err(Refusal { reason, message });
     let mut changed = tokens.clone();
@@ -66,7 +66,7 @@ pub fn execute(
         let Some(new) = &command.token else {
             return refused(RefusalReason::NotSpecific, "the digest of a token is missing".to_owned());
         };
-        for text in new.pools.iter().chain([name]).filter(|text| !is_dns_label(text)) {
+        if let Some(text) = new.pools.iter().chain([name]).find(|text| !is_dns_label(text)) {
             let message = format!("{text:?} is not 1 to 63 lowercase letters, digits and inner dashes");
             return refused(RefusalReason::NotPossible, message);
         }
@@ -111,7 +111,7 @@ pub fn execute(
         let message = format!("the token of agent {name} is invalid");
         (JournalKind::AgentRevoked, message, json!({"agent": name, "by": person.name}))
     };
-    Ok(Changed {
+    Ok(ChangedTokens {
         tokens: changed,
         done: Done { message, at: now, gate: None },
         name: name.clone(),

@@ -35,7 +35,7 @@ pub struct Command {
     pub digest: Option<String>,
     /// `Enroll`: what the new token is known by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<NewAgentToken>,
+    pub token: Option<Box<NewAgentToken>>,
     /// Why, in a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

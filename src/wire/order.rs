@@ -132,7 +132,7 @@ impl AgentOrder {
     /// # Errors
     /// The form is another than this version knows.
     pub fn decode(digest: &Digest, json: &[u8]) -> Result<Option<Self>, Error> {
-        if digest_of(json) != *digest { Ok(None) } else { Ok(Some(serde_json::from_slice(json)?)) }
+        Ok(if digest_of(json) == *digest { Some(serde_json::from_slice(json)?) } else { None })
     }
 
     /// Returns the digests of its objects.

@@ -61,7 +61,7 @@ fn what_is_wrong_names_its_field() {
         ("members: [{name: a, agent: x}]", "agents: is missing, and members[0] names an agent"),
     ];
     for (rest, expected) in table {
-        let found = parse(rest).map(|_| "accepted".to_owned()).unwrap_or_else(|errors| errors[0].to_string());
+        let found = parse(rest).map_or_else(|errors| errors[0].to_string(), |_| "accepted".to_owned());
         assert!(found.contains(expected), "{rest}: {found}");
     }
     let members = [
@@ -83,7 +83,7 @@ fn what_is_wrong_names_its_field() {
     ];
     for (entries, expected) in members {
         let found = parse(&format!("{agents}members: [{entries}]"));
-        let found = found.map(|_| "accepted".to_owned()).unwrap_or_else(|errors| errors[0].to_string());
+        let found = found.map_or_else(|errors| errors[0].to_string(), |_| "accepted".to_owned());
         assert!(found.contains(expected), "{entries}: {found}");
     }
 }

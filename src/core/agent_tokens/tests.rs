@@ -4,7 +4,10 @@ use crate::model::runs::Channel;
 
 fn enroll(name: &str, digest: &str, pools: &[&str]) -> Command {
     let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
-    Command { token: Some(NewAgentToken { sha256: digest.to_owned(), pools }), ..Command::new(Verb::Enroll, name) }
+    Command {
+        token: Some(Box::new(NewAgentToken { sha256: digest.to_owned(), pools })),
+        ..Command::new(Verb::Enroll, name)
+    }
 }
 
 fn say(tokens: &AgentTokens, command: &Command) -> Result<Changed, Refusal> {

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Deserializer, Serializer};
 
 /// Writes a number as text.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 pub(super) fn serialize<S: Serializer>(number: &u128, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
