@@ -1,7 +1,5 @@
 //! The records for programs, written row by row: an answer needs the memory of a few rows, however large the fleet is.
 
-use std::io;
-
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -10,8 +8,8 @@ use futures::{StreamExt as _, stream};
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
-use super::Shared;
 use super::turns::PIECE_BYTES;
+use super::{Shared, store_failure};
 use crate::store::records::FORGE_PREFIX;
 use crate::store::{self, Store};
 
@@ -47,12 +45,12 @@ pub(super) async fn records(State(shared): State<Shared>, RawQuery(query): RawQu
             RecordsAnswer { piece: format!("{{\"version\":{version},\"records\":[").into(), rows: 0, pieces };
         if let Err(error) = answer.write(shared.store.as_ref(), &prefixes) {
             // Whoever asked may be gone.
-            drop(answer.pieces.blocking_send(Err(io::Error::other(error))));
+            drop(answer.pieces.blocking_send(Err(error)));
         }
     });
     let first = match written.recv().await {
         Some(Ok(first)) => first,
-        Some(Err(error)) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Some(Err(error)) => return store_failure(&error).into_response(),
         None => {
             let why = written_by.await.err().map(|error| error.to_string()).unwrap_or_default();
             return (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
@@ -67,7 +65,7 @@ pub(super) async fn records(State(shared): State<Shared>, RawQuery(query): RawQu
 struct RecordsAnswer {
     piece: Vec<u8>,
     rows: usize,
-    pieces: mpsc::Sender<io::Result<Bytes>>,
+    pieces: mpsc::Sender<store::Result<Bytes>>,
 }
 
 impl RecordsAnswer {
