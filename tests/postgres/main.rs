@@ -15,6 +15,7 @@ mod git {
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod scratch;
 
+mod certificates;
 mod commands;
 mod failures;
 mod faults;
