@@ -294,3 +294,31 @@ fn a_leader_that_is_asked_to_end_hands_over() {
     world.commit("green");
     world.applied("green");
 }
+
+#[test]
+fn a_take_over_on_a_machine_with_another_clock_keeps_waits() {
+    let mut world = World::prepare(Setup::default());
+    let first = world.run_at("a", free_port().unwrap());
+    world.replicas.push(first);
+    world.leader(0);
+    world.applied("blue");
+    drop(world.replicas.pop());
+    // As if another machine had led, whose clock is half an hour behind: by the clocks alone half an hour has passed.
+    let key = format!(
+        "{}.record SET value = convert_to(jsonb_set(jsonb_set(seen, '{{boot}}', '\"other\"'), '{{at}}', behind)::text, 'UTF8')",
+        world.schema
+    );
+    let read = format!(
+        "SELECT key AS read_key, seen, to_jsonb(to_char((seen->>'at')::timestamptz AT TIME ZONE 'UTC' - interval '30 minutes', \
+         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')) AS behind \
+         FROM (SELECT key, convert_from(value, 'UTF8')::jsonb AS seen FROM {}.record WHERE key = 'clock/seen') AS found",
+        world.schema
+    );
+    server::sql(&format!("UPDATE {key} FROM ({read}) AS read WHERE key = read_key"));
+    let second = world.run_at("b", free_port().unwrap());
+    world.replicas.push(second);
+    let corrected =
+        format!("SELECT entry->'facts'->>'by' FROM {}.journal WHERE event = 'ClockCorrected'", world.schema);
+    let by = wait("the clock to be corrected", || server::sql(&corrected));
+    assert!(by == "30m ahead" || by.starts_with("29m 59s"), "{by}");
+}
