@@ -165,7 +165,9 @@ impl Daemon {
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
-        let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
+        // Who has the store alone has the only mirror.
+        let shared = fence.epoch().map(|_| Arc::clone(&store));
+        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let ((member_events, events), (ask, baselines)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;

@@ -27,7 +27,8 @@ use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 use crate::views::simulation::SimulatedRun;
 
-/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
+/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX),
+/// and not [`DROPPED_KEY`](crate::store::records::DROPPED_KEY).
 pub const RECORDS_PATH: &str = "/api/v1/records";
 /// Answers as soon as records have changed after version `after`, or after a while.
 pub const CHANGES_PATH: &str = "/api/v1/changes";

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::turns::PIECE_BYTES;
 use super::{Shared, store_failure};
-use crate::store::records::FORGE_PREFIX;
+use crate::store::records::{DROPPED_KEY, FORGE_PREFIX};
 use crate::store::{self, Store};
 
 /// Pieces of an answer that wait for a slow reader.
@@ -73,8 +73,8 @@ impl RecordsAnswer {
         let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
         let mut is_read = true;
         store.scan_each(&prefixes, &mut |key, value, _| {
-            // The key for marks of hidden values is there: with it short values can be guessed.
-            if !key.starts_with(FORGE_PREFIX) {
+            // The key for marks of hidden values is there, with which short values can be guessed; and what files of the repository hold.
+            if !key.starts_with(FORGE_PREFIX) && key != DROPPED_KEY {
                 self.row(key, value);
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
             }

@@ -21,6 +21,8 @@ mod failures;
 mod faults;
 mod leases;
 mod outcomes;
+mod remote;
 mod replicas;
+mod rewritten;
 mod server;
 mod store;
