@@ -220,7 +220,8 @@ impl Daemon {
     /// # Cancel safety
     /// May be dropped at any point: the next process acts on what was stored.
     pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
-        let standing = self.work(stop, once).await;
+        // Boxed: what it holds is large, and one of a kind.
+        let standing = Box::pin(self.work(stop, once)).await;
         if self.stepping_down.is_over() {
             return standing;
         }

@@ -23,7 +23,7 @@ const UNTIL_MS: u64 = 600_000;
 /// How far clocks are set at most, in seconds.
 const JUMP_S: u64 = 3600;
 /// Seeds that are tried until a guard is missed that is switched off.
-const FORGED_MAX: u64 = 200;
+const FORGED_MAX: u64 = 100;
 
 /// Something goes wrong between replicas.
 pub const FAULT: u64 = 64;
@@ -123,6 +123,10 @@ impl Run {
         let faults = &mut self.simulation.faults;
         let mut some = |most: u64| if dice.chance(500) { dice.between(1, most) } else { 0 };
         (faults.batch_late, faults.lease_unsure) = (some(100), some(300));
+        if watched.guards.counts_from_answer {
+            // It shows where answers are late.
+            faults.lease_unsure = 900;
+        }
         faults.late_write = if watched.is_late { 500 } else { 0 };
         faults.slow_write = if watched.is_late { some(200) } else { 0 };
         self.checker.is_lenient = watched.is_late;

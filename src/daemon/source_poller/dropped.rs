@@ -177,9 +177,10 @@ impl Follower {
         if keeper.reported == risk {
             return;
         }
-        match &risk {
-            Some(risk) => tracing::error!("{risk}"),
-            None => tracing::info!("all commits that the branch dropped and records name are in the store"),
+        if let Some(risk) = &risk {
+            tracing::error!("{risk}");
+        } else {
+            tracing::info!("all commits that the branch dropped and records name are in the store");
         }
         keeper.reported.clone_from(&risk);
         self.send(SourceEvent::Unkept(risk));
