@@ -78,7 +78,8 @@ pub fn reading() -> ClockReading {
     let up = fs::read_to_string("/proc/uptime").ok();
     let up = up.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     let up = up.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    ClockReading { at: now(), boot: BOOT.clone().filter(|_| up.is_some()), up: up.unwrap_or_default() }
+    let boot = BOOT.clone().filter(|_| up.is_some());
+    ClockReading { at: now(), boot, up: up.unwrap_or_default(), shared: None }
 }
 
 /// Returns how long it is until an instant; zero where it has passed.

@@ -69,6 +69,8 @@ pub enum SourceEvent {
     Readable,
     /// Changes of a source on this machine are not noticed, and why; it is polled more often.
     Unwatched(String),
+    /// Commits that the branch dropped are in the mirror of this daemon alone, and why; or all of them are in the store.
+    Unkept(Option<String>),
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
 }

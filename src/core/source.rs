@@ -59,6 +59,7 @@ impl Core {
             SourceEvent::Restored(_)
             | SourceEvent::Payload(..)
             | SourceEvent::Unwatched(_)
+            | SourceEvent::Unkept(_)
             | SourceEvent::Seen(_)
             | SourceEvent::Follows(_) => {}
             SourceEvent::Accepted(tree) => {
@@ -131,6 +132,7 @@ impl Core {
                 tracing::warn!(reason, "{text}");
                 self.source.unwatched = Some(reason);
             }
+            SourceEvent::Unkept(reason) => self.source.unkept = reason,
             SourceEvent::Follows(branch) => {
                 let repository = &self.source.url;
                 tracing::info!(
@@ -398,7 +400,16 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
     let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
     let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
     let url = configuration.source.url.clone();
-    SourceRecord { url, identity: name.name, unwatched: None, configuration: None, branch, approvers, ..base }
+    SourceRecord {
+        url,
+        identity: name.name,
+        unwatched: None,
+        unkept: None,
+        configuration: None,
+        branch,
+        approvers,
+        ..base
+    }
 }
 
 fn derived(configuration: &Configuration) -> String {

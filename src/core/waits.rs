@@ -1,7 +1,7 @@
 //! Waits across restarts: elapsed time stays elapsed, whatever clock changes happen meanwhile. Pure.
 //!
-//! Records say since when something waits. A process that starts with a changed clock shifts these instants by the change, so
-//! that each wait keeps its elapsed time. See docs/design/020.
+//! Records say since when something waits. A process that starts with a changed clock, or on another machine, shifts these instants
+//! by the difference, so that each wait keeps its elapsed time. See docs/design/020.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub const DOWN_MAX: SignedDuration = SignedDuration::from_hours(1);
 
 /// Returns how far to shift the stored instants: by the clock step since then, without the elapsed time. If the store remembers
 /// no clock reading, instants in the future are moved back to now.
+///
+/// Where the database's clock measures the elapsed time, no wait gets shorter by more than [`STEP_MIN`], whatever the machines' clocks
+/// show, and none longer by more than that and what it took to ask the database for its time.
 pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Option<Timestamp>) -> SignedDuration {
     let step = match seen {
         // The uptime measures the elapsed time, whatever the clock says.
@@ -30,10 +33,15 @@ pub fn correction(seen: Option<&ClockReading>, now: &ClockReading, newest: Optio
             let passed = SignedDuration::try_from(now.up.saturating_sub(seen.up)).unwrap_or(SignedDuration::MAX);
             now.at.duration_since(seen.at) - passed
         }
-        // Nobody can tell how long the machine was off: the clock is trusted within bounds.
         Some(seen) => {
             let shown = now.at.duration_since(seen.at);
-            shown - shown.clamp(SignedDuration::ZERO, DOWN_MAX)
+            let passed = match (seen.shared, now.shared) {
+                // Both machines asked the same clock.
+                (Some(then), Some(now)) => now.duration_since(then).max(SignedDuration::ZERO),
+                // Nobody can tell how long the machine was off: the clock is trusted within bounds.
+                _ => shown.clamp(SignedDuration::ZERO, DOWN_MAX),
+            };
+            shown - passed
         }
         None => newest.map_or(SignedDuration::ZERO, |newest| now.at.duration_since(newest).min(SignedDuration::ZERO)),
     };

@@ -157,6 +157,7 @@ pub(super) fn count_poll(metrics: &Metrics, news: &SourceEvent) {
         SourceEvent::Restored(_)
         | SourceEvent::Payload(..)
         | SourceEvent::Unwatched(_)
+        | SourceEvent::Unkept(_)
         | SourceEvent::Seen(_)
         | SourceEvent::Follows(_) => return,
         SourceEvent::Accepted(_) => Poll::Accepted,

@@ -2,6 +2,7 @@
 
 mod answers;
 mod pushes;
+mod time;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,11 +32,10 @@ use crate::core::{
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
-use crate::model::records::ClockReading;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
 use crate::status::rollout::RolloutState;
-use crate::store::{self, Op, Store, records, write_batch};
+use crate::store::{self, Op, Store};
 use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
 use super::agents;
@@ -150,7 +150,7 @@ impl Daemon {
     ) -> Result<Self, Error> {
         let (fence, mut saved) = (stepping_down.fence().clone(), SavedRecords::read(store.as_ref())?);
         // First: the core measures waits from the records' instants, by the clock of this process.
-        resume_waits(&mut saved, store.as_ref())?;
+        time::resume_waits(&mut saved, store.as_ref())?;
         let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
         let name = source_name(&configuration, &known);
         let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
@@ -164,7 +164,9 @@ impl Daemon {
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
-        let settings = PollerSettings { accepted_rewrite, accepted, branch, ..settings };
+        // Who has the store alone has the only mirror.
+        let shared = fence.epoch().map(|_| Arc::clone(&store));
+        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
@@ -214,7 +216,8 @@ impl Daemon {
     /// # Cancel safety
     /// May be dropped at any point: the next process acts on what was stored.
     pub async fn run(mut self, stop: watch::Receiver<bool>, once: Option<Duration>) -> RolloutState {
-        let standing = self.work(stop, once).await;
+        // Boxed: what it holds is large, and one of a kind.
+        let standing = Box::pin(self.work(stop, once)).await;
         if self.stepping_down.is_over() {
             return standing;
         }
@@ -367,11 +370,8 @@ impl Daemon {
             ops.push(Op::Journal(waits::entry(clock::now(), &by, "in this life")));
         }
         self.remembered_at = tokio::time::Instant::now();
-        // With every batch: from this reading the next process measures how long the waits in its records lasted.
-        ops.extend(waits::remember(&clock::reading()));
-        let store = Arc::clone(&self.store);
         let began = tokio::time::Instant::now();
-        let written = write_batch(store, ops).await;
+        let written = time::write_with_time(Arc::clone(&self.store), ops).await;
         self.metrics.store_commit_seconds.observe(began.elapsed().as_secs_f64());
         let result = if written.is_ok() { Outcome::Ok } else { Outcome::Error };
         self.metrics.store_commits.get_or_create(&ByOutcome { result }).inc();
@@ -427,26 +427,6 @@ impl Daemon {
             }
         }
     }
-}
-
-/// Shifts stored waits, so that they continue whatever the clock was set to since.
-fn resume_waits(saved: &mut SavedRecords, store: &dyn Store) -> store::Result<()> {
-    let seen = records::load::<ClockReading>(store, &records::clock_key())?.map(|record| record.value);
-    let now = clock::reading();
-    let step = waits::correction(seen.as_ref(), &now, waits::newest(saved));
-    if step.is_zero() {
-        return Ok(());
-    }
-    let by = waits::format_step(step);
-    tracing::warn!(
-        by,
-        "the clock of the machine was set since the last life, or too much time passed to know; timers continue"
-    );
-    let mut ops = waits::shift(saved, step)?;
-    ops.push(Op::Journal(waits::entry(now.at, &by, "since the last life")));
-    // In the same batch as the shifted records: a crash between two batches would make the next process shift them again.
-    ops.push(waits::remember(&now)?);
-    store.batch(ops).map(drop)
 }
 
 /// Returns an instant plus a pause, limited to the latest valid instant.

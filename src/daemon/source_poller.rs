@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::dropped::DroppedKeeper;
 use self::ending::Ending;
 use self::payloads::answer_payloads;
 use self::token::TokenFile;
@@ -24,6 +25,7 @@ use crate::model::records::ResourceSnapshot;
 use crate::plan::pull_request::Candidate;
 use crate::telemetry::metrics::Part;
 
+mod dropped;
 mod ending;
 mod missing;
 mod payloads;
@@ -119,12 +121,14 @@ pub fn follow(
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
     let opened = missing::open(&settings, state_dir)?;
+    let dropped = missing::keeper(&settings, &opened);
     let reader = Arc::new(Mutex::new(opened.as_ref().map(|source| source.reader().clone()).map_err(String::clone)));
     let payloads = answer_payloads(Arc::clone(&reader), news.clone(), supervisor);
     let (requests, inbox) = channel();
     let (ending, stop, alive) = Ending::of(requests.clone());
     let mut follower = missing::Opening {
         opened: Some(opened),
+        dropped,
         settings,
         state_dir: state_dir.to_owned(),
         stop,
@@ -194,6 +198,13 @@ struct Follower {
     /// Requests that waited behind a poll.
     later: VecDeque<SourceRequest>,
     news: mpsc::UnboundedSender<SourceEvent>,
+    /// Keeps commits that the branch dropped in the store; absent where this daemon has the only mirror.
+    dropped: Option<DroppedKeeper>,
+}
+
+/// Returns the name of a commit's pin.
+fn pin_name(commit: &CommitId) -> String {
+    format!("{PIN_PREFIX}{commit}")
 }
 
 /// Returns the next request, and a poll after the pause. One poll serves all requests for one that wait already: each push that a
@@ -355,6 +366,8 @@ impl Follower {
                 return self.send(SourceEvent::Failed(error.in_full()));
             }
         };
+        // Before records change because of the tip: this daemon may end at any moment.
+        self.keep_dropped();
         // `poll` reports a tip once: an unread one must be remembered here.
         let Some(tip) = moved.or_else(|| self.unread.take()) else {
             self.failures = 0;
@@ -410,7 +423,7 @@ impl Follower {
                     tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
                 }
                 // Before the commit is announced: records will name it, and git may collect unreferenced commits.
-                self.source.reader().pin(&format!("{PIN_PREFIX}{tip}"), tip)?;
+                self.source.reader().pin(&pin_name(tip), tip)?;
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
                 self.fresh.push(tip.clone());
@@ -433,13 +446,11 @@ impl Follower {
         // A commit of an earlier process is not in the list: then no commit of this process was decided yet.
         let heard = self.fresh.iter().position(|commit| commit == at).unwrap_or(0);
         self.fresh.drain(..heard);
-        let is_kept = |commit: &CommitId| {
-            named.contains(commit) || self.fresh.contains(commit) || self.accepted.as_ref() == Some(commit)
-        };
+        let kept: BTreeSet<CommitId> = named.iter().chain(&self.fresh).chain(&self.accepted).cloned().collect();
         let reader = self.source.reader();
         let result = reader.pins().and_then(|pins| {
             let ours = pins.iter().filter(|(name, _)| name.starts_with(PIN_PREFIX));
-            for (name, _) in ours.filter(|(_, commit)| !is_kept(commit)) {
+            for (name, _) in ours.filter(|(_, commit)| !kept.contains(*commit)) {
                 reader.unpin(name)?;
             }
             Ok(())
@@ -447,6 +458,7 @@ impl Follower {
         if let Err(error) = result {
             tracing::warn!(%error, "pins of old commits could not be removed");
         }
+        self.retain_dropped(&kept);
     }
 }
 

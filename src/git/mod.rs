@@ -18,6 +18,7 @@ mod fetch;
 mod folder;
 mod heal;
 mod mirror;
+mod packed;
 mod pull;
 mod repository;
 mod source;
@@ -34,6 +35,7 @@ pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
 pub use folder::{Folder, read_folder};
+pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use source::{Source, SourceSpec, Tip, read_kept};
@@ -79,6 +81,9 @@ pub const PACK_INFLATED_MAX_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How long the head of a pull request may be fetched: nothing else is read meanwhile, and strangers may push anything.
 pub const PULL_FETCH_TIME_MAX: Duration = Duration::from_mins(1);
+/// The most bytes of objects that are packed together for another copy of the repository, before they are deflated. What comes of them
+/// fits into one record of the store.
+pub const PACKED_SIZE_MAX_BYTES: u64 = 40 * 1024 * 1024;
 /// The most commits that are listed between two.
 pub const LANDED_MAX: usize = 100;
 /// How often a running fetch checks its stop flag.

@@ -173,12 +173,12 @@ impl Reader {
         gix::ObjectId::from_hex(text.as_bytes()).map_err(|_| self.missing(&text))
     }
 
-    fn find<'r>(&self, repo: &'r gix::Repository, id: gix::ObjectId) -> Result<gix::Object<'r>, Error> {
+    pub(super) fn find<'r>(&self, repo: &'r gix::Repository, id: gix::ObjectId) -> Result<gix::Object<'r>, Error> {
         let found = repo.try_find_object(id).map_err(Error::at(&self.location, "read an object of"))?;
         found.ok_or_else(|| self.missing(&id))
     }
 
-    fn tree_of(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
+    pub(super) fn tree_of(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
         let reading = Error::at(&self.location, "read a commit of");
         let commit = self.find(repo, self.object_id(commit.as_str())?)?.try_into_commit().map_err(&reading)?;
         Ok(commit.tree_id().map_err(&reading)?.detach())

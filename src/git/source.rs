@@ -180,6 +180,11 @@ impl Source {
         matches!(&self.kind, SourceKind::Local(local) if local.spec.branch.is_none())
     }
 
+    /// Tells whether a copy is kept of it, which others that follow it do not see.
+    pub fn is_mirrored(&self) -> bool {
+        matches!(self.kind, SourceKind::Remote(_))
+    }
+
     /// Returns what the last successful poll saw.
     pub fn tip(&self) -> Option<&Tip> {
         self.last.as_ref()

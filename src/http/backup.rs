@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -18,10 +18,8 @@ pub(super) async fn read(State(shared): State<Shared>, headers: HeaderMap) -> Re
     if let Err((status, message)) = shared.commanders.owner(&headers) {
         return (status, message).into_response();
     }
-    let store = shared.store;
-    match tokio::task::spawn_blocking(move || backup::write(store.as_ref())).await {
-        Ok(Ok(text)) => Json(json!({"backup": text})).into_response(),
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    match super::read_store(&shared, backup::write).await {
+        Ok(text) => Json(json!({"backup": text})).into_response(),
+        Err(failure) => failure.into_response(),
     }
 }

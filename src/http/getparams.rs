@@ -68,11 +68,9 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
         Ok(request) => request.input.parameters,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, &format!("the request is not the generator's: {error}")),
     };
-    let store = shared.store;
-    let (records, clusters) = match tokio::task::spawn_blocking(move || read(store.as_ref())).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    let (records, clusters) = match super::read_store(&shared, read).await {
+        Ok(found) => found,
+        Err((status, message)) => return refusal(status, &message),
     };
     match answer(&records, &clusters, &parameters, clock::now()) {
         Ok(parameters) => Json(json!({"output": {"parameters": parameters}})).into_response(),

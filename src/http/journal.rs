@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::{Query as UrlQuery, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +36,8 @@ pub struct JournalPage {
 
 /// Answers with the entries after a number, of a placement or of all.
 pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
-    let looked = tokio::task::spawn_blocking(move || shared.store.journal(query.after, JOURNAL_PAGE)).await;
-    match looked {
-        Ok(Ok(mut entries)) => {
+    match super::read_store(&shared, move |store| store.journal(query.after, JOURNAL_PAGE)).await {
+        Ok(mut entries) => {
             // Before the filter: a page without matching entries is not the end.
             let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
             if let Some(wanted) = &query.placement {
@@ -47,7 +45,6 @@ pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery
             }
             Json(JournalPage { entries, next }).into_response()
         }
-        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(failure) => failure.into_response(),
     }
 }

@@ -21,13 +21,14 @@ use crate::model::commands::Grant;
 use crate::model::explanation::{Explanation, Query};
 use crate::model::forge::CommitPulls;
 use crate::model::id::PlacementKey;
-use crate::store::Store;
 use crate::store::lease::Role;
+use crate::store::{self, Store};
 use crate::telemetry::health::{Health, HealthReport};
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 use crate::views::simulation::SimulatedRun;
 
-/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
+/// All records, or those whose keys start with `prefix`; none of those below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX),
+/// and not [`DROPPED_KEY`](crate::store::records::DROPPED_KEY).
 pub const RECORDS_PATH: &str = "/api/v1/records";
 /// Answers as soon as records have changed after version `after`, or after a while.
 pub const CHANGES_PATH: &str = "/api/v1/changes";
@@ -177,6 +178,32 @@ async fn ready(State(shared): State<Shared>) -> Response {
     }
     let lines = unread.into_iter().chain(role).chain(lines).collect::<Vec<_>>();
     (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n")).into_response()
+}
+
+/// Returns the status and the words of an answer for which the store had nothing: 503 where its database is away, and the same request
+/// may succeed later.
+fn store_failure(error: &store::Error) -> (StatusCode, String) {
+    match error {
+        store::Error::Unavailable { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the database does not answer; ask again when it does: {error}"))
+        }
+        error => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// Reads the store on a thread that may wait.
+///
+/// # Errors
+/// The status and the words to answer with.
+async fn read_store<T: Send + 'static>(
+    shared: &Shared,
+    read: impl FnOnce(&dyn Store) -> store::Result<T> + Send + 'static,
+) -> Result<T, (StatusCode, String)> {
+    let store = Arc::clone(&shared.store);
+    match tokio::task::spawn_blocking(move || read(store.as_ref())).await {
+        Ok(found) => found.map_err(|error| store_failure(&error)),
+        Err(error) => Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+    }
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {

@@ -265,8 +265,7 @@ pub(super) async fn events(State(shared): State<Shared>, request: Request) -> Re
 
 /// Searches the journal from its end, or from where an earlier page ended.
 async fn search(shared: &Shared, query: EventsQuery) -> Result<Listed, Response> {
-    let store = Arc::clone(&shared.store);
-    let read = tokio::task::spawn_blocking(move || {
+    let read = super::read_store(shared, move |store| {
         let found = store.journal_back(query.before, EVENTS_PAGE_SEARCHED_MAX)?;
         let mut next = found.last().map(|(number, _)| *number).filter(|_| found.len() == EVENTS_PAGE_SEARCHED_MAX);
         let mut entries: Vec<_> = found.into_iter().filter(|(_, entry)| query.takes(entry)).collect();
@@ -274,10 +273,9 @@ async fn search(shared: &Shared, query: EventsQuery) -> Result<Listed, Response>
             entries.truncate(ROWS_MAX);
             next = entries.last().map(|(number, _)| *number);
         }
-        Ok::<_, crate::store::Error>(Listed { entries, next })
+        Ok(Listed { entries, next })
     });
-    let failed = |why: String| (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
-    read.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    read.await.map_err(axum::response::IntoResponse::into_response)
 }
 
 /// What is loaded for a tab before its page is made.

@@ -1,7 +1,5 @@
 //! The records for programs, written row by row: an answer needs the memory of a few rows, however large the fleet is.
 
-use std::io;
-
 use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -10,10 +8,10 @@ use futures::{StreamExt as _, stream};
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
-use super::Shared;
 use super::turns::PIECE_BYTES;
+use super::{Shared, store_failure};
 use crate::model::agent::AgentToken;
-use crate::store::records::{AGENT_PREFIX, FORGE_PREFIX};
+use crate::store::records::{AGENT_PREFIX, DROPPED_KEY, FORGE_PREFIX};
 use crate::store::{self, Store};
 
 /// Pieces of an answer that wait for a slow reader.
@@ -48,12 +46,12 @@ pub(super) async fn records(State(shared): State<Shared>, RawQuery(query): RawQu
             RecordsAnswer { piece: format!("{{\"version\":{version},\"records\":[").into(), rows: 0, pieces };
         if let Err(error) = answer.write(shared.store.as_ref(), &prefixes) {
             // Whoever asked may be gone.
-            drop(answer.pieces.blocking_send(Err(io::Error::other(error))));
+            drop(answer.pieces.blocking_send(Err(error)));
         }
     });
     let first = match written.recv().await {
         Some(Ok(first)) => first,
-        Some(Err(error)) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Some(Err(error)) => return store_failure(&error).into_response(),
         None => {
             let why = written_by.await.err().map(|error| error.to_string()).unwrap_or_default();
             return (StatusCode::INTERNAL_SERVER_ERROR, why).into_response();
@@ -68,7 +66,7 @@ pub(super) async fn records(State(shared): State<Shared>, RawQuery(query): RawQu
 struct RecordsAnswer {
     piece: Vec<u8>,
     rows: usize,
-    pieces: mpsc::Sender<io::Result<Bytes>>,
+    pieces: mpsc::Sender<store::Result<Bytes>>,
 }
 
 impl RecordsAnswer {
@@ -76,13 +74,13 @@ impl RecordsAnswer {
         let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
         let mut is_read = true;
         store.scan_each(&prefixes, &mut |key, value, _| {
-            // The key for marks of hidden values is there: with it short values can be guessed.
+            // The key for marks of hidden values is there, with which short values can be guessed; and what files of the repository hold.
             if key.starts_with(AGENT_PREFIX) {
                 // Without the digest of the token: nobody who reads needs it.
                 let public = serde_json::from_slice::<AgentToken>(value).map(AgentToken::without_digest);
                 self.row(key, &public.and_then(|token| serde_json::to_vec(&token)).unwrap_or_default());
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
-            } else if !key.starts_with(FORGE_PREFIX) {
+            } else if !key.starts_with(FORGE_PREFIX) && key != DROPPED_KEY {
                 self.row(key, value);
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
             }

@@ -301,7 +301,7 @@ const ROUTES: &[Route] = &[
         path: RECORDS_PATH,
         caller: Caller::Reader,
         parameters: "`prefix`, also several times: only records whose key begins with one of them",
-        answer: "`version`, and `records` as pairs of key and record; what the bot keeps of the git host is left out",
+        answer: "`version`, and `records` as pairs of key and record; what the bot keeps of the git host, and files of commits that the branch dropped, are left out",
         limit: None,
         in_turn: true,
         handler: |method| on(method, super::records::records),

@@ -106,12 +106,15 @@ async fn a_command_reaches_the_engine_with_the_name_of_its_token() {
 async fn what_is_kept_for_the_forge_is_shown_to_nobody() {
     let store = Arc::new(MemoryStore::new());
     let put = |key: &str| Op::Put { key: key.to_owned(), value: b"[7]".to_vec(), expected: Expected::Any };
-    store.batch(vec![put("forge/mask"), put("forge/story/c1"), put("hub/x")]).expect("the store takes it");
+    store
+        .batch(vec![put("forge/mask"), put("forge/story/c1"), put("commits/dropped"), put("hub/x")])
+        .expect("the store takes it");
     for (query, wanted) in [
         ("", vec!["hub/x"]),
         ("?prefix=forge/", vec![]),
         ("?prefix=forge/mask", vec![]),
         ("?prefix=for", vec![]),
+        ("?prefix=commits/", vec![]),
         ("?prefix=hub%2F&prefix=forge/", vec!["hub/x"]),
     ] {
         let request = Request::get(format!("{RECORDS_PATH}{query}")).body(Body::empty()).expect("a request");

@@ -377,12 +377,9 @@ pub(super) async fn events(
     UrlQuery(query): UrlQuery<EventsQuery>,
 ) -> Response {
     let after = query.next.unwrap_or(query.after);
-    let store = Arc::clone(&shared.store);
-    let read = tokio::task::spawn_blocking(move || store.journal(after, EVENTS_SEARCHED_MAX)).await;
-    let found = match read {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-        Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    let found = match super::read_store(&shared, move |store| store.journal(after, EVENTS_SEARCHED_MAX)).await {
+        Ok(found) => found,
+        Err(failure) => return failure.into_response(),
     };
     let limit = query.limit.unwrap_or(PAGE_ITEMS).clamp(1, PAGE_ITEMS_MAX);
     let is_meant = |entry: &JournalEntry| {

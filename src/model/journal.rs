@@ -135,7 +135,7 @@ text_enum! {
             AgentRevoked ["agent", "by"],
             /// A person let a new store take over what members hold.
             StoreAdopted ["by", "members"],
-            /// The machine's clock was set. Waits that were under way were moved by as much.
+            /// The machine's clock was set, or another machine leads, whose clock differs. Waits that were under way were moved by as much.
             ClockCorrected ["by", "when"],
             /// A person let gitfleet continue with the accepted commit, though it has not read the source since the start.
             WentOnWithoutSource ["by"],

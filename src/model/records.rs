@@ -18,6 +18,7 @@ use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec, Propa
 mod clock;
 mod cluster;
 mod decision;
+mod dropped;
 mod inventory;
 mod source;
 mod store;
@@ -26,6 +27,7 @@ mod work;
 pub use clock::ClockReading;
 pub use cluster::{ClusterRecord, MassLeave, MemberKind, SUSPENDED_WORDS};
 pub use decision::{ClusterDecision, ClusterScore, PickReason};
+pub use dropped::DroppedCommits;
 pub use inventory::{Glimpse, Inventory};
 pub use source::SourceRecord;
 pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};

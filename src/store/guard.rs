@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::lease::Leases as _;
 use super::postgres::PostgresStore;
 use super::{Op, Result, Store, Versioned};
@@ -46,5 +48,9 @@ impl Store for StoreGuard {
 
     fn journal_back(&self, before: Option<u64>, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
         self.store.journal_back(before, limit)
+    }
+
+    fn shared_time(&self) -> Result<Option<Timestamp>> {
+        self.store.shared_time()
     }
 }

@@ -19,6 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::error::{Classify, ErrorClass};
 use crate::model::records::JournalEntry;
 
@@ -144,6 +146,11 @@ pub trait Store: Send + Sync {
     /// Returns the number of the newest journal entry; 0 before the first.
     fn journal_end(&self) -> Result<u64> {
         Ok(self.journal_back(None, 1)?.first().map_or(0, |(number, _)| *number))
+    }
+
+    /// Returns the time by the clock of a store that several daemons share; `None` where it has one daemon.
+    fn shared_time(&self) -> Result<Option<Timestamp>> {
+        Ok(None)
     }
 
     /// Appends to the journal in a batch of its own; steps that belong together take `Op::Journal` in their batch.

@@ -49,6 +49,10 @@ pub const NOTIFIED_PREFIX: &str = "notified/";
 /// records may have no access to the repository, so the HTTP interface never returns these.
 pub const FORGE_PREFIX: &str = "forge/";
 
+/// The key of the commits that the branch dropped. Readers of other records may have no access to the repository, so the HTTP interface
+/// never returns it.
+pub const DROPPED_KEY: &str = "commits/dropped";
+
 /// Digits of an index in a key: enough for every `u64`, so that byte order is number order.
 const INDEX_DIGITS: usize = 20;
 

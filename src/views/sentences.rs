@@ -109,7 +109,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::CommitRefused => "commit {commit} is refused: {errors} errors",
         K::CommitHeld => "commit {commit} waits for a person",
         K::StoreAdopted => "{by} let a new store take over what {members} hold",
-        K::ClockCorrected => "the machine's clock was set by {by}",
+        K::ClockCorrected => "the machine's clock was set, or another machine leads: its clock is {by}",
         K::WentOnWithoutSource => "{by} let gitfleet continue though the source was not read",
         K::AgentEnrolled => "{by} made a token for agent {agent}",
         K::AgentRevoked => "{by} made the token of agent {agent} invalid",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gitfleet::store::Store as _;
 use gitfleet::store::lease::{Leases, MemoryLeases, Taken};
 use gitfleet::store::postgres::PostgresStore;
 
@@ -66,4 +67,14 @@ fn of_many_that_take_at_once_one_has_it() {
         takers.into_iter().map(|taker| taker.join().unwrap()).filter(|taken| matches!(taken, Taken::Yes { .. })).count()
     });
     assert_eq!(taken, 1);
+}
+
+#[test]
+fn a_database_tells_its_time() {
+    let store = PostgresStore::open(&settings(&schema()), "default").unwrap();
+    let before = gitfleet::clock::wall();
+    let said = store.shared_time().unwrap().expect("daemons share it");
+    // The server is on this machine; it tells microseconds.
+    let error = jiff::SignedDuration::from_micros(1);
+    assert!(said >= before - error && said <= gitfleet::clock::wall() + error, "{before}, {said}");
 }

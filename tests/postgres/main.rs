@@ -15,11 +15,14 @@ mod git {
 #[allow(dead_code, reason = "the tests of the command line use more of it")]
 mod scratch;
 
+mod certificates;
 mod commands;
 mod failures;
 mod faults;
 mod leases;
 mod outcomes;
+mod remote;
 mod replicas;
+mod rewritten;
 mod server;
 mod store;

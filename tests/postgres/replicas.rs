@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::fleet::{free_port, http};
-use crate::server;
+use crate::{remote, server};
 
 /// How long anything may take before a test gives up.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -77,13 +77,15 @@ pub struct Setup {
     pub password: String,
     /// The file in the repository; VALUE stands for the color.
     pub fleet: String,
+    /// Each daemon follows the repository over HTTP, with a mirror of its own, and does not read it in place.
+    pub is_mirrored: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let (url, whole) = server::addresses();
         let password = whole.split([':', '@']).nth(2).unwrap().to_owned();
-        Self { url, password, fleet: FLEET.to_owned() }
+        Self { url, password, fleet: FLEET.to_owned(), is_mirrored: false }
     }
 }
 
@@ -91,12 +93,14 @@ impl Default for Setup {
 pub struct World {
     pub folder: PathBuf,
     pub schema: String,
+    /// The address of the repository.
+    source: String,
     setup: Setup,
     pub replicas: Vec<Replica>,
     _kept: tempfile::TempDir,
 }
 
-fn git(repository: &Path, words: &[&str]) {
+pub fn git(repository: &Path, words: &[&str]) {
     let names = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
     let git = Command::new("git").arg("-C").arg(repository).args(words).envs(names.map(|name| (name, "ann"))).output();
     let output = git.unwrap();
@@ -142,7 +146,8 @@ impl World {
         git(&folder.join("fleet"), &["init", "-q", "-b", "main"]);
         let clusters: Vec<_> = (1..=3).map(|n| format!("---\napiVersion: cluster.kubernetes-fleet.io/v1beta1\nkind: MemberCluster\nmetadata: {{name: c{n}, labels: {{name: c{n}}}}}\n")).collect();
         fs::write(folder.join("fleet/clusters.yaml"), clusters.concat()).unwrap();
-        let world = Self { folder, schema: server::schema(), setup, replicas: Vec::new(), _kept: kept };
+        let source = if setup.is_mirrored { remote::serve(&folder) + "/fleet/.git" } else { "fleet".to_owned() };
+        let world = Self { folder, schema: server::schema(), source, setup, replicas: Vec::new(), _kept: kept };
         world.commit("blue");
         world
     }
@@ -176,9 +181,9 @@ impl World {
 
     /// Writes the configuration of a daemon, and returns its file.
     pub fn configure(&self, name: &str, port: u16) -> PathBuf {
-        let (url, schema) = (&self.setup.url, &self.schema);
+        let (url, schema, source) = (&self.setup.url, &self.schema, &self.source);
         let text = format!(
-            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: fleet}}\n\
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: \"{source}\", branch: main, pollInterval: 1s}}\n\
              members: [{{name: \"*\", directory: \"members/{{name}}\"}}]\n\
              store:\n  path: store-{name}\n  postgres: {{url: \"{url}\", passwordFile: password, sslMode: disable, schema: {schema}, lease: {LEASE}}}\n\
              http: {{listen: \"127.0.0.1:{port}\", tokens: [{{name: ann, tokenFile: token}}]}}\n"
@@ -293,4 +298,32 @@ fn a_leader_that_is_asked_to_end_hands_over() {
     eprintln!("SIGTERM to the next leader being ready, lease {LEASE}: {:.2} s", began.elapsed().as_secs_f64());
     world.commit("green");
     world.applied("green");
+}
+
+#[test]
+fn a_take_over_on_a_machine_with_another_clock_keeps_waits() {
+    let mut world = World::prepare(Setup::default());
+    let first = world.run_at("a", free_port().unwrap());
+    world.replicas.push(first);
+    world.leader(0);
+    world.applied("blue");
+    drop(world.replicas.pop());
+    // As if another machine had led, whose clock is half an hour behind: by the clocks alone half an hour has passed.
+    let key = format!(
+        "{}.record SET value = convert_to(jsonb_set(jsonb_set(seen, '{{boot}}', '\"other\"'), '{{at}}', behind)::text, 'UTF8')",
+        world.schema
+    );
+    let read = format!(
+        "SELECT key AS read_key, seen, to_jsonb(to_char((seen->>'at')::timestamptz AT TIME ZONE 'UTC' - interval '30 minutes', \
+         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')) AS behind \
+         FROM (SELECT key, convert_from(value, 'UTF8')::jsonb AS seen FROM {}.record WHERE key = 'clock/seen') AS found",
+        world.schema
+    );
+    server::sql(&format!("UPDATE {key} FROM ({read}) AS read WHERE key = read_key"));
+    let second = world.run_at("b", free_port().unwrap());
+    world.replicas.push(second);
+    let corrected =
+        format!("SELECT entry->'facts'->>'by' FROM {}.journal WHERE event = 'ClockCorrected'", world.schema);
+    let by = wait("the clock to be corrected", || server::sql(&corrected));
+    assert!(by == "30m ahead" || by.starts_with("29m 59s"), "{by}");
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing, TokenFile};
+use super::{
+    Cache, CandidateError, DroppedKeeper, Follower, PollerSettings, SharedReader, SourceRequest, Standing, TokenFile,
+};
 use crate::core::SourceEvent;
 use crate::git::{self, Source};
 
@@ -27,10 +29,23 @@ pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result
     }
 }
 
+/// Returns what keeps dropped commits in the store, where each of several daemons has a mirror of its own. The mirror has those of the
+/// store from then on: payloads are read before the first poll.
+pub(super) fn keeper(settings: &PollerSettings, opened: &Result<Source, String>) -> Option<DroppedKeeper> {
+    let source = opened.as_ref().ok().filter(|source| source.is_mirrored())?;
+    let mut keeper = DroppedKeeper::new(Arc::clone(settings.shared.as_ref()?));
+    if let Err(error) = keeper.bring(source.reader()) {
+        tracing::warn!(%error, "commits that the branch dropped could not be read from the store; trying again");
+    }
+    Some(keeper)
+}
+
 /// The source's thread from its start.
 pub(super) struct Opening {
     /// The result of opening; taken when it was reported.
     pub opened: Option<Result<Source, String>>,
+    /// Taken when the source exists. Only a source on this machine may be missing, and that has no mirror.
+    pub dropped: Option<DroppedKeeper>,
     pub settings: PollerSettings,
     pub state_dir: PathBuf,
     /// Set when the process ends.
@@ -96,8 +111,8 @@ impl Opening {
         self.news.is_closed() || self.stop.load(Ordering::Relaxed)
     }
 
-    fn begin(&self, source: Source) -> (Box<Follower>, Option<git::Watch>) {
-        let (wake, settings) = (self.requests.clone(), &self.settings);
+    fn begin(&mut self, source: Source) -> (Box<Follower>, Option<git::Watch>) {
+        let (wake, dropped, settings) = (self.requests.clone(), self.dropped.take(), &self.settings);
         let watch = git::watch(&source, move || drop(wake.send(SourceRequest::Poll)));
         let mut poll_interval = settings.poll_interval;
         let watch = watch.unwrap_or_else(|error| {
@@ -130,6 +145,7 @@ impl Opening {
             failing: false,
             later: std::collections::VecDeque::new(),
             news: self.news.clone(),
+            dropped,
         };
         (Box::new(follower), watch)
     }

@@ -1,11 +1,13 @@
 //! What the poller is to do, as the configuration says.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
+use crate::store::Store;
 
 /// The settings of the poller.
 pub struct PollerSettings {
@@ -23,6 +25,8 @@ pub struct PollerSettings {
     pub branch: Option<String>,
     /// The file of the token, which is read again before each poll.
     pub token_file: Option<PathBuf>,
+    /// The store that several daemons share, each with a mirror of its own; absent where there is one daemon.
+    pub shared: Option<Arc<dyn Store>>,
 }
 
 impl PollerSettings {
@@ -39,6 +43,7 @@ impl PollerSettings {
             accepted: None,
             branch: None,
             token_file: configuration.source.token_file.clone(),
+            shared: None,
         })
     }
 }

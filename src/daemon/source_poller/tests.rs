@@ -13,6 +13,9 @@ use crate::config::Configuration;
 use crate::decide::state::Payload;
 use crate::git::SourceSpec;
 use crate::model::tree::Tree;
+use crate::store::Store;
+
+mod dropped;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLUSTER: &str =
@@ -73,6 +76,16 @@ fn spec(dir: &TempDir) -> SourceSpec {
 
 /// Begins to follow it, as a remote, with what an earlier life accepted.
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+    begin_in(dir, "state", accepted, None)
+}
+
+/// Does the same in a folder, as one of the daemons on a store.
+fn begin_in(
+    dir: &TempDir,
+    state: &str,
+    accepted: Option<CommitId>,
+    shared: Option<Arc<dyn Store>>,
+) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
     let settings = PollerSettings {
@@ -83,10 +96,11 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
         accepted,
         branch: None,
         token_file: None,
+        shared,
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();
-    (follow(settings, &dir.path().join("state"), sender, &supervisor).unwrap(), news)
+    (follow(settings, &dir.path().join(state), sender, &supervisor).unwrap(), news)
 }
 
 /// Says what news there is, with commits by the names they have here.
@@ -110,6 +124,7 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
         SourceEvent::Follows(branch) => format!("follows {branch}"),
         SourceEvent::Switched(commit, _) => format!("switched to {}", called(&commit)),
         SourceEvent::Unwatched(_) => "unwatched".to_owned(),
+        SourceEvent::Unkept(risk) => format!("at risk: {}", risk.is_some()),
         SourceEvent::Payload(..) => "payload".to_owned(),
         SourceEvent::Seen(commit) => format!("seen {}", called(&commit)),
     }

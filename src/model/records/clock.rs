@@ -17,4 +17,8 @@ pub struct ClockReading {
     /// The uptime of the machine.
     #[serde(default)]
     pub up: Duration,
+    /// The time by the clock of the database that daemons share: read after `at` where the reading is stored, and before `at` where a
+    /// process begins. Absent where the store has one daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Timestamp>,
 }

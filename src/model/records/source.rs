@@ -58,6 +58,9 @@ pub struct SourceRecord {
     /// Why changes of a local source are not noticed, as text for users: it is polled every second then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
+    /// Why commits that the branch dropped are in the mirror of one daemon alone, as text for users: what is at risk, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unkept: Option<String>,
     /// Why the changed file of the configuration is not used, or not all of it, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,

@@ -185,6 +185,7 @@ impl Fact {
             | SourceEvent::Follows(_)
             | SourceEvent::Failed(_)
             | SourceEvent::Unwatched(_)
+            | SourceEvent::Unkept(_)
             | SourceEvent::Seen(_)
             | SourceEvent::Payload(..) => false,
         };

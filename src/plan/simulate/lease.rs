@@ -64,7 +64,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    fn clock(&self, now: Timestamp) -> Timestamp {
+    pub(super) fn clock(&self, now: Timestamp) -> Timestamp {
         now + self.skew
     }
 }

@@ -30,7 +30,8 @@ impl Simulation {
     pub(super) fn reading(&self) -> ClockReading {
         // The absolute uptime does not matter: only differences count.
         let up = Duration::try_from(self.now.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default();
-        ClockReading { at: self.clock(), boot: Some(format!("{}.{}", self.entered(), self.boots)), up }
+        let shared = self.replicas.as_ref().map(|replicas| replicas.database.clock(self.now));
+        ClockReading { at: self.clock(), boot: Some(format!("{}.{}", self.entered(), self.boots)), up, shared }
     }
 
     /// Shifts stored waits as a new process does.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 
 use super::client::{CALL_TIME_MAX, CallFailure};
@@ -10,6 +11,9 @@ use super::write::{number, signed};
 use super::{PostgresStore, client_of};
 use crate::store::Result;
 use crate::store::lease::{Holder, Lease, Leases, Taken};
+
+/// How long asking for the time may take: a wait that a take-over continues gets longer by as much, once at each end.
+const CLOCK_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The columns of a lease: holder, url, epoch, milliseconds left.
 const COLUMNS: &str = "holder, url, epoch, greatest(0, extract(epoch FROM expires - clock_timestamp()) * 1000)::bigint";
@@ -24,6 +28,21 @@ impl PostgresStore {
     fn limit_batches(&self, lease: Duration) {
         let length = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         self.lease_millis.store(length, Ordering::SeqCst);
+    }
+
+    /// Returns the time by the database's clock, which leases are measured by. It is asked on the lease's connection: an answer that waited
+    /// behind a batch would be late.
+    pub(super) fn clock(&self) -> Result<Timestamp> {
+        self.caller.call(&self.leases, "asking for the time", CLOCK_TIME_MAX, async move |mut connected| {
+            let asked = async {
+                let time = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+                let micros: i64 = client_of(&mut connected)?.query_one(time, &[]).await?.get(0);
+                // Beyond the instants that are known here, as far as they go.
+                Ok::<_, CallFailure>(Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX))
+            };
+            let result = asked.await;
+            (connected, result)
+        })
     }
 
     /// Carries out one statement about the lease, on a connection that no batch keeps busy; returns the rows it answers with.

@@ -17,6 +17,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::channel::mpsc;
 use futures::{SinkExt as _, StreamExt as _};
+use jiff::Timestamp;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
@@ -326,6 +327,10 @@ impl Store for PostgresStore {
 
     fn journal_back(&self, before: Option<u64>, limit: usize) -> Result<Vec<(u64, JournalEntry)>> {
         self.entries("number < $2", "DESC", before.unwrap_or(u64::MAX), limit)
+    }
+
+    fn shared_time(&self) -> Result<Option<Timestamp>> {
+        self.clock().map(Some)
     }
 }
 

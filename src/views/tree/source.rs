@@ -104,6 +104,9 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         let description = "! the source cannot be watched for changes, gitfleet polls it every second: ";
         lines.push(TimedLine::default().with(Style::Progressing, format!("{description}{why}")));
     }
+    if let Some(why) = &source.unkept {
+        lines.push(TimedLine::default().with(Style::Bad, format!("✗ {why}")));
+    }
     if let Some(complaint) = &source.configuration {
         lines.push(TimedLine::default().with(Style::Progressing, format!("! the configuration changed: {complaint}")));
     }

@@ -13,7 +13,8 @@ fn what_is_said_of_the_source_and_the_fleet() {
     };
     let day = LEFT_SHOWN_MAX.as_secs();
     let unrestored = SourceRecord { unrestored: Some("1a2b3c4: 2 errors in the files".to_owned()), ..source() };
-    let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 4] = [
+    let at_risk = SourceRecord { unkept: Some("the branch dropped 1a2b3c4".to_owned()), ..source() };
+    let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 5] = [
         ("nothing", source(), vec![crate::status::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
         (
             "clusters left",
@@ -36,6 +37,12 @@ fn what_is_said_of_the_source_and_the_fleet() {
                 "source",
                 "accepted 1a2b3c4",
             ],
+        ),
+        (
+            "a dropped commit is in one mirror alone",
+            at_risk,
+            Vec::new(),
+            &["✗ the branch dropped 1a2b3c4", "source", "accepted 1a2b3c4"],
         ),
     ];
     for (name, source, clusters, wanted) in rows {
