@@ -10,7 +10,7 @@ fn enroll(name: &str, digest: &str, pools: &[&str]) -> Command {
     }
 }
 
-fn say(tokens: &AgentTokens, command: &Command) -> Result<Changed, Refusal> {
+fn say(tokens: &AgentTokens, command: &Command) -> Result<ChangedTokens, Refusal> {
     let fixed = BTreeSet::from(["fixed"]);
     execute(tokens, &fixed, command, &Person::of("ann", Channel::Api), Timestamp::UNIX_EPOCH)
 }
