@@ -5,6 +5,7 @@
 
 pub mod connect;
 mod disk;
+mod fetch;
 mod members;
 mod outbox;
 pub mod run;

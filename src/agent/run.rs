@@ -1,4 +1,5 @@
-//! The agent as a whole: it continues with the last orders, dials one server after the other, and keeps the session that one gives.
+//! The agent as a whole: it dials one server after the other, keeps the session that one gives, and where none does continues with
+//! the last orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -97,7 +98,6 @@ pub async fn run(
         standing,
     };
     agent.members.set_epoch(agent.disk.epoch);
-    agent.take_members().await;
     agent.work(&mut stop).await;
     Ok(())
 }
@@ -106,18 +106,31 @@ impl Agent {
     async fn work(&mut self, stop: &mut watch::Receiver<bool>) {
         let delays = || clock::delays(RETRY_FIRST, RETRY_MAX);
         let mut delay = delays();
+        let mut said = String::new();
         loop {
+            let mut reasons = Vec::new();
             for endpoint in self.servers.clone() {
                 let began = Instant::now();
-                let reason = match self.session(&endpoint, stop).await {
+                reasons.push(match self.session(&endpoint, stop).await {
                     Ended::Stopped => return,
-                    Ended::Failed(error) => self.lost(&error),
+                    Ended::Failed(error) => chain(&error),
                     Ended::Left(reason) => format!("{endpoint} ended the session: {reason}"),
-                };
-                self.standing.send_replace(Standing::Alone(reason));
+                });
+                let earlier = self.standing.send_replace(Standing::Alone(reasons.join("; ")));
+                if matches!(earlier, Standing::Connected(_)) {
+                    said.clear();
+                }
                 if began.elapsed() >= STEADY_AFTER {
                     delay = delays();
                 }
+            }
+            // Only now: while a server answers, it may have given members to somebody else.
+            self.take_members().await;
+            self.take_kept_orders();
+            let reason = reasons.join("; ");
+            if said != reason {
+                tracing::warn!(reason, "no session; members keep their last orders, and reports wait");
+                said = reason;
             }
             let pause = tokio::time::sleep(delay.next().unwrap_or(RETRY_MAX));
             tokio::pin!(pause);
@@ -131,34 +144,33 @@ impl Agent {
         }
     }
 
-    fn lost(&self, error: &Error) -> String {
-        let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-        let reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        if *self.standing.borrow() != Standing::Alone(reason.clone()) {
-            tracing::warn!(reason, "no session; members keep their last orders, and reports wait");
-        }
-        reason
-    }
-
-    /// Runs the members of the state, and gives those that begin their orders, as far as the disk has them.
+    /// Runs the members of the state. Those that begin have no orders.
     pub(super) async fn take_members(&mut self) {
-        let state = self.disk.state.clone();
+        let state = &self.disk.state;
         let changed = self.members.set(&state.source, &state.health, &state.members).await;
         for cluster in changed.started.iter().chain(&changed.stopped) {
             self.given.remove(cluster);
             self.outbox.forget(cluster);
         }
-        for cluster in changed.started {
-            for (placement, digest) in state.orders.get(&cluster).into_iter().flatten() {
-                if let Some(order) = self.disk.whole(digest) {
-                    let reported = self.disk.report(&cluster, placement);
-                    self.members.send(&cluster, MemberCommand::Order { order, reported });
-                    self.given.entry(cluster.clone()).or_default().insert(placement.clone(), digest.clone());
-                }
-            }
-        }
         for cluster in changed.stopped {
             self.outbox.push(crate::wire::ToServer::Stopped { cluster });
+        }
+    }
+
+    /// Gives members the orders of the state that they lack, as far as the disk has them.
+    pub(super) fn take_kept_orders(&mut self) {
+        for (cluster, orders) in self.disk.state.orders.clone() {
+            for (placement, digest) in orders {
+                let is_given = self.given.get(&cluster).is_some_and(|given| given.contains_key(&placement));
+                if is_given || !self.members.has(&cluster) {
+                    continue;
+                }
+                if let Some(order) = self.disk.whole(&digest) {
+                    let reported = self.disk.report(&cluster, &placement);
+                    self.members.send(&cluster, MemberCommand::Order { order, reported });
+                    self.given.entry(cluster.clone()).or_default().insert(placement, digest);
+                }
+            }
         }
     }
 
@@ -182,4 +194,10 @@ impl Agent {
             self.outbox.push(event);
         }
     }
+}
+
+/// Returns what an error says, with its causes.
+fn chain(error: &Error) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

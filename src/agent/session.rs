@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, OptionFuture, join_all};
+use futures::future::{BoxFuture, OptionFuture};
 use http::Method;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::connect::{Connection, Endpoint, Error, Requests};
+use super::fetch::{Fetched, fetch_objects, fetch_orders};
 use super::run::{Agent, Standing};
 use crate::clock::{self, Uptime};
 use crate::core::MemberCommand;
@@ -22,8 +23,8 @@ use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
 use crate::snapshot::go_json;
 use crate::wire::{
-    self, Acked, AgentOrder, FetchObjects, FetchedObject, Frames, FromServer, Hello, OBJECTS_MAX, OBJECTS_PATH,
-    ORDERS_PATH, Protocols, REPORTS_PATH, Reports, SESSION_PATH, ToServer, WholeOrder,
+    self, Acked, AgentOrder, FetchedObject, Frames, FromServer, Hello, OBJECTS_MAX, Protocols, REPORTS_PATH, Reports,
+    SESSION_PATH, ToServer, WholeOrder,
 };
 
 /// Orders that are fetched together.
@@ -69,12 +70,6 @@ struct Batch {
     objects: BTreeMap<Digest, Arc<Value>>,
     /// What the server has no more: something newer follows.
     gone: BTreeSet<Digest>,
-}
-
-/// What a fetch brought.
-enum Fetched {
-    Orders(Vec<(Digest, Result<Vec<u8>, Error>)>),
-    Objects(Vec<Digest>, Vec<FetchedObject>),
 }
 
 struct Session {
@@ -312,7 +307,10 @@ impl Session {
                 (state.source, state.health, state.members) = (source, health, members);
                 agent.take_members().await;
                 agent.disk.save();
-                if !self.is_listed {
+                if self.is_listed {
+                    // One that is reached in another way now goes on with the orders of this session.
+                    agent.take_kept_orders();
+                } else {
                     self.is_listed = true;
                     agent.members.announce();
                     // The lease of this session begins with the next answer.
@@ -433,6 +431,7 @@ impl Session {
 
     /// Gives members the orders of a batch that are whole.
     fn give(&mut self, agent: &mut Agent, batch: Batch) {
+        let mut commands = Vec::new();
         for ((cluster, placement), wanted) in batch.wanted {
             // A newer one is already known.
             let is_newest = !self.wanted.contains_key(&(cluster.clone(), placement.clone()));
@@ -442,18 +441,22 @@ impl Session {
             };
             match (WholeOrder { order: order.clone(), objects: batch.objects.clone() }).join() {
                 Ok(order) => {
-                    let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
-                    agent.members.send(&cluster, command);
                     for orders in [&mut agent.given, &mut agent.disk.state.orders] {
                         orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
                     }
+                    let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
+                    commands.push((cluster, command));
                 }
                 Err(digest) => {
                     tracing::warn!(%cluster, %placement, object = digest.short(), "an order lacks an object that the server does not have; waiting for a newer order");
                 }
             }
         }
+        // Before a write: an agent that is killed and starts without a server must not go back to what was before.
         agent.disk.save();
+        for (cluster, command) in commands {
+            agent.members.send(&cluster, command);
+        }
     }
 }
 
@@ -464,37 +467,4 @@ enum Done {
     Fetched(Result<Fetched, Error>),
     Event(crate::core::MemberEvent),
     Nothing,
-}
-
-async fn fetch_orders(requests: Requests, digests: Vec<Digest>) -> Result<Fetched, Error> {
-    let one = |digest: Digest| {
-        let mut requests = requests.clone();
-        async move {
-            let fetched = async {
-                let answer = requests.send(Method::GET, &format!("{ORDERS_PATH}{digest}"), Vec::new()).await?;
-                let body = requests.body(answer).await?;
-                wire::inflate(&body).map_err(|source| requests.unreadable(source))
-            };
-            let fetched = fetched.await;
-            (digest, fetched)
-        }
-    };
-    Ok(Fetched::Orders(join_all(digests.into_iter().map(one)).await))
-}
-
-async fn fetch_objects(mut requests: Requests, digests: Vec<Digest>) -> Result<Fetched, Error> {
-    let body = wire::pack(&FetchObjects { digests: digests.clone() }).map_err(|source| requests.unreadable(source))?;
-    let mut stream = requests.send(Method::POST, OBJECTS_PATH, body).await?.into_body();
-    let (mut frames, mut objects) = (Frames::default(), Vec::new());
-    while let Some(frame) = stream.frame().await {
-        let frame = frame.map_err(|error| requests.unreachable(error.to_string()))?;
-        if let Some(bytes) = frame.data_ref() {
-            frames.push(bytes);
-        }
-        while let Some(object) = frames.take().map_err(|source| requests.unreadable(source))? {
-            objects.push(object);
-        }
-    }
-    frames.finish().map_err(|source| requests.unreadable(source))?;
-    Ok(Fetched::Objects(digests, objects))
 }

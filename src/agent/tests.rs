@@ -48,14 +48,18 @@ impl Opened {
         self.frames.send(frame.into()).await.expect("the agent listens");
     }
 
-    /// Welcomes the agent and gives it these members.
+    /// Welcomes the agent and gives it a member.
     async fn welcome(&mut self, epoch: u64, lease_ms: u64, pool: Option<&str>) {
         let session = "s".to_owned();
         self.send(FromServer::Welcome { session, protocol: 1, epoch, lease_ms }).await;
         let reach = AgentReach::Directory { path: "m".into() };
         let member = AgentMember { cluster: "a".into(), reach, pool: pool.map(str::to_owned) };
+        self.members(vec![member]).await;
+    }
+
+    async fn members(&mut self, members: Vec<AgentMember>) {
         let (source, health) = ("fleet".into(), AgentHealth::default());
-        self.send(FromServer::Members { source, health, members: vec![member] }).await;
+        self.send(FromServer::Members { source, health, members }).await;
     }
 
     async fn order(&mut self, digest: &Digest) {
@@ -422,5 +426,55 @@ async fn members_of_a_pool_are_written_to_only_while_the_lease_lasts() {
     // Longer than the lease, which a fence that was open by mistake would not outlast without a write.
     let looks = tokio::time::timeout(Duration::from_millis(1_500), appears(&root, "first"));
     assert!(looks.await.is_err(), "nobody wrote without a lease");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_started_agent_asks_whose_its_members_are_before_it_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("root");
+    let mut server = Server::start().await;
+    let agent = Agent::start(&server.address, folder.path(), "token");
+    let mut session = server.session().await;
+    session.welcome(7, 1_000, None).await;
+    let digest = server.offer(1, "first");
+    session.order(&digest).await;
+    server.complete(1).await;
+    agent.stop().await;
+    let drift = |text: &str| {
+        let written = holding(&root, text).expect("it is there");
+        fs::write(&written, fs::read_to_string(&written).expect("text").replace(text, "drift")).expect("drift");
+    };
+    drift("first");
+
+    // The member was given to somebody else meanwhile.
+    let agent = Agent::start(&server.address, folder.path(), "token");
+    let mut session = server.session().await;
+    session.send(FromServer::Welcome { session: "s".into(), protocol: 1, epoch: 7, lease_ms: 1_000 }).await;
+    session.members(Vec::new()).await;
+    let looks = tokio::time::timeout(Duration::from_millis(1_500), appears(&root, "first"));
+    assert!(looks.await.is_err(), "it writes nothing to a member that is not its own any more");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_cut_off_before_its_first_order_has_those_of_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("root");
+    let mut server = Server::start().await;
+    let agent = Agent::start(&server.address, folder.path(), "token");
+    let mut session = server.session().await;
+    session.welcome(7, 15_000, None).await;
+    let digest = server.offer(1, "first");
+    session.order(&digest).await;
+    server.complete(1).await;
+    agent.stop().await;
+    let written = holding(&root, "first").expect("it is there");
+    fs::write(&written, fs::read_to_string(&written).expect("text").replace("first", "drift")).expect("drift");
+    let agent = Agent::start(&server.address, folder.path(), "token");
+    let mut session = server.session().await;
+    session.welcome(7, 15_000, None).await;
+    drop(session);
+    appears(&root, "first").await;
     agent.stop().await;
 }

@@ -11,8 +11,9 @@ use gitfleet::config::{Configuration, OVERRIDES};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::daemon::World;
-use crate::fleet::{Member, Tools};
+use crate::agents::{Agent, Edge};
+use crate::daemon::{World, config_map, deployment, member_clusters, namespace, patch, placement, value};
+use crate::fleet::{Certificates, Fleet, Member, Options, Tools, forbidden_count};
 use crate::shared;
 
 /// One way to deploy: as release of the chart and as overlay.
@@ -78,9 +79,6 @@ const MORE: &[(&str, &[&str])] = &[
     ),
     ("agent with an account", &["mode=agent", "agent.serviceAccount.create=true"]),
 ];
-
-/// Fields of gitfleet.yaml that the binary does not know yet.
-const WAITING: &[&str] = &["agents"];
 
 fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
@@ -270,8 +268,7 @@ fn values_name_every_section_of_the_configuration() {
     let names = |schema: &Value| {
         schema["properties"].as_object().expect("properties").keys().cloned().collect::<BTreeSet<String>>()
     };
-    let waiting: BTreeSet<String> = WAITING.iter().map(ToString::to_string).collect();
-    assert_eq!(names(&schema["properties"]["config"]), &names(&gitfleet::config::schema()) | &waiting);
+    assert_eq!(names(&schema["properties"]["config"]), names(&gitfleet::config::schema()));
 }
 
 /// Returns every text in a value.
@@ -327,7 +324,7 @@ fn what_is_rendered_fits_together() {
     }
 }
 
-/// Asserts that the daemon takes a configuration, without what it does not know yet and with what its environment replaces.
+/// Asserts that the daemon takes a configuration, with what its environment replaces.
 fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
     let variables = container["env"].as_array().into_iter().flatten();
     let set = variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
@@ -335,10 +332,6 @@ fn daemon_accepts(name: &str, configuration: &Value, container: &Value) {
         set.map(|(name, value)| (name.to_owned(), value.replace("$(POD_IP)", "10.1.2.3"))).collect();
     for variable in env.keys() {
         assert!(OVERRIDES.iter().any(|(known, _)| known == variable), "{name}: {variable} replaces nothing");
-    }
-    let (mut configuration, known) = (configuration.clone(), gitfleet::config::schema());
-    for field in WAITING.iter().filter(|field| known["properties"].get(field).is_none()) {
-        configuration.as_object_mut().expect("a map").remove(*field);
     }
     let parsed = Configuration::parse(&configuration.to_string(), Path::new("/etc/gitfleet/config"), &env);
     let parsed = parsed.unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
@@ -497,4 +490,101 @@ fn the_agent_has_the_rights_that_are_printed() {
     for kind in ["ClusterRoleBinding", "RoleBinding"] {
         assert!(of_kind(&rendered, kind).iter().all(|binding| binding["subjects"] == subject), "{kind}");
     }
+}
+
+/// Puts what the Pod of an agent mounts into a folder, and returns the arguments of its container for a process outside of a Pod.
+fn outside_of_a_pod(deployment: &Value, pod: &Path, files: &[(&str, &Path)]) -> Vec<String> {
+    for (path, source) in files {
+        let target = pod.join(path.trim_start_matches('/'));
+        fs::create_dir_all(target.parent().expect("a folder")).expect("it is made");
+        fs::copy(source, target).expect("the file is copied");
+    }
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let (command, arguments) = container["args"].as_array().expect("args").split_first().expect("a command");
+    assert_eq!(command, "agent");
+    let moved = |argument: &str| argument.replacen("=/", &format!("={}/", pod.display()), 1);
+    let arguments = arguments.iter().map(|argument| moved(argument.as_str().expect("a text")));
+    // Where it listens is chosen by the test.
+    arguments.filter(|argument| !argument.starts_with("--listen=")).collect()
+}
+
+#[test]
+fn the_agent_works_with_the_arguments_and_the_rights_of_the_chart() {
+    // A fleet of its own: its API server counts refusals of all users together.
+    let fleet = Fleet::start(Options::members(1).with_controller_manager()).expect("a fleet starts");
+    let (member, edge) = (&fleet.members[0], Edge::new(&[]));
+    let (world, name, app_name) = (&edge.world, member.name.as_str(), "charted");
+    let refusals = || forbidden_count(&member.metrics().expect("metrics"));
+
+    // The rules that are printed, given to the chart's own account.
+    let narrowing = ["--resources", "namespaces,Deployment.apps,configmaps", "--namespaces", app_name];
+    let printed = world.gitfleet(&[&["member", "bootstrap", name], narrowing.as_slice()].concat());
+    let printed = objects(&String::from_utf8_lossy(&printed.stdout));
+    for object in of_kind(&printed, "Namespace") {
+        member.kubectl_apply(&object.to_string()).expect("the namespace is there");
+    }
+    let rules = |kind: &str| of_kind(&printed, kind).into_iter();
+    let of_namespaces =
+        rules("Role").map(|role| (role["metadata"]["namespace"].as_str().expect("one"), &role["rules"]));
+    let rbac = json!({
+        "clusterRules": rules("ClusterRole").next().expect("a role")["rules"],
+        "namespaceRules": of_namespaces.collect::<BTreeMap<_, _>>(),
+    });
+    let values = json!({"mode": "agent", "agent": {
+        "name": "edge-1", "servers": [format!("https://127.0.0.1:{}", edge.port)], "caSecret": "ca",
+        "inCluster": false, "kubeconfigs": "members", "serviceAccount": {"create": true}, "rbac": rbac,
+    }});
+    let values_file = world.path().join("values.yaml");
+    fs::write(&values_file, values.to_string()).expect("values are written");
+    let values_file = values_file.to_str().expect("a path");
+    let kubeconfig = member.kubeconfig.to_str().expect("a path");
+    restricted(member, "edge");
+    helm(&["install", "edge", &chart(), "-n", "edge", "-f", values_file, "--kubeconfig", kubeconfig])
+        .unwrap_or_else(|error| panic!("{error}"));
+    let token = member.kubectl(&["-n", "edge", "create", "token", "gitfleet"]).expect("a token of the account");
+    let own = fs::read_to_string(&member.kubeconfig).expect("a kubeconfig").replace(&member.token, token.trim());
+    let own_file = world.path().join("own.kubeconfig");
+    fs::write(&own_file, own).expect("it is written");
+
+    let app = |value: &str| {
+        [namespace(app_name), config_map(app_name, "settings", value), deployment(app_name, "web", "web:1", "0s")]
+            .concat()
+    };
+    world.write("fleet.yaml", &[member_clusters([name]), placement(app_name, "")].concat());
+    world.write("app.yaml", &[app("first"), config_map(app_name, "extra", "soon gone")].concat());
+    world.commit("Deliver");
+    let certificates = Certificates::make(world.path()).expect("certificates");
+    let (certificate, key) = (certificates.certificate.display(), certificates.key.display());
+    edge.configure(&[(name, Some("edge-1"))], &format!("  tls: {{certFile: {certificate}, keyFile: {key}}}\n"));
+    let daemon = world.start();
+    let created = world.gitfleet(&["agent", "token", "create", "edge-1", "-c", "gitfleet.yaml"]);
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let token_file = world.path().join("token");
+    fs::write(&token_file, created.stdout).expect("the token is written");
+
+    let deployed = member.get("edge", "deployment", "edge-gitfleet-agent").expect("asked").expect("it is there");
+    let mounted_kubeconfig = format!("/etc/gitfleet-agent/kubeconfigs/{name}");
+    let files: [(&str, &Path); 3] = [
+        ("/etc/gitfleet/token/token", &token_file),
+        ("/etc/gitfleet/ca/ca.crt", &certificates.ca),
+        (&mounted_kubeconfig, &own_file),
+    ];
+    let arguments = outside_of_a_pod(&deployed, &world.path().join("pod"), &files);
+    let before = refusals();
+    let agent = Agent::start(world.path(), "edge-1", &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    daemon.await_rolled_out(app_name, 0);
+    world.write("app.yaml", &app("second"));
+    world.commit("Change and prune");
+    daemon.await_rolled_out(app_name, 1);
+    daemon.until("the ConfigMap is pruned", || {
+        member.get(app_name, "configmap", "extra").expect("the member answers").is_none()
+    });
+    patch(member, app_name, "settings", "by hand");
+    daemon.until("the drift is put back", || value(member, app_name, "settings") == "second");
+    daemon.until("nodes and pods are added up", || {
+        daemon.get("clusters").iter().any(|cluster| cluster.to_string().contains("kubernetes-fleet.io/node-count"))
+    });
+    assert_eq!(refusals(), before, "no request of the agent was refused");
+    assert!(agent.is_connected());
+    assert!(world.path().join("pod/var/lib/gitfleet-agent").is_dir(), "its state lies in the volume");
 }

@@ -117,7 +117,7 @@ fn what_is_deployed_fits_together() {
 }
 
 /// Prepares a member as a person would, and returns the kubeconfig of the daemon's account.
-fn bootstrap(world: &World, member: &Member, narrowing: &[&str], token: &[&str]) -> PathBuf {
+pub fn bootstrap(world: &World, member: &Member, narrowing: &[&str], token: &[&str]) -> PathBuf {
     let name = member.name.as_str();
     let printed = world.gitfleet(&[&["member", "bootstrap", name], narrowing].concat());
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));

@@ -14,6 +14,7 @@ mod apiserver;
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
+mod agents;
 mod approvals;
 mod chart;
 mod checks;

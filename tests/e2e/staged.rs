@@ -21,7 +21,7 @@ fn own() -> Fleet {
 }
 
 /// The five clusters, each with the label of its stage.
-fn clusters(members: &[Member]) -> String {
+pub fn clusters(members: &[Member]) -> String {
     let stages = STAGES.iter().flat_map(|(stage, count)| std::iter::repeat_n(*stage, *count));
     members.iter().zip(stages).fold(String::new(), |mut text, (member, stage)| {
         write!(
@@ -36,7 +36,7 @@ fn clusters(members: &[Member]) -> String {
 }
 
 /// A strategy of three stages with an approval after the first, and a placement that rolls out by it.
-fn rollout(name: &str) -> String {
+pub fn rollout(name: &str) -> String {
     let stage = |stage: &str, more: &str| {
         format!(
             "    - name: {stage}\n      labelSelector: {{matchLabels: {{stage: {stage}}}}}\n      maxConcurrency: 2\n{more}"
@@ -75,7 +75,7 @@ fn held(member: &Member, name: &str) -> String {
 }
 
 /// Returns a run's reason of a condition; empty where there is none.
-fn reason(daemon: &Daemon<'_>, run: &str, type_: &str) -> String {
+pub fn reason(daemon: &Daemon<'_>, run: &str, type_: &str) -> String {
     let runs = daemon.get("runs");
     let found = runs.iter().find(|object| object["metadata"]["name"] == run);
     let conditions = found.and_then(|run| run["status"]["conditions"].as_array().cloned()).unwrap_or_default();

@@ -29,6 +29,7 @@ Options:
   --no-gitea, --gitea   without or with a Gitea (up; default with); without, --plain goes without saying
   --controller-manager  with a controller manager for each cluster (up)
   --replicas N          so many daemons on one PostgreSQL, running (up)
+  --agents N            so many agents of one pool, which deliver to two of the three clusters; one daemon goes without saying (up)
   --state DIR           the fleet's folder (default target/fleet)
   -h, --help            this text
 
@@ -50,6 +51,7 @@ struct Arguments {
     plain: bool,
     controller_manager: bool,
     replicas: usize,
+    agents: usize,
     state: PathBuf,
 }
 
@@ -72,6 +74,7 @@ impl Arguments {
             plain: false,
             controller_manager: false,
             replicas: 0,
+            agents: 0,
             state,
         };
         let mut words = words.into_iter();
@@ -95,6 +98,7 @@ impl Arguments {
                 "--controller-manager" if up => arguments.controller_manager = true,
                 "--members" if up => (arguments.members, arguments.plain) = (number(word, words.next())?, true),
                 "--replicas" if up => arguments.replicas = number(word, words.next())?,
+                "--agents" if up => arguments.agents = number(word, words.next())?,
                 "--state" => match words.next() {
                     Some(folder) if !folder.is_empty() => arguments.state = folder.into(),
                     _ => bail!("--state needs a folder"),
@@ -102,8 +106,11 @@ impl Arguments {
                 other => bail!("unknown option `{other}`"),
             }
         }
+        if arguments.agents > 0 {
+            arguments.replicas = arguments.replicas.max(1);
+        }
         if arguments.replicas > 0 && arguments.plain {
-            bail!("--replicas needs the repository, which --plain, --members and --no-gitea go without");
+            bail!("--replicas and --agents need the repository, which --plain, --members and --no-gitea go without");
         }
         Ok(arguments)
     }
@@ -126,7 +133,9 @@ impl Arguments {
                 let fleet = Fleet::start(options)?;
                 let console = if self.plain { None } else { Some(Console::prepare(&fleet)?) };
                 let replicas = match &console {
-                    Some(console) if self.replicas > 0 => Some(Replicas::start(&fleet, console, self.replicas)?),
+                    Some(console) if self.replicas > 0 => {
+                        Some(Replicas::start(&fleet, console, self.replicas, self.agents)?)
+                    }
                     _ => None,
                 };
                 let mut state = fleet.detach()?;
@@ -194,7 +203,9 @@ mod tests {
         assert!(!plain("up") && plain("up --plain") && plain("up --members 3") && plain("up --no-gitea"));
         assert_eq!(parse("down --help").expect("help").command, Command::Help);
         let many = parse("up --replicas 3").expect("a good line");
-        assert_eq!((many.replicas, many.plain), (3, false));
+        assert_eq!((many.replicas, many.agents, many.plain), (3, 0, false));
+        let agents = parse("up --agents 2").expect("a good line");
+        assert_eq!((agents.replicas, agents.agents), (1, 2), "somebody must give the agents orders");
         for wrong in [
             "",
             "start",
@@ -203,6 +214,8 @@ mod tests {
             "down --members 3",
             "status --state",
             "up --replicas 3 --plain",
+            "up --agents 2 --plain",
+            "down --agents 2",
         ] {
             assert!(parse(wrong).is_err(), "`{wrong}` is wrong usage");
         }

@@ -15,6 +15,7 @@
 // Every test binary compiles this module for itself and uses a part of it.
 #![allow(dead_code, unused_imports)]
 
+mod agents;
 mod binaries;
 mod console;
 mod data;
@@ -41,6 +42,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 pub use self::{
+    agents::Certificates,
     binaries::{Binaries, CACHE_VARIABLE, Tools},
     console::{CLUSTERS, Console},
     git::{commit_all, git, push},
