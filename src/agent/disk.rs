@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::seal::Seal;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::records::WorkStatus;
 use crate::model::work::{SourceName, WorkOrder};
 use crate::wire::{AgentHealth, AgentMember, AgentOrder, CONTENT_BYTES_MAX, WholeOrder, inflate, pack, pack_bytes};
 
@@ -88,7 +89,11 @@ impl Disk {
     }
 
     fn content_file(&self, digest: &Digest) -> PathBuf {
-        Path::new(CONTENT).join(self.seal.name(digest.as_str()))
+        self.named_file(digest.as_str())
+    }
+
+    fn named_file(&self, name: &str) -> PathBuf {
+        Path::new(CONTENT).join(self.seal.name(name))
     }
 
     fn content(&self, digest: &Digest) -> Option<Vec<u8>> {
@@ -163,6 +168,22 @@ impl Disk {
         complain(packed.and_then(|packed| self.keep(digest, &packed)));
     }
 
+    /// Returns the last report about a placement on a member: it says what the objects were when they were applied, so that what was
+    /// changed while no agent ran is noticed.
+    pub(super) fn report(&self, cluster: &ClusterName, placement: &PlacementKey) -> Option<Arc<WorkStatus>> {
+        let name = report_name(cluster, placement);
+        let json = self.opened(&name, &self.named_file(&name))?;
+        serde_json::from_slice(&json).ok().map(Arc::new)
+    }
+
+    /// Keeps a report. One that is lost costs no more than an earlier one in its place, so nothing waits for the disk.
+    pub(super) fn keep_report(&self, cluster: &ClusterName, placement: &PlacementKey, status: &WorkStatus) {
+        let name = report_name(cluster, placement);
+        let sealed = pack(status).ok().and_then(|packed| self.seal.seal(&name, &packed));
+        let sealed = sealed.ok_or_else(|| io::Error::other("a report cannot be sealed"));
+        complain(sealed.and_then(|sealed| replace(&self.folder.join(self.named_file(&name)), &sealed)));
+    }
+
     /// Returns an order with its objects; `None` where something of it has to be fetched.
     pub(super) fn whole(&mut self, digest: &Digest) -> Option<Arc<WorkOrder>> {
         let order = self.order(digest)?;
@@ -183,7 +204,11 @@ impl Disk {
         }
         self.loaded.retain(|_, object| object.strong_count() > 0);
         let named = self.contents.values().flatten().chain(self.contents.keys());
-        let named: BTreeSet<String> = named.map(|digest| self.seal.name(digest.as_str())).collect();
+        let named = named.map(|digest| self.seal.name(digest.as_str()));
+        let reports = self.state.orders.iter().flat_map(|(cluster, orders)| {
+            orders.keys().map(|placement| self.seal.name(&report_name(cluster, placement)))
+        });
+        let named: BTreeSet<String> = named.chain(reports).collect();
         let Ok(entries) = fs::read_dir(self.folder.join(CONTENT)) else { return };
         for entry in entries.flatten() {
             if !entry.file_name().to_str().is_some_and(|name| named.contains(name)) {
@@ -206,11 +231,25 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Replaces a file as a whole.
+/// Returns what the report about a placement on a member is sealed under.
+fn report_name(cluster: &ClusterName, placement: &PlacementKey) -> String {
+    format!("report/{cluster}/{placement}")
+}
+
+/// Replaces a file as a whole, durably.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_data()?;
+    let mut file = temporary(path, bytes)?;
+    file.as_file_mut().sync_data()?;
     file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Replaces a file as a whole; a power failure may leave it empty.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    temporary(path, bytes)?.persist(path).map(drop).map_err(|error| error.error)
+}
+
+fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    Ok(file)
 }

@@ -166,7 +166,8 @@ impl Agent {
                     continue;
                 }
                 if let Some(order) = self.disk.whole(&digest) {
-                    self.members.send(&cluster, MemberCommand::Order { order, reported: None });
+                    let reported = self.disk.report(&cluster, &placement);
+                    self.members.send(&cluster, MemberCommand::Order { order, reported });
                     self.given.entry(cluster.clone()).or_default().insert(placement, digest);
                 }
             }
@@ -177,12 +178,16 @@ impl Agent {
     pub(super) fn note(&mut self, event: MemberEvent) {
         // Its orders are here; the server need not send them again.
         if let MemberEvent::Restarted { cluster } = &event {
-            for digest in self.given.get(cluster).into_iter().flat_map(BTreeMap::values) {
+            for (placement, digest) in self.given.get(cluster).into_iter().flatten() {
                 if let Some(order) = self.disk.whole(digest) {
-                    self.members.send(cluster, MemberCommand::Order { order, reported: None });
+                    let reported = self.disk.report(cluster, placement);
+                    self.members.send(cluster, MemberCommand::Order { order, reported });
                 }
             }
             return;
+        }
+        if let MemberEvent::Work { cluster, placement, status } = &event {
+            self.disk.keep_report(cluster, placement, status);
         }
         let event = crate::wire::ToServer::from(event);
         if event.cluster().is_some_and(|cluster| self.members.has(cluster)) {

@@ -126,7 +126,7 @@ impl Agent {
         }
         self.disk.note_epoch(epoch);
         self.members.set_epoch(epoch);
-        tracing::info!(server = %endpoint, session = session.id, epoch, "connected");
+        tracing::info!(server = %endpoint, epoch, "connected");
         self.standing.send_replace(Standing::Connected(endpoint.to_string()));
         let ended = session.keep(self, stop).await;
         self.outbox.put_back(std::mem::take(&mut session.in_flight));
@@ -216,7 +216,7 @@ impl Session {
                 Some(event) = agent.inbox.recv() => Done::Event(event),
                 () = tokio::time::sleep_until(beat_at), if posting.is_none() => Done::Nothing,
             };
-            // What goes on.
+            // What is still under way.
             (self.posting, self.fetching) = (posting, fetching);
             match done {
                 Done::Stop => {

@@ -1,6 +1,6 @@
 //! The agent against a scripted server over real HTTP/2.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -231,8 +231,8 @@ fn order(generation: i64, text: &str) -> WorkOrder {
             desired(named("Secret", json!({"password": CANARY}))),
         ]
         .into(),
-        held: Default::default(),
-        prune: Default::default(),
+        held: BTreeSet::default(),
+        prune: BTreeSet::default(),
         kept: Kept::default(),
         remove: false,
         abandon: false,
@@ -328,7 +328,11 @@ async fn orders_are_fetched_once_and_survive_cuts_restarts_and_the_server() {
     session.order(&second).await;
     server.complete(2).await;
     assert_eq!(server.fetched(), 5, "an order and one object more");
-    assert_eq!(files(&folder.path().join("state/content")).len(), 3, "what no order names is removed");
+    assert_eq!(
+        files(&folder.path().join("state/content")).len(),
+        4,
+        "the report stays, and what no order names is removed"
+    );
     agent.stop().await;
     let last = within(async {
         loop {
