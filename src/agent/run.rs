@@ -1,6 +1,6 @@
 //! The agent as a whole: it continues with the last orders, dials one server after the other, and keeps the session that one gives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,11 @@ use tokio::time::Instant;
 use super::connect::{Connector, Endpoint, Error};
 use super::disk::Disk;
 use super::members::Members;
-use super::outbox::Outbox;
 use super::session::Ended;
 use crate::clock;
-use crate::core::{MemberCommand, MemberEvent};
+use crate::core::MemberEvent;
 use crate::daemon::supervise::Supervisor;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 
 /// First pause after no server gave a session; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -62,12 +61,8 @@ pub(super) struct Agent {
     pub(super) pools: BTreeSet<String>,
     /// Names this start.
     pub(super) instance: String,
-    pub(super) disk: Disk,
-    pub(super) members: Members,
-    pub(super) outbox: Outbox,
+    pub(super) state: AgentState<Disk, Members>,
     pub(super) inbox: mpsc::UnboundedReceiver<MemberEvent>,
-    /// The orders that the tasks have.
-    pub(super) given: BTreeMap<ClusterName, BTreeMap<PlacementKey, Digest>>,
     pub(super) standing: watch::Sender<Standing>,
 }
 
@@ -89,15 +84,12 @@ pub async fn run(
         connector: Connector { tls: Arc::new(tls), token, name },
         pools,
         instance: format!("{}-{}", clock::wall().as_millisecond(), std::process::id()),
-        disk,
-        members: Members::new(root, supervisor, events),
-        outbox: Outbox::default(),
+        state: AgentState::new(disk, Members::new(root, supervisor, events)),
         inbox,
-        given: BTreeMap::new(),
         standing,
     };
-    agent.members.set_epoch(agent.disk.epoch);
-    agent.take_members().await;
+    let changed = agent.set_members().await;
+    agent.state.take_changed(changed);
     agent.work(&mut stop).await;
     Ok(())
 }
@@ -124,8 +116,8 @@ impl Agent {
             loop {
                 tokio::select! {
                     () = &mut pause => break,
-                    _ = stop.changed() => return self.members.stop().await,
-                    Some(event) = self.inbox.recv() => self.note(event),
+                    _ = stop.changed() => return self.state.tasks.stop().await,
+                    Some(event) = self.inbox.recv() => self.state.note(event),
                 }
             }
         }
@@ -140,41 +132,10 @@ impl Agent {
         reason
     }
 
-    /// Runs the members of the state, and gives those that begin their orders, as far as the disk has them.
-    pub(super) async fn take_members(&mut self) {
-        let state = self.disk.state.clone();
-        let changed = self.members.set(&state.source, &state.health, &state.members).await;
-        for cluster in changed.started.iter().chain(&changed.stopped) {
-            self.given.remove(cluster);
-            self.outbox.forget(cluster);
-        }
-        for cluster in changed.started {
-            for (placement, digest) in state.orders.get(&cluster).into_iter().flatten() {
-                if let Some(order) = self.disk.whole(digest) {
-                    self.members.send(&cluster, MemberCommand::Order { order, reported: None });
-                    self.given.entry(cluster.clone()).or_default().insert(placement.clone(), digest.clone());
-                }
-            }
-        }
-        for cluster in changed.stopped {
-            self.outbox.push(crate::wire::ToServer::Stopped { cluster });
-        }
-    }
-
-    /// Takes an event of a member's task.
-    pub(super) fn note(&mut self, event: MemberEvent) {
-        // Its orders are here; the server need not send them again.
-        if let MemberEvent::Restarted { cluster } = &event {
-            for digest in self.given.get(cluster).into_iter().flat_map(BTreeMap::values) {
-                if let Some(order) = self.disk.whole(digest) {
-                    self.members.send(cluster, MemberCommand::Order { order, reported: None });
-                }
-            }
-            return;
-        }
-        let event = crate::wire::ToServer::from(event);
-        if event.cluster().is_some_and(|cluster| self.members.has(cluster)) {
-            self.outbox.push(event);
-        }
+    /// Runs exactly the members of the assignment.
+    pub(super) async fn set_members(&mut self) -> ChangedMembers {
+        let AgentState { disk, tasks, .. } = &mut self.state;
+        let assignment = disk.assignment();
+        tasks.set(&assignment.source, &assignment.health, &assignment.members).await
     }
 }

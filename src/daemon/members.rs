@@ -94,7 +94,8 @@ impl Drop for MemberTask {
 }
 
 impl MemberTask {
-    /// Starts the task of a member. It writes while the fence is open.
+    /// Starts the task of a member, once nobody else delivers to it: when `parted` ends. It writes while the fence is open.
+    #[allow(clippy::too_many_arguments, reason = "each is something else that a task needs")]
     pub fn start(
         name: &ClusterName,
         access: &MemberAccess,
@@ -103,6 +104,7 @@ impl MemberTask {
         common: Arc<Common>,
         events: mpsc::UnboundedSender<MemberEvent>,
         supervisor: &Supervisor,
+        parted: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (cluster, access) = (name.clone(), access.clone());
@@ -122,10 +124,12 @@ impl MemberTask {
             Member::new(of.clone(), source.clone(), target(), common, fence.clone(), orders, events)
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
-        Self {
-            commands,
-            task: tokio::spawn(supervise(name.clone(), begin, inbox, events, watcher, replaced).instrument(span)),
-        }
+        let life = supervise(name.clone(), begin, inbox, events, watcher, replaced);
+        let task = async move {
+            parted.await;
+            life.await;
+        };
+        Self { commands, task: tokio::spawn(task.instrument(span)) }
     }
 
     /// Ends the task, and returns when it has ended: then it begins no request any more.

@@ -168,7 +168,7 @@ impl Daemon {
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
         let common = Arc::new(common(health_rules(&configuration.health), &supervisor));
-        let agents = Agents::start(&configuration, &saved.agent_tokens, name.clone(), fence.epoch(), &supervisor)?;
+        let agents = Agents::start(&configuration, &saved.agent_tokens, name.clone(), &fence, &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let branch = core.followed_branch().map(str::to_owned);
@@ -419,6 +419,7 @@ impl Daemon {
                             common,
                             events,
                             &self.supervisor,
+                            self.agents.parted(&name),
                         ))
                     };
                     self.members.insert(name, delivery);
