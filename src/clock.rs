@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::model::records::ClockReading;
+pub use crate::model::uptime::Uptime;
 
 /// The start of this process: by the clock, and by the monotonic measure.
 static BEGAN: LazyLock<(Timestamp, Instant)> = LazyLock::new(|| (wall(), Instant::now()));
@@ -27,32 +28,12 @@ const UPTIME_CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const UPTIME_CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
-/// An instant by how long the machine is up, suspend included. Setting the machine's clock does not change it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Uptime(Duration);
-
-impl Uptime {
-    /// An instant that never comes.
-    pub const MAX: Self = Self(Duration::MAX);
-
-    /// Returns the instant so long after this one.
-    #[must_use]
-    pub fn after(self, pause: Duration) -> Self {
-        Self(self.0.saturating_add(pause))
-    }
-
-    /// Returns how long it is from this instant to a later one; zero where that has passed.
-    pub fn until(self, later: Self) -> Duration {
-        later.0.saturating_sub(self.0)
-    }
-}
-
 /// Returns how long the machine is up.
 ///
 /// # Panics
 /// Never: every system that gitfleet runs on has this clock.
 pub fn uptime() -> Uptime {
-    Uptime(clock_gettime(UPTIME_CLOCK).expect("the system has this clock").into())
+    Uptime::new(clock_gettime(UPTIME_CLOCK).expect("the system has this clock").into())
 }
 
 /// Returns the time, by which everything waits: what the clock showed when it was first asked for, and what has passed since.

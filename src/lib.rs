@@ -32,6 +32,7 @@ pub mod page;
 pub mod plan;
 pub mod prometheus;
 pub mod receiver;
+pub mod remote;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;

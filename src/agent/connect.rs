@@ -162,7 +162,7 @@ pub(super) struct Connector {
 }
 
 /// A connection to a server; cut when dropped.
-pub(super) struct Connection {
+pub(super) struct ServerConnection {
     endpoint: Endpoint,
     sender: SendRequest<Full<Bytes>>,
     token: HeaderValue,
@@ -170,7 +170,7 @@ pub(super) struct Connection {
     driver: JoinHandle<()>,
 }
 
-impl Drop for Connection {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -178,14 +178,14 @@ impl Drop for Connection {
 
 impl Connector {
     /// Connects to a server.
-    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, Error> {
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<ServerConnection, Error> {
         let unreachable = |reason: String| Error::Unreachable { server: endpoint.to_string(), reason };
         let made = timeout(CONNECT_TIMEOUT, self.make(endpoint)).await;
         made.unwrap_or_else(|_| Err(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))
             .map_err(unreachable)
     }
 
-    async fn make(&self, endpoint: &Endpoint) -> Result<Connection, String> {
+    async fn make(&self, endpoint: &Endpoint) -> Result<ServerConnection, String> {
         let header = |text: String| {
             HeaderValue::from_str(&text).map_err(|_| "the name or the token has characters that no header holds")
         };
@@ -202,7 +202,7 @@ impl Connector {
         } else {
             shake_hands(stream).await?
         };
-        Ok(Connection { endpoint: endpoint.clone(), sender, token, name, driver })
+        Ok(ServerConnection { endpoint: endpoint.clone(), sender, token, name, driver })
     }
 }
 
@@ -230,7 +230,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     links.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-impl Connection {
+impl ServerConnection {
     /// Returns a second handle of the connection, which does not keep it.
     pub(super) fn requests(&self) -> Requests {
         Requests {

@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seal::Seal;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
-use crate::model::work::{SourceName, WorkOrder};
-use crate::wire::{AgentHealth, AgentMember, AgentOrder, CONTENT_BYTES_MAX, WholeOrder, inflate, pack, pack_bytes};
+use crate::remote::agent::{AgentDisk, Assignment};
+use crate::wire::{self, AgentOrder, CONTENT_BYTES_MAX, inflate, pack, pack_bytes};
 
 /// Bytes of one file.
 const FILE_BYTES_MAX: u64 = CONTENT_BYTES_MAX as u64;
@@ -27,28 +26,14 @@ const EPOCH: &str = "epoch";
 /// The folder of orders and objects.
 const CONTENT: &str = "content";
 
-/// What one agent is to deliver, as the server said last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct State {
-    /// The name of the source in inventories.
-    pub(super) source: SourceName,
-    /// The rules that tell whether objects are available.
-    pub(super) health: AgentHealth,
-    /// The members.
-    pub(super) members: Vec<AgentMember>,
-    /// The digests of their orders.
-    pub(super) orders: BTreeMap<ClusterName, BTreeMap<PlacementKey, Digest>>,
-}
-
 /// The state folder of an agent.
 pub(super) struct Disk {
     folder: PathBuf,
     seal: Seal,
-    /// The state as it is on disk, as far as the disk could be written.
-    pub(super) state: State,
+    /// The assignment as it is on disk, as far as the disk could be written.
+    assignment: Assignment,
     /// The highest epoch of a server.
-    pub(super) epoch: u64,
+    epoch: u64,
     /// The objects of each order that is kept.
     contents: BTreeMap<Digest, BTreeSet<Digest>>,
     /// Objects that members' tasks hold: equal ones are in memory once.
@@ -65,7 +50,7 @@ impl Disk {
         let mut disk = Self {
             folder: folder.to_owned(),
             seal: Seal::new(token),
-            state: State::default(),
+            assignment: Assignment::default(),
             epoch: 0,
             contents: BTreeMap::new(),
             loaded: BTreeMap::new(),
@@ -74,7 +59,7 @@ impl Disk {
         disk.epoch = epoch.and_then(|text| text.trim().parse().ok()).unwrap_or_default();
         let state = disk.opened(STATE, Path::new(STATE));
         match state.and_then(|json| serde_json::from_slice(&json).ok()) {
-            Some(state) => disk.state = state,
+            Some(assignment) => disk.assignment = assignment,
             None if folder.join(STATE).exists() => {
                 tracing::warn!(folder = %folder.display(), "the state cannot be opened: it is damaged, or sealed with another token; fetching it again");
             }
@@ -110,93 +95,13 @@ impl Disk {
         write(&self.folder.join(file), &sealed)
     }
 
-    /// Keeps an epoch, if it is higher than the kept one.
-    pub(super) fn note_epoch(&mut self, epoch: u64) {
-        if epoch > self.epoch {
-            self.epoch = epoch;
-            complain(write(&self.folder.join(EPOCH), epoch.to_string().as_bytes()));
-        }
-    }
-
-    /// Keeps the state, and removes orders and objects that it does not name.
-    pub(super) fn save(&mut self) {
-        let written = pack(&self.state).map_err(io::Error::other);
-        complain(written.and_then(|packed| self.write_sealed(STATE, Path::new(STATE), &packed)));
-        self.sweep();
-    }
-
-    /// Returns an order without its objects; `None` where it has to be fetched.
-    pub(super) fn order(&self, digest: &Digest) -> Option<AgentOrder> {
-        AgentOrder::decode(digest, &self.content(digest)?).ok().flatten()
-    }
-
-    /// Keeps an order as it was fetched. Returns it; `None` where it is not what the digest names.
-    ///
-    /// # Errors
-    /// Its form is another than this version knows.
-    pub(super) fn keep_order(
-        &mut self,
-        digest: &Digest,
-        json: &[u8],
-    ) -> Result<Option<AgentOrder>, crate::wire::Error> {
-        let order = AgentOrder::decode(digest, json)?;
-        if let Some(order) = &order {
-            complain(self.keep(digest, &pack_bytes(json)?));
-            self.note_contents(digest, order);
-        }
-        Ok(order)
-    }
-
     fn note_contents(&mut self, digest: &Digest, order: &AgentOrder) {
         self.contents.insert(digest.clone(), order.objects().into_iter().cloned().collect());
     }
 
-    /// Returns an object; `None` where it has to be fetched.
-    pub(super) fn object(&mut self, digest: &Digest) -> Option<Arc<Value>> {
-        if let Some(loaded) = self.loaded.get(digest).and_then(Weak::upgrade) {
-            return Some(loaded);
-        }
-        let object: Arc<Value> = Arc::new(serde_json::from_slice(&self.content(digest)?).ok()?);
-        self.loaded.insert(digest.clone(), Arc::downgrade(&object));
-        Some(object)
-    }
-
-    /// Keeps an object as it was fetched.
-    pub(super) fn keep_object(&mut self, digest: &Digest, object: &Arc<Value>) {
-        self.loaded.insert(digest.clone(), Arc::downgrade(object));
-        let packed = pack(&**object).map_err(io::Error::other);
-        complain(packed.and_then(|packed| self.keep(digest, &packed)));
-    }
-
-    /// Returns the last report about a placement on a member: it says what the objects were when they were applied, so that what was
-    /// changed while no agent ran is noticed.
-    pub(super) fn report(&self, cluster: &ClusterName, placement: &PlacementKey) -> Option<Arc<WorkStatus>> {
-        let name = report_name(cluster, placement);
-        let json = self.opened(&name, &self.named_file(&name))?;
-        serde_json::from_slice(&json).ok().map(Arc::new)
-    }
-
-    /// Keeps a report. One that is lost costs no more than an earlier one in its place, so nothing waits for the disk.
-    pub(super) fn keep_report(&self, cluster: &ClusterName, placement: &PlacementKey, status: &WorkStatus) {
-        let name = report_name(cluster, placement);
-        let sealed = pack(status).ok().and_then(|packed| self.seal.seal(&name, &packed));
-        let sealed = sealed.ok_or_else(|| io::Error::other("a report cannot be sealed"));
-        complain(sealed.and_then(|sealed| replace(&self.folder.join(self.named_file(&name)), &sealed)));
-    }
-
-    /// Returns an order with its objects; `None` where something of it has to be fetched.
-    pub(super) fn whole(&mut self, digest: &Digest) -> Option<Arc<WorkOrder>> {
-        let order = self.order(digest)?;
-        self.note_contents(digest, &order);
-        let digests: Vec<Digest> = order.objects().into_iter().cloned().collect();
-        let objects = digests.into_iter().map(|digest| self.object(&digest).map(|object| (digest, object)));
-        let objects = objects.collect::<Option<BTreeMap<_, _>>>()?;
-        WholeOrder { order, objects }.join().ok().map(Arc::new)
-    }
-
     /// Removes the orders and objects that no current order names.
     fn sweep(&mut self) {
-        let current: BTreeSet<&Digest> = self.state.orders.values().flat_map(BTreeMap::values).collect();
+        let current: BTreeSet<&Digest> = self.assignment.orders.values().flat_map(BTreeMap::values).collect();
         self.contents.retain(|digest, _| current.contains(digest));
         if current.iter().any(|digest| !self.contents.contains_key(*digest)) {
             // One of them is still to be fetched or cannot be read: what it names is not known.
@@ -205,7 +110,7 @@ impl Disk {
         self.loaded.retain(|_, object| object.strong_count() > 0);
         let named = self.contents.values().flatten().chain(self.contents.keys());
         let named = named.map(|digest| self.seal.name(digest.as_str()));
-        let reports = self.state.orders.iter().flat_map(|(cluster, orders)| {
+        let reports = self.assignment.orders.iter().flat_map(|(cluster, orders)| {
             orders.keys().map(|placement| self.seal.name(&report_name(cluster, placement)))
         });
         let named: BTreeSet<String> = named.chain(reports).collect();
@@ -216,6 +121,77 @@ impl Disk {
             }
         }
     }
+}
+
+impl AgentDisk for Disk {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn assignment(&mut self) -> &mut Assignment {
+        &mut self.assignment
+    }
+
+    fn note_epoch(&mut self, epoch: u64) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            complain(write(&self.folder.join(EPOCH), epoch.to_string().as_bytes()));
+        }
+    }
+
+    fn save(&mut self) {
+        let written = pack(&self.assignment).map_err(io::Error::other);
+        complain(written.and_then(|packed| self.write_sealed(STATE, Path::new(STATE), &packed)));
+        self.sweep();
+    }
+
+    fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
+        let order = AgentOrder::decode(digest, &self.content(digest)?).ok().flatten()?;
+        self.note_contents(digest, &order);
+        Some(order)
+    }
+
+    fn keep_order(&mut self, digest: &Digest, json: &[u8]) -> Result<Option<AgentOrder>, wire::Error> {
+        let order = AgentOrder::decode(digest, json)?;
+        if let Some(order) = &order {
+            complain(self.keep(digest, &pack_bytes(json)?));
+            self.note_contents(digest, order);
+        }
+        Ok(order)
+    }
+
+    fn object(&mut self, digest: &Digest) -> Option<Arc<Value>> {
+        if let Some(loaded) = self.loaded.get(digest).and_then(Weak::upgrade) {
+            return Some(loaded);
+        }
+        let object: Arc<Value> = Arc::new(serde_json::from_slice(&self.content(digest)?).ok()?);
+        self.loaded.insert(digest.clone(), Arc::downgrade(&object));
+        Some(object)
+    }
+
+    fn keep_object(&mut self, digest: &Digest, object: &Arc<Value>) {
+        self.loaded.insert(digest.clone(), Arc::downgrade(object));
+        let packed = pack(&**object).map_err(io::Error::other);
+        complain(packed.and_then(|packed| self.keep(digest, &packed)));
+    }
+
+    fn report(&self, cluster: &ClusterName, placement: &PlacementKey) -> Option<Arc<WorkStatus>> {
+        let name = report_name(cluster, placement);
+        let json = self.opened(&name, &self.named_file(&name))?;
+        serde_json::from_slice(&json).ok().map(Arc::new)
+    }
+
+    fn keep_report(&mut self, cluster: &ClusterName, placement: &PlacementKey, status: &Arc<WorkStatus>) {
+        let name = report_name(cluster, placement);
+        let sealed = pack(status.as_ref()).ok().and_then(|packed| self.seal.seal(&name, &packed));
+        let sealed = sealed.ok_or_else(|| io::Error::other("a report cannot be sealed"));
+        complain(sealed.and_then(|sealed| replace(&self.folder.join(self.named_file(&name)), &sealed)));
+    }
+}
+
+/// Returns what the report about a placement on a member is sealed under.
+fn report_name(cluster: &ClusterName, placement: &PlacementKey) -> String {
+    format!("report/{cluster}/{placement}")
 }
 
 /// A disk that cannot be written costs a fetch after the next start; the agent continues with what it has in memory.
@@ -231,15 +207,10 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns what the report about a placement on a member is sealed under.
-fn report_name(cluster: &ClusterName, placement: &PlacementKey) -> String {
-    format!("report/{cluster}/{placement}")
-}
-
 /// Replaces a file as a whole, durably.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = temporary(path, bytes)?;
-    file.as_file_mut().sync_data()?;
+    let file = temporary(path, bytes)?;
+    file.as_file().sync_data()?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 

@@ -1,6 +1,6 @@
 //! The members of an agent: the same tasks as in the daemon, started and stopped as the server's list says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::daemon::supervise::Supervisor;
 use crate::deliver::health::{HealthRules, KindRule};
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
+use crate::remote::agent::{AgentTasks, ChangedMembers};
 use crate::wire::{AgentHealth, AgentMember, AgentReach, MEMBERS_MAX};
 
 /// The running tasks.
@@ -34,33 +35,19 @@ pub(super) struct Members {
     own: Fence,
 }
 
-/// What a new list changed.
-#[derive(Debug, Default)]
-pub(super) struct Changed {
-    /// Members whose tasks began: they have no orders.
-    pub(super) started: BTreeSet<ClusterName>,
-    /// Members that are gone; their tasks have ended.
-    pub(super) stopped: BTreeSet<ClusterName>,
-}
-
 impl Members {
     pub(super) fn new(root: PathBuf, supervisor: Supervisor, events: mpsc::UnboundedSender<MemberEvent>) -> Self {
         Self { root, supervisor, events, of: None, running: BTreeMap::new(), leased: fence(), own: fence() }
     }
 
-    /// Notes the epoch of the server whose orders the members have; inventories carry it.
-    pub(super) fn set_epoch(&self, epoch: u64) {
-        self.own.open_until(epoch, Uptime::MAX);
-    }
-
-    /// Lets members of pools be written to until then.
-    pub(super) fn prolong(&self, epoch: u64, end: Uptime) {
-        self.leased.open_until(epoch, end);
-    }
-
     /// Runs exactly these members. Nothing is removed from one that is stopped.
-    pub(super) async fn set(&mut self, source: &SourceName, health: &AgentHealth, members: &[AgentMember]) -> Changed {
-        let mut changed = Changed::default();
+    pub(super) async fn set(
+        &mut self,
+        source: &SourceName,
+        health: &AgentHealth,
+        members: &[AgentMember],
+    ) -> ChangedMembers {
+        let mut changed = ChangedMembers::default();
         let is_same = self.of.as_ref().is_some_and(|(s, h, _)| (s, h) == (source, health));
         let listed: BTreeMap<_, _> = members.iter().take(MEMBERS_MAX).map(|member| (&member.cluster, member)).collect();
         let stays = |member: &AgentMember| is_same && listed.get(&member.cluster) == Some(&member);
@@ -100,7 +87,8 @@ impl Members {
         };
         let fence = if member.pool.is_some() { &self.leased } else { &self.own };
         let (name, events, common) = (&member.cluster, self.events.clone(), Arc::clone(common));
-        Some(MemberTask::start(name, &access, fence.clone(), source.clone(), common, events, &self.supervisor))
+        let (fence, source, at_once) = (fence.clone(), source.clone(), std::future::ready(()));
+        Some(MemberTask::start(name, &access, fence, source, common, events, &self.supervisor, at_once))
     }
 
     fn refuse(&self, cluster: &ClusterName, reason: String) {
@@ -109,15 +97,32 @@ impl Members {
         drop(self.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
     }
 
-    /// Sends a command to a member's task.
-    pub(super) fn send(&self, cluster: &ClusterName, command: MemberCommand) {
+    /// Stops all tasks, and returns when they have ended.
+    pub(super) async fn stop(&mut self) {
+        for (_, task) in std::mem::take(&mut self.running).into_values() {
+            if let Some(task) = task {
+                task.stop().await;
+            }
+        }
+    }
+}
+
+impl AgentTasks for Members {
+    fn set_epoch(&mut self, epoch: u64) {
+        self.own.open_until(epoch, Uptime::MAX);
+    }
+
+    fn prolong(&mut self, epoch: u64, end: Uptime) {
+        self.leased.open_until(epoch, end);
+    }
+
+    fn send(&mut self, cluster: &ClusterName, command: MemberCommand) {
         if let Some((_, Some(task))) = self.running.get(cluster) {
             task.send(command);
         }
     }
 
-    /// Has every member say again what it holds.
-    pub(super) fn announce(&self) {
+    fn announce(&mut self) {
         for (name, (member, task)) in &self.running {
             match task {
                 Some(task) => task.send(MemberCommand::Announce),
@@ -130,18 +135,8 @@ impl Members {
         }
     }
 
-    /// Tells whether a member is run.
-    pub(super) fn has(&self, cluster: &ClusterName) -> bool {
+    fn has(&self, cluster: &ClusterName) -> bool {
         self.running.contains_key(cluster)
-    }
-
-    /// Stops all tasks, and returns when they have ended.
-    pub(super) async fn stop(&mut self) {
-        for (_, task) in std::mem::take(&mut self.running).into_values() {
-            if let Some(task) = task {
-                task.stop().await;
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The agent as a whole: it dials one server after the other, keeps the session that one gives, and where none does continues with
 //! the last orders.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,11 @@ use tokio::time::Instant;
 use super::connect::{Connector, Endpoint, Error};
 use super::disk::Disk;
 use super::members::Members;
-use super::outbox::Outbox;
 use super::session::Ended;
 use crate::clock;
-use crate::core::{MemberCommand, MemberEvent};
+use crate::core::MemberEvent;
 use crate::daemon::supervise::Supervisor;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 
 /// First pause after no server gave a session; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -30,7 +29,7 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 
 /// What an agent is started with.
-pub struct Settings {
+pub struct AgentOptions {
     /// The servers, in the order in which they are tried.
     pub servers: Vec<Endpoint>,
     /// Its name.
@@ -49,7 +48,7 @@ pub struct Settings {
 
 /// How an agent stands, for its probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AgentStanding {
     /// It has a session with this server.
     Connected(String),
     /// It has none, and continues with the last orders. The reason, for people.
@@ -63,13 +62,9 @@ pub(super) struct Agent {
     pub(super) pools: BTreeSet<String>,
     /// Names this start.
     pub(super) instance: String,
-    pub(super) disk: Disk,
-    pub(super) members: Members,
-    pub(super) outbox: Outbox,
+    pub(super) state: AgentState<Disk, Members>,
     pub(super) inbox: mpsc::UnboundedReceiver<MemberEvent>,
-    /// The orders that the tasks have.
-    pub(super) given: BTreeMap<ClusterName, BTreeMap<PlacementKey, Digest>>,
-    pub(super) standing: watch::Sender<Standing>,
+    pub(super) standing: watch::Sender<AgentStanding>,
 }
 
 /// Runs an agent until `stop` is set.
@@ -77,12 +72,12 @@ pub(super) struct Agent {
 /// # Errors
 /// The state folder cannot be used.
 pub async fn run(
-    settings: Settings,
+    settings: AgentOptions,
     supervisor: Supervisor,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<AgentStanding>,
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let Settings { servers, name, pools, token, tls, state, root } = settings;
+    let AgentOptions { servers, name, pools, token, tls, state, root } = settings;
     let disk = Disk::open(&state, &token).with_context(|| format!("opening the state folder {}", state.display()))?;
     let (events, inbox) = mpsc::unbounded_channel();
     let mut agent = Agent {
@@ -90,14 +85,10 @@ pub async fn run(
         connector: Connector { tls: Arc::new(tls), token, name },
         pools,
         instance: format!("{}-{}", clock::wall().as_millisecond(), std::process::id()),
-        disk,
-        members: Members::new(root, supervisor, events),
-        outbox: Outbox::default(),
+        state: AgentState::new(disk, Members::new(root, supervisor, events)),
         inbox,
-        given: BTreeMap::new(),
         standing,
     };
-    agent.members.set_epoch(agent.disk.epoch);
     agent.work(&mut stop).await;
     Ok(())
 }
@@ -116,8 +107,8 @@ impl Agent {
                     Ended::Failed(error) => chain(&error),
                     Ended::Left(reason) => format!("{endpoint} ended the session: {reason}"),
                 });
-                let earlier = self.standing.send_replace(Standing::Alone(reasons.join("; ")));
-                if matches!(earlier, Standing::Connected(_)) {
+                let earlier = self.standing.send_replace(AgentStanding::Alone(reasons.join("; ")));
+                if matches!(earlier, AgentStanding::Connected(_)) {
                     said.clear();
                 }
                 if began.elapsed() >= STEADY_AFTER {
@@ -125,8 +116,9 @@ impl Agent {
                 }
             }
             // Only now: while a server answers, it may have given members to somebody else.
-            self.take_members().await;
-            self.take_kept_orders();
+            let changed = self.set_members().await;
+            self.state.take_changed(changed);
+            self.state.take_kept_orders();
             let reason = reasons.join("; ");
             if said != reason {
                 tracing::warn!(reason, "no session; members keep their last orders, and reports wait");
@@ -137,62 +129,18 @@ impl Agent {
             loop {
                 tokio::select! {
                     () = &mut pause => break,
-                    _ = stop.changed() => return self.members.stop().await,
-                    Some(event) = self.inbox.recv() => self.note(event),
+                    _ = stop.changed() => return self.state.tasks.stop().await,
+                    Some(event) = self.inbox.recv() => self.state.note(event),
                 }
             }
         }
     }
 
-    /// Runs the members of the state. Those that begin have no orders.
-    pub(super) async fn take_members(&mut self) {
-        let state = &self.disk.state;
-        let changed = self.members.set(&state.source, &state.health, &state.members).await;
-        for cluster in changed.started.iter().chain(&changed.stopped) {
-            self.given.remove(cluster);
-            self.outbox.forget(cluster);
-        }
-        for cluster in changed.stopped {
-            self.outbox.push(crate::wire::ToServer::Stopped { cluster });
-        }
-    }
-
-    /// Gives members the orders of the state that they lack, as far as the disk has them.
-    pub(super) fn take_kept_orders(&mut self) {
-        for (cluster, orders) in self.disk.state.orders.clone() {
-            for (placement, digest) in orders {
-                let is_given = self.given.get(&cluster).is_some_and(|given| given.contains_key(&placement));
-                if is_given || !self.members.has(&cluster) {
-                    continue;
-                }
-                if let Some(order) = self.disk.whole(&digest) {
-                    let reported = self.disk.report(&cluster, &placement);
-                    self.members.send(&cluster, MemberCommand::Order { order, reported });
-                    self.given.entry(cluster.clone()).or_default().insert(placement, digest);
-                }
-            }
-        }
-    }
-
-    /// Takes an event of a member's task.
-    pub(super) fn note(&mut self, event: MemberEvent) {
-        // Its orders are here; the server need not send them again.
-        if let MemberEvent::Restarted { cluster } = &event {
-            for (placement, digest) in self.given.get(cluster).into_iter().flatten() {
-                if let Some(order) = self.disk.whole(digest) {
-                    let reported = self.disk.report(cluster, placement);
-                    self.members.send(cluster, MemberCommand::Order { order, reported });
-                }
-            }
-            return;
-        }
-        if let MemberEvent::Work { cluster, placement, status } = &event {
-            self.disk.keep_report(cluster, placement, status);
-        }
-        let event = crate::wire::ToServer::from(event);
-        if event.cluster().is_some_and(|cluster| self.members.has(cluster)) {
-            self.outbox.push(event);
-        }
+    /// Runs exactly the members of the assignment.
+    pub(super) async fn set_members(&mut self) -> ChangedMembers {
+        let AgentState { disk, tasks, .. } = &mut self.state;
+        let assignment = disk.assignment();
+        tasks.set(&assignment.source, &assignment.health, &assignment.members).await
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::connect::TlsFiles;
-use super::run::{Settings, Standing, run};
+use super::run::{AgentOptions, AgentStanding, run};
 use crate::daemon::supervise::Supervisor;
 use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
 use crate::model::records::Kept;
@@ -241,14 +241,14 @@ fn order(generation: i64, text: &str) -> WorkOrder {
 
 struct Agent {
     stop: watch::Sender<bool>,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<AgentStanding>,
     task: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Agent {
     fn start(address: &str, folder: &Path, token: &str) -> Self {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let settings = Settings {
+        let settings = AgentOptions {
             servers: vec![address.parse().expect("an address")],
             name: "edge".into(),
             pools: ["eu".to_owned()].into(),
@@ -257,7 +257,7 @@ impl Agent {
             state: folder.join("state"),
             root: folder.join("root"),
         };
-        let (standing, seen) = watch::channel(Standing::Alone(String::new()));
+        let (standing, seen) = watch::channel(AgentStanding::Alone(String::new()));
         let (stop, stopped) = watch::channel(false);
         let supervisor = Supervisor::new(Arc::default(), Arc::default());
         Self { stop, standing: seen, task: tokio::spawn(run(settings, supervisor, standing, stopped)) }
@@ -270,7 +270,7 @@ impl Agent {
 
     /// Waits until it has no session, for a reason with this text.
     async fn alone(&mut self, text: &str) {
-        let says = |standing: &Standing| matches!(standing, Standing::Alone(reason) if reason.contains(text));
+        let says = |standing: &AgentStanding| matches!(standing, AgentStanding::Alone(reason) if reason.contains(text));
         within(self.standing.wait_for(says)).await.expect("the agent runs");
     }
 }

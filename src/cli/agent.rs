@@ -15,7 +15,7 @@ use super::agent_token::TokenCommand;
 use super::exit::Exit;
 use super::run::wait_for_signal;
 use crate::agent::connect::{Endpoint, TlsFiles};
-use crate::agent::run::{Settings, Standing};
+use crate::agent::run::{AgentOptions, AgentStanding};
 use crate::api::check::is_dns_label;
 use crate::config::read_secret;
 use crate::daemon::supervise::Supervisor;
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 fn deliver(args: &Options) -> anyhow::Result<Exit> {
     let client = args.client_cert.clone().zip(args.client_key.clone());
     let tls = TlsFiles { ca: args.ca_file.clone(), client };
-    let settings = Settings {
+    let settings = AgentOptions {
         servers: args.server.clone(),
         name: args.name.clone(),
         pools: args.pool.iter().cloned().collect(),
@@ -109,10 +109,10 @@ fn deliver(args: &Options) -> anyhow::Result<Exit> {
     ended.map(|()| Exit::Done)
 }
 
-async fn live(settings: Settings, listen: Option<SocketAddr>) -> anyhow::Result<()> {
+async fn live(settings: AgentOptions, listen: Option<SocketAddr>) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new());
     let supervisor = Supervisor::new(Arc::default(), Arc::clone(&metrics));
-    let (standing, seen) = watch::channel(Standing::Alone("it has not connected yet".to_owned()));
+    let (standing, seen) = watch::channel(AgentStanding::Alone("it has not connected yet".to_owned()));
     let (stopper, stop) = watch::channel(false);
     if let Some(address) = listen {
         let listener = crate::http::bind(address).await;
@@ -129,11 +129,11 @@ async fn live(settings: Settings, listen: Option<SocketAddr>) -> anyhow::Result<
     crate::agent::run::run(settings, supervisor, standing, stop).await
 }
 
-fn router(metrics: Arc<Metrics>, standing: watch::Receiver<Standing>) -> Router {
-    let ready = |State(standing): State<watch::Receiver<Standing>>| async move {
+fn router(metrics: Arc<Metrics>, standing: watch::Receiver<AgentStanding>) -> Router {
+    let ready = |State(standing): State<watch::Receiver<AgentStanding>>| async move {
         match standing.borrow().clone() {
-            Standing::Connected(server) => (StatusCode::OK, format!("session with {server}\n")),
-            Standing::Alone(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("no session: {reason}\n")),
+            AgentStanding::Connected(server) => (StatusCode::OK, format!("session with {server}\n")),
+            AgentStanding::Alone(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("no session: {reason}\n")),
         }
     };
     Router::new()

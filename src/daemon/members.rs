@@ -100,7 +100,7 @@ impl MemberDeliveries {
         let (events, reported) = mpsc::unbounded_channel();
         let members = Self {
             deliveries: BTreeMap::new(),
-            agents: Agents::start(configuration, tokens, source.clone(), fence.epoch(), supervisor)?,
+            agents: Agents::start(configuration, tokens, source.clone(), &fence, supervisor)?,
             source,
             common: Arc::new(common(health_rules(&configuration.health), supervisor)),
             fence,
@@ -117,7 +117,17 @@ impl MemberDeliveries {
             MemberDelivery::Remote(RemoteMember::start(&self.agents, name, agent, access, events))
         } else {
             let (fence, source, common) = (self.fence.clone(), self.source.clone(), Arc::clone(&self.common));
-            MemberDelivery::Task(MemberTask::start(name, access, fence, source, common, events, &self.supervisor))
+            let parted = self.agents.parted(name);
+            MemberDelivery::Task(MemberTask::start(
+                name,
+                access,
+                fence,
+                source,
+                common,
+                events,
+                &self.supervisor,
+                parted,
+            ))
         };
         self.deliveries.insert(name.clone(), delivery);
     }
@@ -155,7 +165,8 @@ impl Drop for MemberTask {
 }
 
 impl MemberTask {
-    /// Starts the task of a member. It writes while the fence is open.
+    /// Starts the task of a member, once nobody else delivers to it: when `parted` ends. It writes while the fence is open.
+    #[allow(clippy::too_many_arguments, reason = "each is something else that a task needs")]
     pub fn start(
         name: &ClusterName,
         access: &MemberAccess,
@@ -164,6 +175,7 @@ impl MemberTask {
         common: Arc<Common>,
         events: mpsc::UnboundedSender<MemberEvent>,
         supervisor: &Supervisor,
+        parted: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (cluster, access) = (name.clone(), access.clone());
@@ -183,10 +195,12 @@ impl MemberTask {
             Member::new(of.clone(), source.clone(), target(), common, fence.clone(), orders, events)
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
-        Self {
-            commands,
-            task: tokio::spawn(supervise(name.clone(), begin, inbox, events, watcher, replaced).instrument(span)),
-        }
+        let life = supervise(name.clone(), begin, inbox, events, watcher, replaced);
+        let task = async move {
+            parted.await;
+            life.await;
+        };
+        Self { commands, task: tokio::spawn(task.instrument(span)) }
     }
 
     /// Ends the task, and returns when it has ended: then it begins no request any more.

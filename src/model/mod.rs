@@ -33,6 +33,7 @@ pub mod shared;
 pub mod texts;
 pub mod transitions;
 pub mod tree;
+pub mod uptime;
 pub mod warning;
 pub mod watched;
 pub mod work;

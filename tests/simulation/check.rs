@@ -202,6 +202,11 @@ impl Checker {
         self.accepted.as_ref()
     }
 
+    /// What was under way to a member was given up.
+    pub fn give_up(&mut self, cluster: &ClusterName) {
+        self.in_flight.retain(|(_, of), _| of != cluster);
+    }
+
     /// Looks at one thing that happened.
     pub fn see(&mut self, fact: &Fact) -> Verdict {
         self.seen += 1;
@@ -290,13 +295,18 @@ impl Checker {
                 self.calm_since = self.now;
                 Ok(())
             }
-            // Stores are lost in `lost.rs` alone, and replicas are watched in `replicas.rs`: they have promises of their own.
+            // Stores are lost in `lost.rs` alone, and replicas are watched in `replicas.rs`, agents in `agents.rs`: they have promises of their own.
             Fact::Mark(_)
             | Fact::StoreLost(_)
             | Fact::SourceSeen
             | Fact::Led { .. }
             | Fact::Batch { .. }
             | Fact::Replaced { .. }
+            | Fact::Given { .. }
+            | Fact::Told { .. }
+            | Fact::Obeyed { .. }
+            | Fact::Heard { .. }
+            | Fact::DiskLost(_)
             | Fact::Wrote { .. } => Ok(()),
         }
     }

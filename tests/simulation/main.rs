@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
+mod agents;
 mod check;
 mod deletions;
 mod faults;
@@ -56,6 +57,9 @@ const STEPS_MAX: usize = 60_000;
 /// After the last fault: time to come to rest, and time to stay there.
 const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
+/// The same with agents, whose heartbeats go on for ever.
+const SETTLE_WITH_AGENTS: Duration = Duration::from_hours(1);
+const REST_WITH_AGENTS: Duration = Duration::from_mins(20);
 /// How often a person looks after what waits, once faults have stopped.
 const HELP_PAUSE: Duration = Duration::from_secs(30);
 /// How far the machine's clock is set at most, ahead and back. No wait becomes longer or shorter by it.
@@ -121,12 +125,20 @@ struct Run {
     published: shown::Published,
     /// Several daemons on one store.
     replicas: Option<replicas::Watched>,
+    /// Agents that deliver to members.
+    agents: Option<agents::WatchedAgents>,
 }
 
 fn configuration(rules: Option<Rules>) -> Configuration {
-    let mut text = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet, branch: main}\n\
-        members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]\nstore: {path: /state}\n"
-        .to_owned();
+    configuration_of("members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]", rules)
+}
+
+/// Returns the configuration with these members, and what else is written beside them.
+fn configuration_of(members: &str, rules: Option<Rules>) -> Configuration {
+    let mut text = format!(
+        "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: /fleet, branch: main}}\n{members}\n\
+         store: {{path: /state}}\n"
+    );
     if let Some(Rules { required, expire_after }) = rules {
         let seconds = expire_after.as_secs();
         let forge = format!(
@@ -200,8 +212,12 @@ impl Run {
         Self::begin_as(seed, None)
     }
 
-    /// Begins with one daemon, or with several.
     fn begin_as(seed: u64, replicas: Option<replicas::Watched>) -> Self {
+        Self::begin_with(seed, replicas, None)
+    }
+
+    /// Begins with one daemon, or with several, and with agents or without.
+    fn begin_with(seed: u64, replicas: Option<replicas::Watched>, agents: Option<agents::WatchedAgents>) -> Self {
         let mut timeline = Timeline::begin(Dice::new(seed ^ 0x5173));
         let rules = timeline.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
         let refused = put_backs::Refused::default();
@@ -230,9 +246,13 @@ impl Run {
             changed: BTreeMap::new(),
             published: shown::Published::default(),
             replicas: None,
+            agents: None,
         };
         if let Some(watched) = replicas {
             run.replicate(watched);
+        }
+        if let Some(watched) = agents {
+            run.employ(watched, rules);
         }
         // Dice of its own leave all other seeds as they are.
         let mut dice = Dice::new(seed ^ 0x3a7c);
@@ -295,6 +315,7 @@ impl Run {
                 self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.watch_replicas(&fact)?;
+                self.watch_agents(&fact)?;
                 self.checker.see(&fact)?;
                 self.is_true(&fact)?;
                 match fact {
@@ -370,6 +391,7 @@ impl Run {
             replicas::KEEP => self.keep_leader(),
             _ if self.is_over => {}
             replicas::FAULT => self.fail_replica(),
+            agents::FAULT => self.fail_agent(),
             _ => return self.twist(mark),
         }
         Ok(())
@@ -435,6 +457,7 @@ impl Run {
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
             self.watch_replicas(&fact)?;
+            self.watch_agents(&fact)?;
             self.checker.see(&fact)?;
         }
         word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
@@ -554,7 +577,9 @@ impl Run {
 
     /// Runs until everything has come to rest, and stays there. From an instant on a person helps.
     fn come_to_rest(&mut self, mut next_help: Timestamp) -> Result<(), String> {
-        let settled = self.simulation.now() + SETTLE;
+        let (settle, rest) =
+            if self.agents.is_some() { (SETTLE_WITH_AGENTS, REST_WITH_AGENTS) } else { (SETTLE, REST) };
+        let settled = self.simulation.now() + settle;
         for steps in 0.. {
             if next_help < settled && self.waits() && self.simulation.next_at().is_none_or(|at| at >= next_help) {
                 let after = next_help.duration_since(self.simulation.now());
@@ -576,7 +601,7 @@ impl Run {
         self.published.is_whole(&self.simulation)?;
         let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
         let before = writes(self);
-        while self.simulation.next_at().is_some_and(|at| at < settled + REST) {
+        while self.simulation.next_at().is_some_and(|at| at < settled + rest) {
             self.step()?;
         }
         let after = writes(self);

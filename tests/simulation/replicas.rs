@@ -15,7 +15,7 @@ use super::{Line, Run, Trace, play_all};
 /// Of the seeds of a run one of this number is run here.
 const SHARE: u64 = 40;
 /// The length of the lease.
-const LEASE: Duration = Duration::from_secs(15);
+pub const LEASE: Duration = Duration::from_secs(15);
 /// How long something is wrong between replicas, in seconds.
 const WRONG_S: (u64, u64) = (1, 60);
 /// Faults come within so many milliseconds: see `END`.
@@ -39,6 +39,8 @@ pub struct Watched {
     ahead: Duration,
     /// Writes may arrive late at members.
     is_late: bool,
+    /// The database's clock may be set.
+    sets_database_clock: bool,
     guards: Guards,
     /// What the seed showed.
     shown: Shown,
@@ -57,7 +59,20 @@ impl Watched {
     fn of(seed: u64, guards: Guards) -> Self {
         let mut dice = Dice::new(seed ^ 0x12e9);
         let is_late = dice.chance(500);
-        Self { dice, led: BTreeMap::new(), ahead: Duration::ZERO, is_late, guards, shown: Shown::default() }
+        Self {
+            dice,
+            led: BTreeMap::new(),
+            ahead: Duration::ZERO,
+            is_late,
+            sets_database_clock: true,
+            guards,
+            shown: Shown::default(),
+        }
+    }
+
+    /// Returns those of a seed beside agents, with all guards. The database's clock stays right: 052 says that agents need it.
+    pub fn beside_agents(seed: u64) -> Self {
+        Self { sets_database_clock: false, ..Self::of(seed, GUARDED) }
     }
 
     fn see(&mut self, fact: &Fact, now: Timestamp) -> Verdict {
@@ -76,7 +91,10 @@ impl Watched {
                 self.shown.replaced += 1;
                 Ok(())
             }
-            Fact::Wrote { cluster, epoch, passed, left } => self.wrote(cluster, *epoch, (*passed, *left), now),
+            // Writes of agents have promises of their own: `agents.rs`.
+            Fact::Wrote { agent: None, cluster, epoch, passed, left } => {
+                self.wrote(cluster, *epoch, (*passed, *left), now)
+            }
             _ => Ok(()),
         }
     }
@@ -176,7 +194,7 @@ impl Run {
                 self.simulation.set_clock_of(replica, skew);
                 format!("the wall clock of replica {replica} is set by {skew:#}")
             }
-            _ if watched.is_late && dice.chance(300) => {
+            _ if watched.is_late && watched.sets_database_clock && dice.chance(300) => {
                 watched.ahead += length;
                 // It measures what passes between two leaders, so waits end early by as much: docs/design/020.
                 self.checker.early += SignedDuration::try_from(length).unwrap_or_default();
@@ -281,7 +299,13 @@ type ForgedRow = (&'static str, Vec<(i64, Fact)>, Option<&'static str>);
 fn a_forged_history_is_caught() {
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).expect("an instant");
     let led = |epoch| Fact::Led { replica: 0, epoch };
-    let wrote = |epoch, passed, left| Fact::Wrote { cluster: "a".into(), epoch, passed: at(passed), left: at(left) };
+    let wrote = |epoch, passed, left| Fact::Wrote {
+        agent: None,
+        cluster: "a".into(),
+        epoch,
+        passed: at(passed),
+        left: at(left),
+    };
     let rows: [ForgedRow; 8] = [
         (
             "batches in order",

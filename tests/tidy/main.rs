@@ -36,6 +36,7 @@ const PURE: &[&str] = &[
     "src/decide/",
     "src/core/",
     "src/wire/",
+    "src/remote/",
     "src/plan/",
     "src/views/",
     "src/page/",
@@ -124,12 +125,14 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ),
     // What passes between the daemon and its agents: events and orders of the core, as bytes.
     ("src/wire/", &["api", "model", "error", "deliver", "core"]),
+    // What the daemon and its agents decide about each other.
+    ("src/remote/", &["model", "snapshot", "core", "wire"]),
     // What would happen.
     (
         "src/plan/",
         &[
             "api", "model", "error", "source", "snapshot", "schedule", "rollout", "deliver", "status", "views",
-            "config", "store", "decide", "core", "yaml",
+            "config", "store", "decide", "core", "wire", "remote", "yaml",
         ],
     ),
     // What runs.
@@ -159,6 +162,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "decide",
             "core",
             "wire",
+            "remote",
             "plan",
             "yaml",
         ],
@@ -178,6 +182,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "cluster",
             "core",
             "wire",
+            "remote",
             "daemon",
         ],
     ),

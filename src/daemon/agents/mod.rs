@@ -1,28 +1,26 @@
 //! The daemon's side of agents: which agents are connected, which members each has, and what it may fetch.
 //!
-//! `registry` decides who writes to which member, `routes` answers requests, `listener` accepts connections. A
+//! `remote::registry` decides who writes to which member, `routes` answers requests, `listener` accepts connections. A
 //! [`RemoteMember`] passes the commands of the core to the registry; what agents report comes back as the
 //! events of a member's task. Why it is this way: docs/design/052-agents-server.md.
 
-mod credentials;
 mod listener;
-mod registry;
 mod routes;
-mod session;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use secrecy::ExposeSecret as _;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use self::registry::{AgentSettings, Registry};
+use super::fence::Fence;
 use super::secret_files::{SecretFile, reason};
 use super::supervise::Supervisor;
+use crate::clock::{self, Uptime};
 use crate::config::{
     self, AGENT_LEASE_DEFAULT, Agents as AgentsSection, Configuration, HealthSettings, MemberAccess, OtherKinds,
 };
@@ -31,6 +29,7 @@ use crate::core::{MemberCommand, MemberEvent};
 use crate::model::agent::AgentChoice;
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
+use crate::remote::registry::{AgentSettings, Registry, RegistryEffect};
 use crate::telemetry::metrics::{Metrics, Part};
 use crate::wire::{AgentHealth, AgentKindHealth, AgentReach};
 
@@ -60,34 +59,94 @@ pub enum Error {
 /// What the listener, the members and the event loop share.
 #[derive(Debug)]
 struct AgentHub {
-    registry: Mutex<Registry>,
+    shared: Mutex<Shared>,
     /// Something changed that may end an earlier wait.
     changed: Notify,
+    /// Agents are answered while it is open: another daemon gives their members away when the lease of this one is over.
+    fence: Fence,
     metrics: Arc<Metrics>,
 }
 
+/// The registry, and whom its effects reach.
+#[derive(Debug)]
+struct Shared {
+    registry: Registry,
+    /// Where the core hears of a member, by the number of its registration.
+    members: BTreeMap<u64, mpsc::UnboundedSender<MemberEvent>>,
+    /// The streams of sessions, by the sessions' names.
+    streams: BTreeMap<String, StreamHandle>,
+    /// An agent gave up a member that has no registration.
+    parted: watch::Sender<()>,
+}
+
+/// What the stream of a session is woken and ended by.
+#[derive(Clone, Debug, Default)]
+struct StreamHandle {
+    wake: Arc<Notify>,
+    hang_up: Arc<Notify>,
+}
+
+impl Shared {
+    fn carry_out(&mut self) {
+        for effect in self.registry.take_effects() {
+            match effect {
+                RegistryEffect::Event(member, event) => {
+                    // The receiver goes only when the process ends.
+                    drop(self.members.get(&member).map(|events| events.send(event)));
+                }
+                RegistryEffect::Parted(_) => drop(self.parted.send_replace(())),
+                RegistryEffect::Wake(session) => {
+                    if let Some(stream) = self.streams.get(&session) {
+                        stream.wake.notify_one();
+                    }
+                }
+                RegistryEffect::HangUp(session) => {
+                    if let Some(stream) = self.streams.remove(&session) {
+                        stream.wake.notify_one();
+                        stream.hang_up.notify_one();
+                    }
+                }
+            }
+        }
+    }
+}
+
 impl AgentHub {
-    /// Does something with the registry, and shows what it led to.
-    fn with<T>(&self, act: impl FnOnce(&mut Registry, Instant) -> T) -> T {
-        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = registry.opened;
-        let done = act(&mut registry, Instant::now());
-        self.metrics.agent_sessions.inc_by(registry.opened - opened);
-        self.metrics.agents.set(i64::try_from(registry.connected()).unwrap_or(i64::MAX));
+    /// Does something with the registry, and what follows from it.
+    fn with<T>(&self, act: impl FnOnce(&mut Registry, Uptime) -> T) -> T {
+        self.change(|shared, now| act(&mut shared.registry, now))
+    }
+
+    /// Does something with the registry and whom it reaches, and what follows from it.
+    fn change<T>(&self, act: impl FnOnce(&mut Shared, Uptime) -> T) -> T {
+        let mut shared = self.read();
+        let opened = shared.registry.opened;
+        let done = act(&mut shared, clock::uptime());
+        shared.carry_out();
+        self.metrics.agent_sessions.inc_by(shared.registry.opened - opened);
+        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
         self.changed.notify_one();
         done
     }
 
     /// Reads something of the registry.
-    fn read(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Acts on what time brings. Returns when to do it again.
+    fn tick(&self) -> Option<Uptime> {
+        let mut shared = self.read();
+        let next = shared.registry.tick(clock::uptime());
+        shared.carry_out();
+        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
+        next
     }
 
     /// Acts on what time brings, for ever.
     async fn follow_time(&self) {
         loop {
-            let next = self.read().tick(Instant::now());
-            self.metrics.agents.set(i64::try_from(self.read().connected()).unwrap_or(i64::MAX));
+            let next = self.tick();
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = sleep_until(next) => {}
@@ -96,9 +155,9 @@ impl AgentHub {
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+async fn sleep_until(at: Option<Uptime>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+        Some(at) => tokio::time::sleep(clock::uptime().until(at)).await,
         None => std::future::pending().await,
     }
 }
@@ -118,7 +177,7 @@ impl Drop for Agents {
 }
 
 impl Agents {
-    /// Listens where the configuration says; `tokens` are those of the store. `epoch` is the leader's; none without a lease.
+    /// Listens where the configuration says; `tokens` are those of the store. Agents are answered while the fence is open.
     ///
     /// # Errors
     /// The address, the certificates or a token cannot be used.
@@ -126,19 +185,26 @@ impl Agents {
         configuration: &Configuration,
         tokens: &AgentTokens,
         source: SourceName,
-        epoch: Option<u64>,
+        fence: &Fence,
         supervisor: &Supervisor,
     ) -> Result<Self, Error> {
         let section = configuration.agents.as_ref();
         let settings = AgentSettings {
-            epoch: epoch.unwrap_or(EPOCH_ALONE),
+            epoch: fence.epoch().unwrap_or(EPOCH_ALONE),
             lease: section.map_or(AGENT_LEASE_DEFAULT, |section| section.lease),
             source,
             health: health(&configuration.health),
             listens: section.is_some(),
         };
-        let registry = Mutex::new(Registry::new(settings, Instant::now()));
-        let hub = Arc::new(AgentHub { registry, changed: Notify::new(), metrics: supervisor.metrics() });
+        let registry = Registry::new(settings, clock::uptime());
+        let shared = Mutex::new(Shared {
+            registry,
+            members: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            parted: watch::Sender::default(),
+        });
+        let hub =
+            Arc::new(AgentHub { shared, changed: Notify::new(), fence: fence.clone(), metrics: supervisor.metrics() });
         hub.with(|registry, now| registry.set_stored_tokens(tokens, now));
         let mut agents = Self { hub, tasks: Vec::new(), address: None };
         if let Some(section) = section {
@@ -162,6 +228,20 @@ impl Agents {
     /// Returns where agents connect.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Returns when no agent writes any more to a member that has no agent in the configuration.
+    pub fn parted(&self, cluster: &ClusterName) -> impl Future<Output = ()> + Send + use<> {
+        let (hub, cluster) = (Arc::clone(&self.hub), cluster.clone());
+        async move {
+            let mut parted = hub.read().parted.subscribe();
+            while hub.read().registry.is_parting(&cluster) {
+                // The sender lives as long as the hub.
+                if parted.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
     }
 
     /// Takes the tokens of the store in place of the earlier ones. A session whose token is invalid ends.
@@ -210,7 +290,11 @@ impl RemoteMember {
         events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
         let hub = Arc::clone(&agents.hub);
-        let id = hub.with(|registry, now| registry.add(cluster, agent.clone(), reach(access), events, now));
+        let id = hub.change(|shared, now| {
+            let id = shared.registry.add(cluster, agent.clone(), reach(access), now);
+            shared.members.insert(id, events);
+            id
+        });
         Self { hub, cluster: cluster.clone(), id }
     }
 
@@ -222,7 +306,10 @@ impl RemoteMember {
 
 impl Drop for RemoteMember {
     fn drop(&mut self) {
-        self.hub.with(|registry, now| registry.remove(&self.cluster, self.id, now));
+        self.hub.change(|shared, now| {
+            shared.registry.remove(&self.cluster, self.id, now);
+            shared.members.remove(&self.id);
+        });
     }
 }
 

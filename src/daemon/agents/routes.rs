@@ -14,15 +14,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::AgentHub;
-use super::credentials::Credential;
 use super::listener::Connection;
-use super::registry::{NextFrame, SessionRefusal};
+use super::{AgentHub, StreamHandle};
 use crate::model::id::Digest;
+use crate::remote::credentials::Credential;
+use crate::remote::registry::{NextFrame, SessionRefusal};
 use crate::wire::{
     AGENT_HEADER, Acked, AgentOrder, ENCODING, EVENTS_MAX, FRAME_BYTES_MAX, FetchObjects, FetchedObject, Hello,
-    NAME_CHARS_MAX, OBJECTS_MAX, OBJECTS_PATH, ORDERS_PATH, Protocols, REPORTS_PATH, Refused, Reports, SESSION_PATH,
-    frame, pack, pack_bytes, unpack,
+    NAME_CHARS_MAX, NOT_LEADING, OBJECTS_MAX, OBJECTS_PATH, ORDERS_PATH, Protocols, REPORTS_PATH, Refused, Reports,
+    SESSION_PATH, frame, pack, pack_bytes, unpack,
 };
 
 /// How long a body may take to come, and its answer to be ready.
@@ -39,6 +39,9 @@ pub(super) async fn answer(hub: &Arc<AgentHub>, connection: &Connection, request
         return refused(StatusCode::UNAUTHORIZED, "the token is not that of this agent, or was revoked");
     };
     connection.is_known.store(true, Ordering::Relaxed);
+    if !hub.fence.is_open() {
+        return not_leading();
+    }
     hub.with(|registry, now| registry.hear(&agent, now));
     let path = parts.uri.path();
     let answered = async {
@@ -61,7 +64,8 @@ pub(super) async fn answer(hub: &Arc<AgentHub>, connection: &Connection, request
 fn caller(hub: &AgentHub, headers: &HeaderMap) -> Option<(String, Credential)> {
     let name = headers.get(AGENT_HEADER)?.to_str().ok().filter(|name| name.len() <= NAME_CHARS_MAX)?;
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let credential = hub.read().credentials.check(name, token).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
+    let credential =
+        hub.read().registry.credentials.check(name, token).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
     Some((name.to_owned(), credential))
 }
 
@@ -81,14 +85,18 @@ async fn session(
         return refused(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random bytes for a session");
     };
     let hang_up = Arc::clone(&connection.hang_up);
-    let opened = hub.with(|registry, now| registry.open(&agent, id.clone(), credential, &hello, hang_up, now));
-    let wake = match opened {
-        Ok(wake) => wake,
-        Err(refusal) => {
-            tracing::warn!(agent, version = hello.version, ?refusal, "an agent was refused");
-            return refusal_answer(&refusal);
+    let wake = Arc::new(Notify::new());
+    let opened = hub.change(|shared, now| {
+        let opened = shared.registry.open(&agent, id.clone(), credential, &hello, now);
+        if opened.is_ok() {
+            shared.streams.insert(id.clone(), StreamHandle { wake: Arc::clone(&wake), hang_up });
         }
-    };
+        opened
+    });
+    if let Err(refusal) = opened {
+        tracing::warn!(agent, version = hello.version, ?refusal, "an agent was refused");
+        return refusal_answer(&refusal);
+    }
     tracing::info!(agent, version = hello.version, pools = ?hello.pools, "an agent connected");
     let stream = SessionStream { hub: Arc::clone(hub), agent, id, wake };
     let frames = stream::unfold(stream, |stream| async move {
@@ -110,10 +118,13 @@ struct SessionStream {
 }
 
 impl SessionStream {
-    /// Returns the next frame; `None` where the session has ended.
+    /// Returns the next frame; `None` where the session has ended, or this daemon may not lead any more.
     async fn next(&self) -> Option<Bytes> {
         loop {
-            let next = self.hub.read().next(&self.agent, &self.id);
+            if !self.hub.fence.is_open() {
+                return None;
+            }
+            let next = self.hub.read().registry.next(&self.agent, &self.id);
             match next {
                 NextFrame::Frame(message) => match frame(message.as_ref()) {
                     Ok(bytes) => return Some(bytes.into()),
@@ -143,8 +154,10 @@ async fn reports(hub: &Arc<AgentHub>, agent: &str, body: Incoming) -> AgentAnswe
     if reports.events.len() > EVENTS_MAX {
         return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("a request brings at most {EVENTS_MAX} events"));
     }
-    match hub.with(|registry, now| registry.report(agent, reports, now)) {
-        Ok(taken) => {
+    // Asked again at the last moment: the answer prolongs the agent's lease.
+    match hub.with(|registry, now| hub.fence.is_open().then(|| registry.report(agent, reports, now))) {
+        None => not_leading(),
+        Some(Ok(taken)) => {
             if taken.refused > 0 {
                 hub.metrics.agent_refused.inc_by(taken.refused as u64);
                 tracing::warn!(
@@ -155,13 +168,13 @@ async fn reports(hub: &Arc<AgentHub>, agent: &str, body: Incoming) -> AgentAnswe
             }
             packed(hub, &Acked { acked: taken.acked })
         }
-        Err(refusal) => refusal_answer(&refusal),
+        Some(Err(refusal)) => refusal_answer(&refusal),
     }
 }
 
 /// Answers with an order of a member of this agent.
 fn order(hub: &AgentHub, agent: &str, digest: &Digest) -> AgentAnswer {
-    let found = hub.read().order(agent, digest);
+    let found = hub.read().registry.order(agent, digest);
     let Some(found) = found else { return not_found() };
     let packed = AgentOrder::from(found.as_ref()).encode().and_then(|(_, json)| pack_bytes(&json));
     packed.map_or_else(|error| unsendable(&error), |bytes| deflated(hub, bytes))
@@ -170,7 +183,7 @@ fn order(hub: &AgentHub, agent: &str, digest: &Digest) -> AgentAnswer {
 /// Answers with one object that a current order of the agent names.
 fn one_object(hub: &AgentHub, agent: &str, path: &str) -> AgentAnswer {
     let digest = path.strip_prefix(OBJECTS_PATH).and_then(|rest| rest.strip_prefix('/'));
-    let found = digest.and_then(|digest| hub.read().object(agent, &Digest::new(digest)));
+    let found = digest.and_then(|digest| hub.read().registry.object(agent, &Digest::new(digest)));
     found.map_or_else(not_found, |object| packed(hub, object.as_ref()))
 }
 
@@ -184,8 +197,8 @@ async fn objects(hub: &Arc<AgentHub>, agent: &str, body: Incoming) -> AgentAnswe
         return refused(StatusCode::PAYLOAD_TOO_LARGE, &format!("a request names at most {OBJECTS_MAX} objects"));
     }
     let found: VecDeque<FetchedObject> = {
-        let registry = hub.read();
-        let object = |digest: Digest| Some(FetchedObject { object: registry.object(agent, &digest)?, digest });
+        let shared = hub.read();
+        let object = |digest: Digest| Some(FetchedObject { object: shared.registry.object(agent, &digest)?, digest });
         wanted.digests.into_iter().filter_map(object).collect()
     };
     // One frame at a time: an answer needs the memory of one object.
@@ -231,6 +244,11 @@ fn unsendable(error: &crate::wire::Error) -> AgentAnswer {
 
 fn not_found() -> AgentAnswer {
     refused(StatusCode::NOT_FOUND, "no current order of a member of this agent names it")
+}
+
+fn not_leading() -> AgentAnswer {
+    let message = format!("this daemon {NOT_LEADING}, or cannot be sure that it does; connect to another, or wait");
+    refused(StatusCode::SERVICE_UNAVAILABLE, &message)
 }
 
 fn refused(status: StatusCode, message: &str) -> AgentAnswer {

@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::*;
 use crate::model::agent::AgentToken;
@@ -47,9 +48,20 @@ fn tokens(names: &[&str]) -> AgentTokens {
 }
 
 fn server(lease: &str) -> Agents {
+    server_of(lease, &leading())
+}
+
+fn server_of(lease: &str, fence: &Fence) -> Agents {
     let supervisor = Supervisor::without_pauses();
     let tokens = tokens(&["a", "b"]);
-    Agents::start(&configuration(lease), &tokens, "fleet".into(), Some(7), &supervisor).expect("it listens")
+    Agents::start(&configuration(lease), &tokens, "fleet".into(), fence, &supervisor).expect("it listens")
+}
+
+/// The fence of a daemon that leads in epoch 7.
+fn leading() -> Fence {
+    let fence = Fence::of_lease(Duration::from_secs(60), crate::daemon::fence::lease_clock());
+    fence.open_until(7, Uptime::MAX);
+    fence
 }
 
 fn order(cluster: &str, secret: &str) -> Arc<WorkOrder> {
@@ -382,7 +394,7 @@ async fn a_member_of_a_pool_moves_after_the_lease_or_a_goodbye() {
     };
     assert_eq!(given, ["m-1"]);
     one.is_given().await;
-    assert_eq!(agents.hub.read().connected(), 1);
+    assert_eq!(agents.hub.read().registry.connected(), 1);
     let heard = Instant::now();
     a.report(seq + 1, Vec::new()).await.expect("the last heartbeat");
     a.cut();
@@ -405,4 +417,38 @@ async fn a_member_of_a_pool_moves_after_the_lease_or_a_goodbye() {
     let mut c = Agent::connect(&agents, "a").await;
     c.open(&hello("2", &["eu"])).await.expect("it is open");
     assert_eq!(c.members(1).await, ["m-1"]);
+}
+
+#[tokio::test]
+async fn a_daemon_whose_lease_is_over_answers_no_agent() {
+    let fence = leading();
+    let agents = server_of("60s", &fence);
+    let mut a = Agent::connect(&agents, "a").await;
+    assert_eq!(a.open(&hello("1", &[])).await.expect("it is open"), 7);
+    assert_eq!(a.report(1, Vec::new()).await, Ok(1));
+    // Another daemon leads, and gives the agent's members away when the last answered lease has run out.
+    fence.close();
+    assert_eq!(a.report(2, Vec::new()).await, Err(StatusCode::SERVICE_UNAVAILABLE));
+    let mut again = Agent::connect(&agents, "a").await;
+    let (status, refused) = again.open(&hello("1", &[])).await.expect_err("it is refused");
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.message.contains(crate::wire::NOT_LEADING), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn a_member_of_the_daemon_itself_waits_for_its_last_agent() {
+    let agents = server("60s");
+    let (events, _heard) = mpsc::unbounded_channel();
+    let cluster = ClusterName::from("m-1");
+    let remote = RemoteMember::start(&agents, &cluster, &named("a"), &MemberAccess::InCluster, events);
+    let mut a = Agent::connect(&agents, "a").await;
+    a.open(&hello("1", &[])).await.expect("it is open");
+    a.members(1).await;
+    drop(remote);
+    let mut parted = Box::pin(agents.parted(&cluster));
+    assert!(futures::poll!(&mut parted).is_pending(), "the agent still delivers");
+    a.members(0).await;
+    a.report(1, vec![ToServer::Stopped { cluster: cluster.clone() }]).await.expect("it is taken");
+    tokio::time::timeout(LIMIT, parted).await.expect("in time");
+    tokio::time::timeout(LIMIT, agents.parted(&cluster)).await.expect("at once");
 }

@@ -8,14 +8,15 @@ use jiff::Timestamp;
 use super::member::Sight;
 use super::{Detail, Event, Fact, Fate, Happening, Simulation, later};
 use crate::config::MemberAccess;
-use crate::core::MemberEvent;
 use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
+use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::live::LiveObject;
 use crate::model::facts::{Facts, NodeFacts, Totals};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::kinds::WatchedKind;
 use crate::model::records::Availability;
+use crate::model::work::SourceName;
 
 /// Pause before a report, as in members' tasks.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
@@ -34,12 +35,28 @@ const LIST_CUT_MAX: u64 = 4;
 /// The sums over every member's nodes.
 const NODES: usize = 3;
 
+fn sums() -> Box<Facts> {
+    let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
+    Box::new(Facts::new(Ok(nodes), Ok(Totals::default())))
+}
+
 /// The members.
 impl Simulation {
     pub(super) fn start_member(&mut self, cluster: &ClusterName, access: &MemberAccess) {
+        if let MemberAccess::Agent { agent, .. } = access {
+            self.members.entry(cluster.clone()).or_default();
+            return self.add_remote(cluster, agent);
+        }
+        if self.agents() > 0 {
+            return self.add_own(cluster);
+        }
         let source = self.core.as_ref().map(|core| core.fleet().source.clone()).unwrap_or_default();
+        self.start_task(cluster, source, !access.is_directory());
+    }
+
+    /// Starts the task of a member in the acting process.
+    pub(super) fn start_task(&mut self, cluster: &ClusterName, source: SourceName, has_health: bool) {
         let member = self.members.entry(cluster.clone()).or_default();
-        let has_health = !access.is_directory();
         member.reconciler = Some(Reconciler::new(cluster.clone(), source, has_health));
         member.connected = false;
         member.epoch += 1;
@@ -48,8 +65,41 @@ impl Simulation {
         self.push_in(self.latencies.connect, Happening::Connect(cluster.clone(), epoch));
     }
 
-    pub(super) fn stop_member(&mut self, cluster: &ClusterName) {
+    /// Gives a member's task in the acting process a command.
+    pub(super) fn command_here(&mut self, cluster: &ClusterName, command: MemberCommand) {
+        if let Some(reconciler) = self.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut()) {
+            reconciler.command(command);
+        }
+        self.pump(cluster);
+    }
+
+    /// A member's task says again what it holds, as it does for a new session of an agent.
+    pub(super) fn announce(&mut self, cluster: &ClusterName) {
         let Some(member) = self.members.get_mut(cluster) else { return };
+        let Some(reconciler) = &mut member.reconciler else { return };
+        if member.connected {
+            let namespaces = reconciler.take_namespaces();
+            let online = reconciler.announce(Some("v1.36.0".to_owned()));
+            let facts = MemberEvent::Facts { cluster: cluster.clone(), facts: sums() };
+            for event in namespaces.into_iter().chain([online, facts]) {
+                self.report_event(cluster, event);
+            }
+        } else if member.failures > 0 {
+            let reason = "it is away".to_owned();
+            self.report_event(cluster, MemberEvent::Offline { cluster: cluster.clone(), reason });
+        }
+        self.arrange(cluster);
+    }
+
+    /// The daemon gives a member up.
+    pub(super) fn give_up_member(&mut self, cluster: &ClusterName) {
+        if !self.remove_remote(cluster) {
+            self.stop_member(cluster);
+        }
+    }
+
+    pub(super) fn stop_member(&mut self, cluster: &ClusterName) {
+        let Some(member) = self.members.get_mut(cluster).filter(|member| member.reconciler.is_some()) else { return };
         let connection = (self.life, member.epoch);
         member.reconciler = None;
         member.connected = false;
@@ -96,9 +146,7 @@ impl Simulation {
         reconciler.see_namespaces(Ok(namespaces));
         let namespaces = reconciler.take_namespaces();
         let online = reconciler.announce(Some("v1.36.0".to_owned()));
-        let nodes = NodeFacts { count: NODES, ..NodeFacts::default() };
-        let facts = Box::new(Facts::new(Ok(nodes), Ok(Totals::default())));
-        let facts = MemberEvent::Facts { cluster: cluster.clone(), facts };
+        let facts = MemberEvent::Facts { cluster: cluster.clone(), facts: sums() };
         for event in namespaces.into_iter().chain([online, facts]) {
             self.report_event(cluster, event);
         }

@@ -1,6 +1,6 @@
 //! The observable facts of a simulation, for checkers, traces and timelines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -154,11 +154,43 @@ pub enum Fact {
         /// The epoch of the refused batch.
         epoch: u64,
     },
-    /// A write of a replica reached a member.
-    Wrote {
+    /// A member was given to an agent, as the list says that a daemon sent; or a daemon began to deliver to it itself.
+    Given {
+        /// The agent; `None` is the daemon.
+        agent: Option<usize>,
         /// The member.
         cluster: ClusterName,
-        /// The epoch of the replica.
+    },
+    /// An agent runs exactly these members, as a server told it.
+    Told {
+        /// The agent.
+        agent: usize,
+        /// The members.
+        members: BTreeSet<ClusterName>,
+    },
+    /// An agent acted on a frame of a server.
+    Obeyed {
+        /// The agent.
+        agent: usize,
+        /// The epoch of the server.
+        epoch: u64,
+    },
+    /// A daemon took the events of a request of an agent.
+    Heard {
+        /// The session.
+        session: String,
+        /// The number of the request.
+        number: u64,
+    },
+    /// An agent lost its disk.
+    DiskLost(usize),
+    /// A write of a replica, or of an agent, reached a member.
+    Wrote {
+        /// The agent; `None` is the replica.
+        agent: Option<usize>,
+        /// The member.
+        cluster: ClusterName,
+        /// The epoch of the replica, or the one that the agent saw.
         epoch: u64,
         /// When it passed the fence.
         passed: Timestamp,
@@ -254,8 +286,18 @@ impl fmt::Display for Fact {
             Self::Led { replica, epoch } => write!(f, "replica {replica} LEADS, epoch {epoch}"),
             Self::Batch { epoch } => write!(f, "batch of epoch {epoch}"),
             Self::Replaced { epoch } => write!(f, "batch of epoch {epoch} REFUSED: another replica leads"),
-            Self::Wrote { cluster, epoch, passed, left } => {
-                write!(f, "{cluster} is written under epoch {epoch}, begun {passed}, sent {left}")
+            Self::Given { agent: Some(agent), cluster } => write!(f, "agent {agent} is GIVEN {cluster}"),
+            Self::Given { agent: None, cluster } => write!(f, "the daemon delivers to {cluster} itself"),
+            Self::Told { agent, members } => {
+                let names: Vec<&str> = members.iter().map(|name| name.as_str()).collect();
+                write!(f, "agent {agent} runs {}", names.join(", "))
+            }
+            Self::Obeyed { agent, epoch } => write!(f, "agent {agent} obeys epoch {epoch}"),
+            Self::Heard { session, number } => write!(f, "request {number} of session {session} is taken"),
+            Self::DiskLost(agent) => write!(f, "agent {agent} LOST its disk"),
+            Self::Wrote { agent, cluster, epoch, passed, left } => {
+                let who = agent.map_or_else(|| "the daemon".to_owned(), |agent| format!("agent {agent}"));
+                write!(f, "{cluster} is written by {who} under epoch {epoch}, begun {passed}, sent {left}")
             }
         }
     }

@@ -47,7 +47,7 @@ impl Simulation {
         task: Task,
         steps: (Duration, Duration),
     ) {
-        if !self.is_fence_open() {
+        if !self.is_fence_open(cluster) {
             return self.wait_at_fence(cluster.clone(), connection, task);
         }
         self.facts.push(Fact::Sent { order: Arc::clone(&task.order), connection: (life, connection) });
@@ -62,7 +62,7 @@ impl Simulation {
     pub(super) fn land(&mut self, cluster: &ClusterName, epoch: u64, flight: &Flight) {
         let clock = self.clock();
         let mut is_current = self.members.get(cluster).is_some_and(|m| m.epoch == epoch && m.connected);
-        if is_current && self.is_lease_over_since(flight.ends) {
+        if is_current && self.is_lease_over_since(cluster, flight.ends) {
             self.disconnect(cluster, "the lease ended while a request was under way");
             is_current = false;
         }
@@ -85,7 +85,8 @@ impl Simulation {
         let (result, changed, facts) = member.perform(task, fate, slowly, clock);
         if self.replicas.is_some() {
             let (passed, left) = (flight.passed, flight.left);
-            self.facts.push(Fact::Wrote { cluster: cluster.clone(), epoch: flight.epoch, passed, left });
+            let agent = self.own_agent();
+            self.facts.push(Fact::Wrote { agent, cluster: cluster.clone(), epoch: flight.epoch, passed, left });
         }
         self.facts.extend(facts);
         if let Some(key) = changed {

@@ -195,8 +195,13 @@ impl Simulation {
 
 /// The fence.
 impl Simulation {
-    /// Tells whether a write may begin.
-    pub(super) fn is_fence_open(&self) -> bool {
+    /// Tells whether a write to a member may begin.
+    pub(super) fn is_fence_open(&self, cluster: &ClusterName) -> bool {
+        self.is_agent_fence_open(cluster).unwrap_or_else(|| self.is_fence_open_of_daemon())
+    }
+
+    /// Tells whether the acting daemon surely leads.
+    pub(super) fn is_fence_open_of_daemon(&self) -> bool {
         let Some(replicas) = &self.replicas else { return true };
         let margin = replicas.length / MARGIN_PART;
         let surely = |lease: HeldLease| !replicas.guards.fence || later(self.now, margin) < lease.end;
@@ -211,7 +216,7 @@ impl Simulation {
 
     /// Sends what waited for the fence to open.
     pub(super) fn pass_fence(&mut self) {
-        if !self.is_fence_open() {
+        if self.own_agent().is_none() && !self.is_fence_open_of_daemon() {
             return;
         }
         let waiting = self.replicas.as_mut().map(|replicas| std::mem::take(&mut replicas.own_mut().waiting));
@@ -225,11 +230,15 @@ impl Simulation {
     /// Returns the epoch of a write that begins now, and how many times the lease ended before.
     pub(super) fn lease_of_flights(&self) -> (u64, u64) {
         let own = self.replicas.as_ref().map(super::Replicas::own);
-        own.map_or((0, 0), |own| (own.lease.map_or(0, |lease| lease.epoch), own.ends))
+        let held = own.map_or((0, 0), |own| (own.lease.map_or(0, |lease| lease.epoch), own.ends));
+        (self.epoch_of_agent().unwrap_or(held.0), held.1)
     }
 
     /// Tells whether a write that began before so many ends of the lease was cut.
-    pub(super) fn is_lease_over_since(&self, ends: u64) -> bool {
+    pub(super) fn is_lease_over_since(&self, cluster: &ClusterName, ends: u64) -> bool {
+        if let Some(is_cut) = self.is_agent_cut_since(cluster, ends) {
+            return is_cut;
+        }
         let Some(replicas) = self.replicas.as_ref().filter(|replicas| replicas.guards.fence) else { return false };
         let own = replicas.own();
         own.ends != ends || own.lease.is_none_or(|lease| lease.end <= self.now)

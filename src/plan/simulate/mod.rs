@@ -3,6 +3,7 @@
 //!
 //! The caller pushes commits, calls [`Simulation::step`] until nothing is left to happen, and reads the [`Fact`]s.
 
+mod agents;
 mod backup;
 mod checks;
 mod dice;
@@ -37,6 +38,8 @@ use crate::model::tree::Tree;
 use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
 
+pub use agents::{AgentGuards, AgentIdentity};
+use agents::{AgentHappening, Agents};
 pub use dice::Dice;
 pub use fact::Fact;
 pub use faults::{Faults, Latencies};
@@ -84,6 +87,7 @@ enum Happening {
     LeaseAnswer(u64, LeaseAnswer),
     /// A batch arrives whose answer was lost.
     LateBatch(u64),
+    Agent(AgentHappening),
 }
 
 /// The state of the daemon, its fleet and its source.
@@ -118,6 +122,8 @@ pub struct Simulation {
     facts: Vec<Fact>,
     /// `None`: one daemon has the store for itself.
     replicas: Option<Replicas>,
+    /// `None`: the daemons deliver to all members themselves.
+    agents: Option<Agents>,
 }
 
 impl Simulation {
@@ -146,6 +152,7 @@ impl Simulation {
             members: BTreeMap::new(),
             facts: Vec::new(),
             replicas: None,
+            agents: None,
         };
         simulation.push_at(start, Happening::Restart);
         simulation
@@ -181,11 +188,10 @@ impl Simulation {
         self.source.commits.insert(commit.clone(), tree);
         self.source.pushed.push(commit.clone());
         let namespaces = self.unmanaged_namespaces();
-        for cluster in self.members.keys().cloned().collect::<Vec<_>>() {
-            self.see_namespaces(&cluster, &namespaces);
-        }
+        let clusters: Vec<ClusterName> = self.members.keys().cloned().collect();
+        self.each_replica(|this| clusters.iter().for_each(|cluster| this.see_namespaces(cluster, &namespaces)));
         self.source.tip = Some(commit);
-        self.each_replica(|this| this.push_in(this.latencies.source, Happening::Poll(this.life)));
+        self.each_daemon(|this| this.push_in(this.latencies.source, Happening::Poll(this.life)));
     }
 
     /// Makes a commit the tip that does not descend from earlier pushes: a rewritten history.
@@ -224,6 +230,7 @@ impl Simulation {
             return;
         }
         self.facts.push(Fact::Crashed);
+        self.end_server();
         self.end_incarnation();
         // The members' reconcilers end with it; the members' objects stay.
         for member in self.members.values_mut() {
@@ -280,7 +287,7 @@ impl Simulation {
             // Messages to an earlier process are dropped.
             Happening::Wake(life) if life == self.life => self.wake_at = None,
             Happening::Poll(life) if life == self.life => self.poll(),
-            Happening::Hear(life, event) if life == self.life => self.handle(*event),
+            Happening::Hear(life, event) if life == self.life => self.hear(*event),
             Happening::Wake(_) | Happening::Poll(_) | Happening::Hear(..) => {}
             // Members outlive the daemon: their events are checked by connection, and a request may arrive late.
             Happening::Connect(cluster, epoch) => self.connect(&cluster, epoch),
@@ -296,6 +303,7 @@ impl Simulation {
             Happening::AtDatabase(incarnation, ask) => self.ask_database(incarnation, &ask),
             Happening::LeaseAnswer(incarnation, answer) => self.take_lease_answer(incarnation, &answer),
             Happening::LateBatch(number) => self.late_batch_arrives(number),
+            Happening::Agent(happening) => self.happen_to_agents(happening),
         }
     }
 
@@ -314,6 +322,7 @@ impl Simulation {
         self.source.failing = false;
         self.source.accepted_rewrite = core.accepted_rewrite().cloned();
         self.core = Some(core);
+        self.begin_server();
         self.restore();
         self.push_in(self.latencies.source, Happening::Poll(self.life));
         self.act(effects);
@@ -457,17 +466,14 @@ impl Simulation {
             }
             match effect {
                 Effect::StartMember(cluster, access) => self.start_member(&cluster, &access),
-                Effect::StopMember(cluster) => self.stop_member(&cluster),
+                Effect::StopMember(cluster) => self.give_up_member(&cluster),
                 Effect::Command(cluster, command) => {
                     if let MemberCommand::Order { order, .. } = &command {
                         self.facts.push(Fact::Ordered(Arc::clone(order)));
                     }
-                    if let Some(reconciler) =
-                        self.members.get_mut(&cluster).and_then(|member| member.reconciler.as_mut())
-                    {
-                        reconciler.command(command);
+                    if let Some(command) = self.command_remote(&cluster, command) {
+                        self.command_here(&cluster, command);
                     }
-                    self.pump(&cluster);
                 }
                 Effect::ReadPayload(snapshot) => self.read_payload(snapshot),
                 // Each replica has a mirror of its own, and what pins commits for all passes the fence.

@@ -78,7 +78,9 @@ struct Parked {
 
 /// The replicas and their database.
 pub(super) struct Replicas {
-    list: Vec<Replica>,
+    /// The daemons, and after them the machines of agents.
+    pub(super) list: Vec<Replica>,
+    daemons: usize,
     /// The one that acts.
     entered: usize,
     /// The one that began to lead last, and the number of that process.
@@ -94,6 +96,12 @@ pub(super) struct Replicas {
 impl Replicas {
     pub(super) fn own(&self) -> &Replica {
         &self.list[self.entered]
+    }
+
+    /// Returns the process of a daemon that leads, or led; 0 for one that follows.
+    pub(super) fn life_of(&self, daemon: usize) -> u64 {
+        let parked = &self.list[daemon].parked;
+        if parked.core.is_some() { parked.life } else { 0 }
     }
 
     pub(super) fn own_mut(&mut self) -> &mut Replica {
@@ -113,8 +121,17 @@ impl Simulation {
         let guards = Guards { epoch: true, fence: true, counts_from_answer: false };
         let list = std::iter::repeat_with(Replica::default).take(count).collect();
         let database = Database::default();
-        self.replicas =
-            Some(Replicas { list, entered: 0, leader: (0, 0), lives: 0, sifted: 0, database, length, guards });
+        self.replicas = Some(Replicas {
+            list,
+            daemons: count,
+            entered: 0,
+            leader: (0, 0),
+            lives: 0,
+            sifted: 0,
+            database,
+            length,
+            guards,
+        });
         self.each_replica(Self::follow);
     }
 
@@ -171,10 +188,19 @@ impl Simulation {
         }
     }
 
+    /// Does something as each replica, and as each agent; as the one daemon where there are none.
+    pub(super) fn each_replica(&mut self, act: impl FnMut(&mut Self)) {
+        self.each_of(self.replicas.as_ref().map_or(1, |replicas| replicas.list.len()), act);
+    }
+
     /// Does something as each replica; as the one daemon where there are none.
-    pub(super) fn each_replica(&mut self, mut act: impl FnMut(&mut Self)) {
+    pub(super) fn each_daemon(&mut self, act: impl FnMut(&mut Self)) {
+        self.each_of(self.replicas.as_ref().map_or(1, |replicas| replicas.daemons), act);
+    }
+
+    fn each_of(&mut self, count: usize, mut act: impl FnMut(&mut Self)) {
         let back = self.entered();
-        for replica in 0..self.replicas.as_ref().map_or(1, |replicas| replicas.list.len()) {
+        for replica in 0..count {
             self.enter(replica);
             act(self);
         }
@@ -198,7 +224,7 @@ impl Simulation {
     /// members stays.
     pub(super) fn sift(&mut self) {
         let Some(replicas) = &mut self.replicas else { return };
-        let is_old = self.life != replicas.leader.1;
+        let is_old = replicas.entered < replicas.daemons && self.life != replicas.leader.1;
         let mut at = 0;
         let begin = replicas.sifted.min(self.facts.len());
         self.facts.retain(|fact| {
@@ -217,7 +243,7 @@ impl Simulation {
     /// Lets a person reach any replica: one that follows passes the request on. Returns whether one acts now that can answer.
     pub(super) fn reach_leader(&mut self) -> bool {
         let Some(replicas) = &self.replicas else { return true };
-        let asked = usize::try_from(self.dice.below(replicas.list.len() as u64)).unwrap_or(0);
+        let asked = usize::try_from(self.dice.below(replicas.daemons as u64)).unwrap_or(0);
         self.enter(asked);
         if self.core.is_none() && !self.is_paused() && !self.is_database_away() {
             let (now, holder) = (self.now, self.replicas.as_ref().map_or(0, |replicas| replicas.database.holder));
@@ -258,7 +284,7 @@ fn is_of_process(fact: &Fact) -> bool {
 impl Simulation {
     /// Returns how many replicas there are; 0 where one daemon has the store for itself.
     pub fn replicas(&self) -> usize {
-        self.replicas.as_ref().map_or(0, |replicas| replicas.list.len())
+        self.replicas.as_ref().map_or(0, |replicas| replicas.daemons)
     }
 
     /// Returns the replica that began to lead last.
@@ -338,6 +364,7 @@ impl Simulation {
 
     /// Ends everything that goes wrong between replicas.
     pub fn heal(&mut self) {
+        self.heal_agents();
         let Some(replicas) = &mut self.replicas else { return };
         replicas.database.down_until = None;
         for one in &mut replicas.list {
@@ -355,7 +382,8 @@ impl Simulation {
             let cuts = one.without_members.values().chain(one.without_replicas.values()).copied();
             cuts.chain(one.paused_until).chain(one.without_database_until).any(|until| now < until)
         };
-        lasts(replicas.database.down_until, now) || self.core.is_none() || replicas.list.iter().any(is_wrong)
+        let is_away = lasts(replicas.database.down_until, now) || self.core.is_none() || self.is_agent_away();
+        is_away || replicas.list.iter().any(is_wrong)
     }
 
     /// Lets the leader keep its lease for good, so that nobody has to prolong it. Returns whether there is one.

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);
-/// By how much an agent stops before its lease ends.
-const MARGIN: Duration = Duration::from_secs(1);
+/// How long an agent writes: it stops before its lease ends.
+const WRITES: Duration = Duration::from_secs(9);
 const MEMBERS: [&str; 3] = ["m-1", "m-2", "m-3"];
 
 /// An agent as it sees itself.
@@ -17,9 +17,9 @@ struct Seen {
     /// What it runs.
     runs: BTreeSet<ClusterName>,
     /// Until when it writes.
-    until: Option<Instant>,
+    until: Option<Uptime>,
     /// When it sent the last request of this session that was answered.
-    sent: Option<Instant>,
+    sent: Option<Uptime>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,15 +53,14 @@ struct World {
     registry: Registry,
     agents: [Seen; 3],
     ids: Vec<u64>,
-    now: Instant,
+    now: Uptime,
     opened: u64,
-    events: mpsc::UnboundedSender<MemberEvent>,
 }
 
 impl World {
     fn add(&mut self, member: usize) -> u64 {
         let choice = AgentChoice::Pool { pool: "eu".to_owned() };
-        self.registry.add(&MEMBERS[member].into(), choice, AgentReach::InCluster, self.events.clone(), self.now)
+        self.registry.add(&MEMBERS[member].into(), choice, AgentReach::InCluster, self.now)
     }
 
     fn carry_out(&mut self, act: &Act) {
@@ -80,7 +79,7 @@ impl World {
                 };
                 let (id, pools) = (self.opened.to_string(), hello.pools.clone());
                 let credential = Credential { digest: [1; 32], pools };
-                let opened = self.registry.open(&i.to_string(), id.clone(), credential, &hello, Arc::default(), now);
+                let opened = self.registry.open(&i.to_string(), id.clone(), credential, &hello, now);
                 opened.expect("the same start of the agent");
                 (seen.session, seen.has_list, seen.seq, seen.sent) = (Some(id), false, 0, Some(now));
             }
@@ -106,7 +105,7 @@ impl World {
                 let seen = &mut self.agents[i];
                 let stopped: Vec<ClusterName> = seen.runs.difference(&listed).cloned().collect();
                 (seen.runs, seen.has_list) = (listed, true);
-                seen.until = seen.sent.map(|sent| sent + LEASE - MARGIN);
+                seen.until = seen.sent.map(|sent| sent.after(WRITES));
                 self.report(i, stopped.into_iter().map(|cluster| ToServer::Stopped { cluster }).collect());
             }
             Act::Entry(member) => {
@@ -114,7 +113,7 @@ impl World {
                 self.ids[member] = self.add(member);
             }
             Act::Pass(seconds) => {
-                self.now += Duration::from_secs(seconds);
+                self.now = self.now.after(Duration::from_secs(seconds));
                 self.registry.tick(self.now);
             }
         }
@@ -130,7 +129,7 @@ impl World {
         }
         seen.sent = Some(now);
         if seen.has_list {
-            seen.until = Some(now + LEASE - MARGIN);
+            seen.until = Some(now.after(WRITES));
         }
     }
 
@@ -141,12 +140,11 @@ impl World {
 }
 
 fn world() -> World {
-    let now = Instant::now();
+    let now = Uptime::default();
     let settings =
         AgentSettings { epoch: 1, lease: LEASE, source: "fleet".into(), health: AgentHealth::default(), listens: true };
-    let (events, _) = mpsc::unbounded_channel();
     let registry = Registry::new(settings, now);
-    let mut world = World { registry, agents: Default::default(), ids: Vec::new(), now, opened: 0, events };
+    let mut world = World { registry, agents: Default::default(), ids: Vec::new(), now, opened: 0 };
     world.ids = (0..MEMBERS.len()).map(|member| world.add(member)).collect();
     world
 }
@@ -183,4 +181,31 @@ fn members_are_given_out_once_the_lease_of_an_earlier_leader_is_over() {
     world.carry_out(&Act::Open(0));
     (0..2).for_each(|_| world.carry_out(&Act::Read(0)));
     assert_eq!(MEMBERS.map(|member| world.writers(member)), [1, 1, 1]);
+}
+
+#[test]
+fn a_member_without_an_entry_parts_when_its_agent_stopped_it_or_its_lease_is_over() {
+    let mut world = world();
+    world.carry_out(&Act::Open(0));
+    (0..3).for_each(|_| world.carry_out(&Act::Read(0)));
+    for _ in 0..4 {
+        world.carry_out(&Act::Pass(3));
+        world.carry_out(&Act::Beat(0));
+    }
+    world.carry_out(&Act::Read(0));
+    let parted = |world: &mut World, member: &str| {
+        let effects = world.registry.take_effects();
+        effects.iter().any(|effect| matches!(effect, RegistryEffect::Parted(cluster) if cluster.as_str() == member))
+    };
+    world.registry.remove(&"m-1".into(), world.ids[0], world.now);
+    assert!(world.registry.is_parting(&"m-1".into()) && !parted(&mut world, "m-1"));
+    world.carry_out(&Act::Read(0));
+    assert!(!world.registry.is_parting(&"m-1".into()) && parted(&mut world, "m-1"), "its agent stopped it");
+    world.registry.remove(&"m-2".into(), world.ids[1], world.now);
+    assert!(world.registry.is_parting(&"m-2".into()));
+    // The agent is silent until its lease is over.
+    for _ in 0..4 {
+        world.carry_out(&Act::Pass(5));
+    }
+    assert!(!world.registry.is_parting(&"m-2".into()) && parted(&mut world, "m-2"), "its agent is gone");
 }

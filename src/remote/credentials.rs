@@ -8,20 +8,20 @@ use subtle::ConstantTimeEq as _;
 use crate::core::agent_tokens::AgentTokens;
 
 /// SHA-256 of a token. It opens nothing.
-pub(super) type TokenDigest = [u8; 32];
+pub type TokenDigest = [u8; 32];
 
 /// A token that is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Credential {
+pub struct Credential {
     /// Its digest.
-    pub(super) digest: TokenDigest,
+    pub digest: TokenDigest,
     /// The pools that the agent may join.
-    pub(super) pools: BTreeSet<String>,
+    pub pools: BTreeSet<String>,
 }
 
 /// All valid tokens, by the names of their agents.
 #[derive(Debug, Default)]
-pub(super) struct Credentials {
+pub struct Credentials {
     /// Those in files.
     fixed: BTreeMap<String, Credential>,
     /// Those in the store.
@@ -30,7 +30,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// Takes the tokens of the store in place of the earlier ones.
-    pub(super) fn set_stored(&mut self, tokens: &AgentTokens) {
+    pub fn set_stored(&mut self, tokens: &AgentTokens) {
         let credential = |sha256: &str, pools: &BTreeSet<String>| {
             Some(Credential { digest: digest_from(sha256)?, pools: pools.clone() })
         };
@@ -40,12 +40,12 @@ impl Credentials {
     }
 
     /// Takes the token of a file.
-    pub(super) fn set_fixed(&mut self, name: &str, token: &str, pools: BTreeSet<String>) {
+    pub fn set_fixed(&mut self, name: &str, token: &str, pools: BTreeSet<String>) {
         self.fixed.insert(name.to_owned(), Credential { digest: digest_of(token), pools });
     }
 
     /// Returns the credential that an agent's token is. How long it takes tells nothing about a token.
-    pub(super) fn check(&self, name: &str, token: &str) -> Option<Credential> {
+    pub fn check(&self, name: &str, token: &str) -> Option<Credential> {
         let sent = digest_of(token);
         let known = [self.fixed.get(name), self.stored.get(name)];
         let nobody = Credential { digest: [0; 32], pools: BTreeSet::new() };
@@ -57,7 +57,7 @@ impl Credentials {
     }
 
     /// Tells whether a token is still valid for an agent with these pools.
-    pub(super) fn is_valid(&self, name: &str, digest: &TokenDigest, pools: &BTreeSet<String>) -> bool {
+    pub fn is_valid(&self, name: &str, digest: &TokenDigest, pools: &BTreeSet<String>) -> bool {
         let known = [self.fixed.get(name), self.stored.get(name)];
         known.into_iter().flatten().any(|known| known.digest == *digest && pools.is_subset(&known.pools))
     }

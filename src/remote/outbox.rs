@@ -10,7 +10,7 @@ const OBJECTS_MAX: usize = 20_000;
 
 /// What an event replaces: an earlier one of the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum EventKey {
     Presence(ClusterName),
     Restarted(ClusterName),
     Namespaces(ClusterName),
@@ -23,22 +23,22 @@ enum Key {
 
 /// The waiting events, in the order in which they go.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub struct Outbox {
     next: u64,
-    waiting: BTreeMap<u64, (Key, ToServer)>,
-    places: BTreeMap<Key, u64>,
+    waiting: BTreeMap<u64, (EventKey, ToServer)>,
+    places: BTreeMap<EventKey, u64>,
 }
 
 impl Outbox {
     /// Adds an event; an earlier one that it replaces goes.
-    pub(super) fn push(&mut self, event: ToServer) {
+    pub fn push(&mut self, event: ToServer) {
         let Some(key) = key(&event) else { return };
         self.next += 1;
         let mut place = self.next;
         if let Some(earlier) = self.places.remove(&key) {
             self.waiting.remove(&earlier);
             // A report about a namespace's objects goes after the namespace.
-            if matches!(key, Key::Namespaces(_)) {
+            if matches!(key, EventKey::Namespaces(_)) {
                 place = earlier;
             }
         }
@@ -47,7 +47,7 @@ impl Outbox {
     }
 
     /// Takes the oldest events, as many as one request brings.
-    pub(super) fn take(&mut self) -> Vec<ToServer> {
+    pub fn take(&mut self) -> Vec<ToServer> {
         let (mut taken, mut objects) = (Vec::new(), 0);
         while taken.len() < EVENTS_MAX && objects < OBJECTS_MAX {
             let Some((_, (key, event))) = self.waiting.pop_first() else { break };
@@ -61,7 +61,7 @@ impl Outbox {
     }
 
     /// Puts events back that no server has; a newer event of the same kind stays instead.
-    pub(super) fn put_back(&mut self, events: Vec<ToServer>) {
+    pub fn put_back(&mut self, events: Vec<ToServer>) {
         let newer = std::mem::take(self);
         for event in events.into_iter().chain(newer.waiting.into_values().map(|(_, event)| event)) {
             self.push(event);
@@ -69,28 +69,28 @@ impl Outbox {
     }
 
     /// Drops what is waiting about a member.
-    pub(super) fn forget(&mut self, cluster: &ClusterName) {
+    pub fn forget(&mut self, cluster: &ClusterName) {
         self.waiting.retain(|_, (_, event)| event.cluster() != Some(cluster));
         let waiting = &self.waiting;
         self.places.retain(|_, place| waiting.contains_key(place));
     }
 
     /// Tells whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-fn key(event: &ToServer) -> Option<Key> {
+fn key(event: &ToServer) -> Option<EventKey> {
     Some(match event {
-        ToServer::Online { cluster, .. } | ToServer::Offline { cluster, .. } => Key::Presence(cluster.clone()),
-        ToServer::Restarted { cluster } => Key::Restarted(cluster.clone()),
-        ToServer::Namespaces { cluster, .. } => Key::Namespaces(cluster.clone()),
-        ToServer::Facts { cluster, .. } => Key::Facts(cluster.clone()),
-        ToServer::Unwatched { cluster, .. } => Key::Unwatched(cluster.clone()),
-        ToServer::Stopped { cluster } => Key::Stopped(cluster.clone()),
-        ToServer::Work { cluster, placement, .. } => Key::Work(cluster.clone(), placement.clone()),
-        ToServer::Bye => Key::Bye,
+        ToServer::Online { cluster, .. } | ToServer::Offline { cluster, .. } => EventKey::Presence(cluster.clone()),
+        ToServer::Restarted { cluster } => EventKey::Restarted(cluster.clone()),
+        ToServer::Namespaces { cluster, .. } => EventKey::Namespaces(cluster.clone()),
+        ToServer::Facts { cluster, .. } => EventKey::Facts(cluster.clone()),
+        ToServer::Unwatched { cluster, .. } => EventKey::Unwatched(cluster.clone()),
+        ToServer::Stopped { cluster } => EventKey::Stopped(cluster.clone()),
+        ToServer::Work { cluster, placement, .. } => EventKey::Work(cluster.clone(), placement.clone()),
+        ToServer::Bye => EventKey::Bye,
         ToServer::Unknown => return None,
     })
 }

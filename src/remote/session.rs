@@ -1,15 +1,14 @@
 //! One session of an agent: what it may fetch, and what is still to be sent to it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::credentials::TokenDigest;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
+use crate::model::uptime::Uptime;
 use crate::model::work::WorkOrder;
 
 /// A message about one placement on one member; a later one takes its place, so that a slow agent costs no more than its orders.
@@ -28,7 +27,7 @@ pub(super) enum Pending {
 
 /// A session that is open.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct RemoteSession {
     /// Names it.
     pub(super) id: String,
     /// Names the start of the agent.
@@ -40,7 +39,7 @@ pub(super) struct Session {
     /// The version of the protocol that counts.
     pub(super) protocol: u32,
     /// When the agent was last heard.
-    pub(super) heard: Instant,
+    pub(super) heard: Uptime,
     /// The highest number of a report that was taken.
     pub(super) seq: u64,
     /// The welcome is still to be sent.
@@ -53,17 +52,13 @@ pub(super) struct Session {
     pub(super) pending: BTreeMap<(ClusterName, PlacementKey), Pending>,
     /// What the agent may fetch.
     pub(super) content: AgentContent,
-    /// Wakes the stream of the session.
-    pub(super) wake: Arc<Notify>,
-    /// Ends the connection of the session.
-    pub(super) hang_up: Arc<Notify>,
 }
 
 /// What the orders of one agent's members name. It shares the objects with the orders, and holds each once.
 #[derive(Debug, Default)]
 pub(super) struct AgentContent {
-    orders: HashMap<Digest, Arc<WorkOrder>>,
-    objects: HashMap<Digest, (Arc<Value>, usize)>,
+    orders: BTreeMap<Digest, Arc<WorkOrder>>,
+    objects: BTreeMap<Digest, (Arc<Value>, usize)>,
 }
 
 impl AgentContent {

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tokio::time::Instant;
-
-use super::{Registry, Writer};
+use super::{Registry, RegistryEffect, Writer};
 use crate::core::MemberEvent;
 use crate::model::agent::{AgentChoice, assign};
+use crate::model::uptime::Uptime;
 
 impl Registry {
     /// Acts on what time has brought. Returns when to call it again.
-    pub(in super::super) fn tick(&mut self, now: Instant) -> Option<Instant> {
+    pub fn tick(&mut self, now: Uptime) -> Option<Uptime> {
         self.settle(now);
         let writers = self.members.values().map(|remote| &remote.writer).chain(self.parting.values());
         let of_writers = writers.filter_map(|writer| match writer {
@@ -18,23 +17,23 @@ impl Registry {
             Writer::Leaving(_, at) | Writer::Gone(_, at) => Some(*at),
         });
         let of_members = of_writers.chain(self.members.values().filter_map(|remote| remote.silent_until));
-        let of_sessions = self.sessions.values().map(|session| session.heard + self.settings.lease);
+        let of_sessions = self.sessions.values().map(|session| session.heard.after(self.settings.lease));
         let has_waiting = self.members.values().any(|remote| remote.writer == Writer::Nobody);
         let pools = Some(self.pools_from).filter(|at| *at > now && has_waiting);
         of_members.chain(of_sessions).chain(pools).min()
     }
 
     /// Ends the sessions of agents that were not heard for the time of the lease.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Uptime) {
         let lease = self.settings.lease;
-        let silent = self.sessions.iter().filter(|(_, session)| session.heard + lease <= now);
+        let silent = self.sessions.iter().filter(|(_, session)| session.heard.after(lease) <= now);
         for agent in silent.map(|(agent, _)| agent.clone()).collect::<Vec<_>>() {
             self.end(&agent, &format!("it was not heard for {} s", lease.as_secs()), now);
         }
     }
 
     /// Gives members to agents and takes them away, as far as that is safe now.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(super) fn settle(&mut self, now: Uptime) {
         self.expire(now);
         let lease = self.settings.lease;
         let mut late = BTreeSet::new();
@@ -45,10 +44,13 @@ impl Registry {
                 _ => {}
             }
         }
-        self.parting.retain(|_, writer| match writer {
-            Writer::Nobody => false,
+        self.parting.retain(|cluster, writer| match writer {
+            Writer::Nobody => {
+                self.effects.push(RegistryEffect::Parted(cluster.clone()));
+                false
+            }
             Writer::Agent(agent) => {
-                *writer = Writer::Leaving(agent.clone(), now + lease);
+                *writer = Writer::Leaving(agent.clone(), now.after(lease));
                 true
             }
             Writer::Leaving(..) | Writer::Gone(..) => true,
@@ -68,7 +70,7 @@ impl Registry {
                     remote.writer = Writer::Agent(target.clone());
                 }
                 (Writer::Agent(agent), target) if target != Some(agent) => {
-                    remote.writer = Writer::Leaving(agent.clone(), now + lease);
+                    remote.writer = Writer::Leaving(agent.clone(), now.after(lease));
                 }
                 _ => {}
             }
@@ -91,7 +93,8 @@ impl Registry {
                     remote.silent_until = None;
                     // The core sends all orders again, as to a task that was restarted.
                     remote.orders.clear();
-                    drop(remote.events.send(MemberEvent::Restarted { cluster: cluster.clone() }));
+                    let event = MemberEvent::Restarted { cluster: cluster.clone() };
+                    self.effects.push(RegistryEffect::Event(remote.id, event));
                 } else if Some(agent) != writer && has {
                     session.members.remove(cluster);
                     session.pending.retain(|(of, _), _| of != cluster);
@@ -99,18 +102,19 @@ impl Registry {
                         session.content.remove(&order.digest);
                     }
                     let reason = format!("it moves from agent {agent} to another");
-                    drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+                    let event = MemberEvent::Offline { cluster: cluster.clone(), reason };
+                    self.effects.push(RegistryEffect::Event(remote.id, event));
                 } else {
                     continue;
                 }
                 session.lists = true;
-                session.wake.notify_one();
+                self.effects.push(RegistryEffect::Wake(session.id.clone()));
             }
         }
     }
 
     /// Says of members whose first agent did not come that they are offline.
-    fn name_absent(&mut self, now: Instant) {
+    fn name_absent(&mut self, now: Uptime) {
         let listens = self.settings.listens;
         for (cluster, remote) in &mut self.members {
             if remote.silent_until.is_some_and(|until| until <= now || !listens) {
@@ -123,7 +127,8 @@ impl Registry {
                     AgentChoice::Named(name) => format!("no agent named {name} is connected"),
                     AgentChoice::Pool { pool } => format!("no agent of pool {pool} is connected"),
                 };
-                drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+                let event = MemberEvent::Offline { cluster: cluster.clone(), reason };
+                self.effects.push(RegistryEffect::Event(remote.id, event));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which agents are connected and which of them has which member: the state behind the listener, without time and network.
+//! Which agents are connected and which of them has which member: the state behind the daemon's listener.
 //!
 //! A member of a pool has one writer at most. It moves to another agent when its agent has said that it stopped it, or when the lease of
 //! its agent has run out; the lease counts from the last request that came from the agent. Agents count it from before that request.
@@ -9,16 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
-
 use super::credentials::{Credential, Credentials};
-use super::session::{AgentContent, Pending, Session};
+use super::session::{AgentContent, Pending, RemoteSession};
 use crate::core::agent_tokens::AgentTokens;
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::agent::AgentChoice;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
+use crate::model::uptime::Uptime;
 use crate::model::work::{SourceName, WorkOrder};
 use crate::wire::{AgentHealth, AgentMember, AgentOrder, AgentReach, FromServer, Hello, Protocols, Reports, ToServer};
 
@@ -33,9 +31,9 @@ enum Writer {
     /// A connected agent.
     Agent(String),
     /// A connected agent that is to stop, until when it has to say that it did.
-    Leaving(String, Instant),
+    Leaving(String, Uptime),
     /// An agent that is gone may write until then.
-    Gone(String, Instant),
+    Gone(String, Uptime),
 }
 
 /// A member that an agent delivers to.
@@ -45,22 +43,21 @@ struct Remote {
     id: u64,
     choice: AgentChoice,
     reach: AgentReach,
-    events: mpsc::UnboundedSender<MemberEvent>,
-    orders: BTreeMap<PlacementKey, Order>,
+    orders: BTreeMap<PlacementKey, CurrentOrder>,
     writer: Writer,
     /// Until when it waits for its first agent without a word.
-    silent_until: Option<Instant>,
+    silent_until: Option<Uptime>,
 }
 
 #[derive(Debug)]
-struct Order {
+struct CurrentOrder {
     digest: Digest,
     order: Arc<WorkOrder>,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SessionRefusal {
+pub enum SessionRefusal {
     /// The agent may not join a pool.
     Pool(String),
     /// Another session of this name is alive.
@@ -73,7 +70,7 @@ pub(super) enum SessionRefusal {
 
 /// What the stream of a session does next.
 #[derive(Debug)]
-pub(super) enum NextFrame {
+pub enum NextFrame {
     /// Send this.
     Frame(Box<FromServer>),
     /// Wait until it is woken.
@@ -84,49 +81,65 @@ pub(super) enum NextFrame {
 
 /// What was done with reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub struct Taken {
     /// The highest number that is known.
-    pub(super) acked: u64,
+    pub acked: u64,
     /// Events about members of others.
-    pub(super) refused: usize,
+    pub refused: usize,
+}
+
+/// What follows from what a registry was told.
+#[derive(Debug)]
+pub enum RegistryEffect {
+    /// The core hears this, by the registration of this number.
+    Event(u64, MemberEvent),
+    /// No agent writes any more to this member, which has no registration.
+    Parted(ClusterName),
+    /// The stream of this session has something to send.
+    Wake(String),
+    /// This session has ended: its connection ends after its last words.
+    HangUp(String),
 }
 
 /// The settings of a registry.
 #[derive(Clone, Debug)]
-pub(super) struct AgentSettings {
+pub struct AgentSettings {
     /// The epoch of the leader.
-    pub(super) epoch: u64,
+    pub epoch: u64,
     /// How long a silent agent keeps its members.
-    pub(super) lease: Duration,
+    pub lease: Duration,
     /// The name of the source in inventories.
-    pub(super) source: SourceName,
+    pub source: SourceName,
     /// When objects are available.
-    pub(super) health: AgentHealth,
+    pub health: AgentHealth,
     /// Agents can connect.
-    pub(super) listens: bool,
+    pub listens: bool,
 }
 
 /// Everything about agents.
 #[derive(Debug)]
-pub(super) struct Registry {
+pub struct Registry {
     settings: AgentSettings,
     /// Agents of an earlier leader may write to members of pools until then.
-    pools_from: Instant,
-    pub(super) credentials: Credentials,
+    pools_from: Uptime,
+    /// Who may connect.
+    pub credentials: Credentials,
     members: BTreeMap<ClusterName, Remote>,
     /// Who still writes to members whose entry is gone: another entry may bring them back for another agent.
     parting: BTreeMap<ClusterName, Writer>,
-    sessions: BTreeMap<String, Session>,
+    sessions: BTreeMap<String, RemoteSession>,
     /// Ended sessions whose last word is still to be sent, by id.
     farewells: BTreeMap<String, String>,
     next_id: u64,
+    effects: Vec<RegistryEffect>,
     /// Sessions that were opened.
-    pub(super) opened: u64,
+    pub opened: u64,
 }
 
 impl Registry {
-    pub(super) fn new(settings: AgentSettings, now: Instant) -> Self {
-        let pools_from = now + settings.lease;
+    /// Creates the registry of a daemon that begins now, without members and agents.
+    pub fn new(settings: AgentSettings, now: Uptime) -> Self {
+        let pools_from = now.after(settings.lease);
         Self {
             settings,
             pools_from,
@@ -136,24 +149,23 @@ impl Registry {
             sessions: BTreeMap::new(),
             farewells: BTreeMap::new(),
             next_id: 0,
+            effects: Vec::new(),
             opened: 0,
         }
     }
 
+    /// Returns what is to be done, in order; the caller does it before it tells more.
+    pub fn take_effects(&mut self) -> Vec<RegistryEffect> {
+        std::mem::take(&mut self.effects)
+    }
+
     /// Returns how many agents are connected.
-    pub(super) fn connected(&self) -> usize {
+    pub fn connected(&self) -> usize {
         self.sessions.len()
     }
 
     /// Adds a member; returns what to remove or command it by.
-    pub(super) fn add(
-        &mut self,
-        cluster: &ClusterName,
-        choice: AgentChoice,
-        reach: AgentReach,
-        events: mpsc::UnboundedSender<MemberEvent>,
-        now: Instant,
-    ) -> u64 {
+    pub fn add(&mut self, cluster: &ClusterName, choice: AgentChoice, reach: AgentReach, now: Uptime) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
         let earlier =
@@ -165,22 +177,27 @@ impl Registry {
             }
             earlier => earlier.unwrap_or(Writer::Nobody),
         };
-        let silent_until = Some(now + FIRST_WAIT);
-        let remote = Remote { id, choice, reach, events, orders: BTreeMap::new(), writer, silent_until };
+        let silent_until = Some(now.after(FIRST_WAIT));
+        let remote = Remote { id, choice, reach, orders: BTreeMap::new(), writer, silent_until };
         self.members.insert(cluster.clone(), remote);
         self.settle(now);
         id
     }
 
+    /// Tells whether an agent may still write to a member that has no registration: see [`RegistryEffect::Parted`].
+    pub fn is_parting(&self, cluster: &ClusterName) -> bool {
+        self.parting.contains_key(cluster)
+    }
+
     /// Removes a member: its agent stops its task, and nothing of it is removed.
-    pub(super) fn remove(&mut self, cluster: &ClusterName, id: u64, now: Instant) {
+    pub fn remove(&mut self, cluster: &ClusterName, id: u64, now: Uptime) {
         if self.members.get(cluster).is_none_or(|remote| remote.id != id) {
             return;
         }
         let removed = self.members.remove(cluster);
         let parting = removed.as_ref().and_then(|remote| match &remote.writer {
             Writer::Nobody => None,
-            Writer::Agent(agent) => Some(Writer::Leaving(agent.clone(), now + self.settings.lease)),
+            Writer::Agent(agent) => Some(Writer::Leaving(agent.clone(), now.after(self.settings.lease))),
             leaving => Some(leaving.clone()),
         });
         self.parting.extend(parting.map(|writer| (cluster.clone(), writer)));
@@ -191,18 +208,21 @@ impl Registry {
                     session.content.remove(&order.digest);
                 }
                 session.lists = true;
-                session.wake.notify_one();
+                self.effects.push(RegistryEffect::Wake(session.id.clone()));
             }
         }
         self.settle(now);
     }
 
     /// Passes a command on to the member's agent.
-    pub(super) fn command(&mut self, cluster: &ClusterName, id: u64, command: MemberCommand) {
+    pub fn command(&mut self, cluster: &ClusterName, id: u64, command: MemberCommand) {
         let Some(remote) = self.members.get_mut(cluster).filter(|remote| remote.id == id) else { return };
         let session = self.sessions.values_mut().find(|session| session.members.contains(cluster));
         match command {
-            MemberCommand::Order { order, reported } => take_order(remote, session, cluster, order, reported),
+            MemberCommand::Order { order, reported } => {
+                let woken = take_order(remote, session, cluster, order, reported);
+                self.effects.extend(woken.map(RegistryEffect::Wake));
+            }
             // The agent announces its members by itself when a session begins.
             MemberCommand::Announce => {}
             MemberCommand::Forget(placement) => {
@@ -212,7 +232,7 @@ impl Registry {
                     session.content.remove(&earlier.digest);
                 }
                 session.pending.insert((cluster.clone(), placement), Pending::Forget);
-                session.wake.notify_one();
+                self.effects.push(RegistryEffect::Wake(session.id.clone()));
             }
         }
     }
@@ -221,15 +241,14 @@ impl Registry {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn open(
+    pub fn open(
         &mut self,
         agent: &str,
         id: String,
         credential: Credential,
         hello: &Hello,
-        hang_up: Arc<Notify>,
-        now: Instant,
-    ) -> Result<Arc<Notify>, SessionRefusal> {
+        now: Uptime,
+    ) -> Result<(), SessionRefusal> {
         let protocol = Protocols::default().common(hello.protocol).ok_or(SessionRefusal::Protocol)?;
         if let Some(pool) = hello.pools.difference(&credential.pools).next() {
             return Err(SessionRefusal::Pool(pool.clone()));
@@ -242,8 +261,7 @@ impl Registry {
             // The same process: its earlier connection was cut, which this side has not noticed yet.
             self.end(agent, "the agent connected again", now);
         }
-        let wake = Arc::new(Notify::new());
-        let session = Session {
+        let session = RemoteSession {
             id,
             instance: hello.instance.clone(),
             token: credential.digest,
@@ -256,8 +274,6 @@ impl Registry {
             members: BTreeSet::new(),
             pending: BTreeMap::new(),
             content: AgentContent::default(),
-            wake: Arc::clone(&wake),
-            hang_up,
         };
         self.sessions.insert(agent.to_owned(), session);
         self.opened += 1;
@@ -269,21 +285,26 @@ impl Registry {
             }
         }
         self.settle(now);
-        Ok(wake)
+        Ok(())
     }
 
     /// Notes that an agent was heard.
-    pub(super) fn hear(&mut self, agent: &str, now: Instant) {
+    pub fn hear(&mut self, agent: &str, now: Uptime) {
         if let Some(session) = self.sessions.get_mut(agent) {
             session.heard = now;
         }
+    }
+
+    /// Returns the highest number of a request that was taken in a session; `None` where the agent has another.
+    pub fn seq(&self, agent: &str, session: &str) -> Option<u64> {
+        self.sessions.get(agent).filter(|known| known.id == session).map(|known| known.seq)
     }
 
     /// Takes reports of a session.
     ///
     /// # Errors
     /// The session is over.
-    pub(super) fn report(&mut self, agent: &str, reports: Reports, now: Instant) -> Result<Taken, SessionRefusal> {
+    pub fn report(&mut self, agent: &str, reports: Reports, now: Uptime) -> Result<Taken, SessionRefusal> {
         let session = self.sessions.get_mut(agent).filter(|session| session.id == reports.session);
         let session = session.ok_or(SessionRefusal::Over)?;
         session.heard = now;
@@ -311,8 +332,10 @@ impl Registry {
                     let Some(cluster) = event.cluster() else { continue };
                     let is_own = self.sessions.get(agent).is_some_and(|session| session.members.contains(cluster));
                     match self.members.get(cluster).filter(|_| is_own) {
-                        // The receiver goes only when the process ends.
-                        Some(remote) => drop(event.into_event().map(|event| remote.events.send(event))),
+                        Some(remote) => {
+                            let id = remote.id;
+                            self.effects.extend(event.into_event().map(|event| RegistryEffect::Event(id, event)));
+                        }
                         None => refused += 1,
                     }
                 }
@@ -323,7 +346,7 @@ impl Registry {
     }
 
     /// Returns what the stream of a session sends next.
-    pub(super) fn next(&mut self, agent: &str, id: &str) -> NextFrame {
+    pub fn next(&mut self, agent: &str, id: &str) -> NextFrame {
         let Some(session) = self.sessions.get_mut(agent).filter(|session| session.id == id) else {
             let farewell = self.farewells.remove(id);
             return farewell.map_or(NextFrame::End, |reason| NextFrame::Frame(Box::new(FromServer::Bye { reason })));
@@ -363,17 +386,17 @@ impl Registry {
     }
 
     /// Returns a current order of a member of an agent.
-    pub(super) fn order(&self, agent: &str, digest: &Digest) -> Option<Arc<WorkOrder>> {
+    pub fn order(&self, agent: &str, digest: &Digest) -> Option<Arc<WorkOrder>> {
         self.sessions.get(agent)?.content.order(digest)
     }
 
     /// Returns an object that a current order of a member of an agent names.
-    pub(super) fn object(&self, agent: &str, digest: &Digest) -> Option<Arc<serde_json::Value>> {
+    pub fn object(&self, agent: &str, digest: &Digest) -> Option<Arc<serde_json::Value>> {
         self.sessions.get(agent)?.content.object(digest)
     }
 
     /// Ends a session whose connection is gone.
-    pub(super) fn cut(&mut self, agent: &str, id: &str, now: Instant) {
+    pub fn cut(&mut self, agent: &str, id: &str, now: Uptime) {
         self.farewells.remove(id);
         if self.sessions.get(agent).is_some_and(|session| session.id == id) {
             self.end(agent, "its connection ended", now);
@@ -382,13 +405,13 @@ impl Registry {
     }
 
     /// Takes the tokens of the store, and ends sessions whose token is invalid now.
-    pub(super) fn set_stored_tokens(&mut self, tokens: &AgentTokens, now: Instant) {
+    pub fn set_stored_tokens(&mut self, tokens: &AgentTokens, now: Uptime) {
         self.credentials.set_stored(tokens);
         self.check_tokens(now);
     }
 
     /// Ends sessions whose token is invalid.
-    pub(super) fn check_tokens(&mut self, now: Instant) {
+    pub fn check_tokens(&mut self, now: Uptime) {
         let invalid = self
             .sessions
             .iter()
@@ -406,7 +429,7 @@ impl Registry {
     }
 
     /// Ends a session in which the agent has stopped all members.
-    fn leave(&mut self, agent: &str, now: Instant) {
+    fn leave(&mut self, agent: &str, now: Uptime) {
         self.end(agent, "it said goodbye", now);
         for (_, writer) in self.writers() {
             if matches!(writer, Writer::Gone(of, _) if of == agent) {
@@ -416,10 +439,10 @@ impl Registry {
         self.settle(now);
     }
 
-    fn end(&mut self, agent: &str, why: &str, now: Instant) {
+    fn end(&mut self, agent: &str, why: &str, now: Uptime) {
         let Some(session) = self.sessions.remove(agent) else { return };
         tracing::info!(agent, why, members = session.members.len(), "the session of an agent ended");
-        let until = session.heard + self.settings.lease;
+        let until = session.heard.after(self.settings.lease);
         for (_, writer) in self.writers() {
             if matches!(writer, Writer::Agent(of) | Writer::Leaving(of, _) if of == agent) {
                 *writer = if until <= now { Writer::Nobody } else { Writer::Gone(agent.to_owned(), until) };
@@ -428,34 +451,35 @@ impl Registry {
         for (cluster, remote) in &self.members {
             if session.members.contains(cluster) {
                 let reason = format!("agent {agent} is not connected any more: {why}");
-                drop(remote.events.send(MemberEvent::Offline { cluster: cluster.clone(), reason }));
+                let event = MemberEvent::Offline { cluster: cluster.clone(), reason };
+                self.effects.push(RegistryEffect::Event(remote.id, event));
             }
         }
-        self.farewells.insert(session.id, why.to_owned());
-        session.wake.notify_one();
-        session.hang_up.notify_one();
+        self.farewells.insert(session.id.clone(), why.to_owned());
+        self.effects.push(RegistryEffect::HangUp(session.id));
     }
 }
 
+/// Takes an order for a member. Returns the session whose stream has something to send now.
 fn take_order(
     remote: &mut Remote,
-    session: Option<&mut Session>,
+    session: Option<&mut RemoteSession>,
     cluster: &ClusterName,
     order: Arc<WorkOrder>,
     reported: Option<Arc<WorkStatus>>,
-) {
+) -> Option<String> {
     let digest = match AgentOrder::from(order.as_ref()).encode() {
         Ok((digest, _)) => digest,
         Err(error) => {
             tracing::error!(%error, %cluster, placement = %order.placement, "an order cannot be sent to an agent; please report it");
-            return;
+            return None;
         }
     };
     let placement = order.placement.clone();
-    let new = Order { digest: digest.clone(), order };
+    let new = CurrentOrder { digest: digest.clone(), order };
     let Some(session) = session else {
         remote.orders.insert(placement, new);
-        return;
+        return None;
     };
     session.content.add(&digest, &new.order);
     let earlier = remote.orders.insert(placement.clone(), new);
@@ -463,7 +487,7 @@ fn take_order(
         session.content.remove(&earlier.digest);
     }
     session.pending.insert((cluster.clone(), placement), Pending::Order { digest, reported });
-    session.wake.notify_one();
+    Some(session.id.clone())
 }
 
 #[cfg(test)]

@@ -1,0 +1,131 @@
+//! What a simulated agent has beside what is decided for it: a disk, and commands for its members' tasks that wait to be carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::MemberCommand;
+use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::records::WorkStatus;
+use crate::model::uptime::Uptime;
+use crate::remote::agent::{AgentDisk, AgentTasks, Assignment};
+use crate::wire::{self, AgentMember, AgentOrder, pack, unpack};
+
+/// A disk. It outlives the process; what was not saved does not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SimulatedDisk {
+    epoch: u64,
+    assignment: Assignment,
+    saved: Vec<u8>,
+    orders: BTreeMap<Digest, Vec<u8>>,
+    objects: BTreeMap<Digest, Arc<Value>>,
+    reports: BTreeMap<(ClusterName, PlacementKey), Arc<WorkStatus>>,
+    /// Wrong: it does not tell which epoch it kept.
+    pub(super) forgets_epoch: bool,
+}
+
+impl SimulatedDisk {
+    /// Returns an empty disk.
+    pub(super) fn empty(forgets_epoch: bool) -> Self {
+        Self { forgets_epoch, ..Self::default() }
+    }
+
+    /// Returns the disk as the next process finds it.
+    pub(super) fn reopened(&self) -> Self {
+        Self { assignment: unpack(&self.saved).unwrap_or_default(), ..self.clone() }
+    }
+}
+
+impl AgentDisk for SimulatedDisk {
+    fn epoch(&self) -> u64 {
+        if self.forgets_epoch { 0 } else { self.epoch }
+    }
+
+    fn note_epoch(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    fn assignment(&mut self) -> &mut Assignment {
+        &mut self.assignment
+    }
+
+    fn save(&mut self) {
+        self.saved = pack(&self.assignment).expect("an assignment is JSON");
+        let named: BTreeSet<&Digest> = self.assignment.orders.values().flat_map(BTreeMap::values).collect();
+        self.orders.retain(|digest, _| named.contains(digest));
+        let orders = self.orders.iter().filter_map(|(digest, json)| AgentOrder::decode(digest, json).ok().flatten());
+        let objects: BTreeSet<Digest> =
+            orders.flat_map(|order| order.objects().into_iter().cloned().collect::<Vec<_>>()).collect();
+        self.objects.retain(|digest, _| objects.contains(digest));
+        let kept = &self.assignment.orders;
+        self.reports.retain(|(cluster, placement), _| kept.get(cluster).is_some_and(|of| of.contains_key(placement)));
+    }
+
+    fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
+        AgentOrder::decode(digest, self.orders.get(digest)?).ok().flatten()
+    }
+
+    fn keep_order(&mut self, digest: &Digest, json: &[u8]) -> Result<Option<AgentOrder>, wire::Error> {
+        let order = AgentOrder::decode(digest, json)?;
+        if order.is_some() {
+            self.orders.insert(digest.clone(), json.to_vec());
+        }
+        Ok(order)
+    }
+
+    fn object(&mut self, digest: &Digest) -> Option<Arc<Value>> {
+        self.objects.get(digest).cloned()
+    }
+
+    fn keep_object(&mut self, digest: &Digest, object: &Arc<Value>) {
+        self.objects.insert(digest.clone(), Arc::clone(object));
+    }
+
+    fn report(&self, cluster: &ClusterName, placement: &PlacementKey) -> Option<Arc<WorkStatus>> {
+        self.reports.get(&(cluster.clone(), placement.clone())).cloned()
+    }
+
+    fn keep_report(&mut self, cluster: &ClusterName, placement: &PlacementKey, status: &Arc<WorkStatus>) {
+        self.reports.insert((cluster.clone(), placement.clone()), Arc::clone(status));
+    }
+}
+
+/// What is to be done with members' tasks.
+#[derive(Debug)]
+pub(super) enum TaskAct {
+    Command(ClusterName, MemberCommand),
+    Announce,
+    Prolong(u64, Uptime),
+}
+
+/// The tasks of an agent's members.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedTasks {
+    pub(super) running: BTreeMap<ClusterName, AgentMember>,
+    pub(super) acts: Vec<TaskAct>,
+    /// What inventories carry, and writes.
+    pub(super) epoch: u64,
+}
+
+impl AgentTasks for SimulatedTasks {
+    fn has(&self, cluster: &ClusterName) -> bool {
+        self.running.contains_key(cluster)
+    }
+
+    fn send(&mut self, cluster: &ClusterName, command: MemberCommand) {
+        self.acts.push(TaskAct::Command(cluster.clone(), command));
+    }
+
+    fn announce(&mut self) {
+        self.acts.push(TaskAct::Announce);
+    }
+
+    fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    fn prolong(&mut self, epoch: u64, end: Uptime) {
+        self.acts.push(TaskAct::Prolong(epoch, end));
+    }
+}

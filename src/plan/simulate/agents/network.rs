@@ -1,0 +1,129 @@
+//! The network between agents and daemons: what is sent is what real ones send, and may be lost, late or there twice.
+
+use std::time::Duration;
+
+use super::super::time::later;
+use super::super::{Happening, LATE_MAX, Simulation};
+use super::{AgentHappening, Agents};
+use crate::model::id::Digest;
+
+/// How long a message takes.
+const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// How long until a side notices that a connection is cut: pings find it.
+const NOTICED: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(25));
+/// Of a thousand requests that a cut hits so many arrive all the same.
+const ARRIVES: u64 = 500;
+
+/// A connection.
+pub(super) struct Line {
+    pub(super) agent: usize,
+    pub(super) server: usize,
+    /// The process of the daemon.
+    pub(super) life: u64,
+    pub(super) is_cut: bool,
+    /// When the last frame arrives: later ones arrive later.
+    frames_until: jiff::Timestamp,
+}
+
+/// What goes over a connection, as bytes where real ones send bytes.
+#[derive(Clone, Debug)]
+pub(in super::super) enum Message {
+    Hello(Vec<u8>),
+    Reports(Vec<u8>),
+    FetchOrders(Vec<Digest>),
+    FetchObjects(Vec<u8>),
+    Frame(Vec<u8>),
+    Acked(Vec<u8>),
+    Orders(Vec<(Digest, Option<Vec<u8>>)>),
+    Objects(Vec<Digest>, Vec<u8>),
+    /// The request is refused, or the session is over.
+    Refused,
+}
+
+impl Agents {
+    /// Makes a connection of an agent to a daemon's process. Returns its number.
+    pub(super) fn connect(&mut self, agent: usize, server: usize, life: u64, now: jiff::Timestamp) -> u64 {
+        self.dialed += 1;
+        self.lines.insert(self.dialed, Line { agent, server, life, is_cut: false, frames_until: now });
+        self.dialed
+    }
+}
+
+impl Simulation {
+    /// Sends a request of the acting agent.
+    pub(super) fn send_to_server(&mut self, number: u64, message: Message) {
+        let Some(line) = self.agents.as_ref().and_then(|agents| agents.lines.get(&number)) else { return };
+        if line.is_cut {
+            return;
+        }
+        let (server, life) = (line.server, line.life);
+        let twice = self.agents.as_ref().map_or(0, |agents| agents.twice);
+        if matches!(message, Message::Reports(_)) && self.dice.chance(twice) {
+            let at = later(self.now, self.dice.time((LATENCY.0, LATE_MAX)));
+            self.push_as(server, at, AgentHappening::AtServer(number, life, Box::new(message.clone())));
+        }
+        let at = later(self.now, self.dice.time(LATENCY));
+        self.push_as(server, at, AgentHappening::AtServer(number, life, Box::new(message)));
+    }
+
+    /// Sends an answer, or a frame, of the acting daemon.
+    pub(super) fn send_to_agent(&mut self, number: u64, message: Message) {
+        let mut at = later(self.now, self.dice.time(LATENCY));
+        let daemons = self.replicas();
+        let Some(line) = self.agents.as_mut().and_then(|agents| agents.lines.get_mut(&number)) else { return };
+        if line.is_cut {
+            return;
+        }
+        if matches!(message, Message::Frame(_) | Message::Refused) {
+            at = at.max(line.frames_until);
+            line.frames_until = at;
+        }
+        let machine = daemons + line.agent;
+        self.push_as(machine, at, AgentHappening::AtAgent(number, Box::new(message)));
+    }
+
+    /// Schedules what happens to a machine that does not act now.
+    pub(super) fn push_as(&mut self, machine: usize, at: jiff::Timestamp, happening: AgentHappening) {
+        self.queued += 1;
+        self.queue.insert((at, self.queued), (machine, Happening::Agent(happening)));
+    }
+
+    /// Tells whether a request arrives that was sent before its connection was cut. It may arrive late.
+    pub(super) fn arrives(&mut self, number: u64, life: u64, message: &Message) -> bool {
+        let Some(line) = self.agents.as_mut().and_then(|agents| agents.lines.get_mut(&number)) else {
+            // The agent hung up; what it sent may still come.
+            return self.dice.chance(ARRIVES);
+        };
+        if !line.is_cut {
+            return true;
+        }
+        let server = line.server;
+        if matches!(message, Message::Reports(_)) && self.dice.chance(ARRIVES) {
+            self.agents.as_mut().and_then(|agents| agents.lines.remove(&number));
+            let at = later(self.now, self.dice.time((LATENCY.0, LATE_MAX)));
+            self.push_as(server, at, AgentHappening::AtServer(number, life, Box::new(message.clone())));
+        }
+        false
+    }
+
+    /// Cuts connections: each side notices later, or the lease ends first.
+    pub(super) fn cut_lines(&mut self, which: impl Fn(&Line) -> bool) {
+        let (now, daemons) = (self.now, self.replicas());
+        let Some(agents) = &mut self.agents else { return };
+        let cut = agents.lines.iter_mut().filter(|(_, line)| !line.is_cut && which(line));
+        let cut: Vec<(u64, usize, usize, u64)> = cut
+            .map(|(number, line)| {
+                line.is_cut = true;
+                (*number, line.agent, line.server, line.life)
+            })
+            .collect();
+        for (number, agent, server, life) in cut {
+            let at = later(now, self.dice.time(NOTICED));
+            self.push_as(daemons + agent, at, AgentHappening::AgentNotices(number));
+            if self.dice.chance(500) {
+                let at = later(now, self.dice.time(NOTICED));
+                self.push_as(server, at, AgentHappening::ServerNotices(number, life));
+            }
+        }
+    }
+}
