@@ -163,9 +163,7 @@ impl Daemon {
         let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
-        let branch = core.followed_branch().map(str::to_owned);
-        // Who has the store alone has the only mirror.
-        let shared = fence.epoch().map(|_| Arc::clone(&store));
+        let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));
         let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (ask, baselines) = mpsc::unbounded_channel();
@@ -427,6 +425,11 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Returns the store where other daemons share it: who has it alone has the only mirror of the source.
+fn shared_store(fence: &Fence, store: &Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+    fence.epoch().map(|_| Arc::clone(store))
 }
 
 /// Returns an instant plus a pause, limited to the latest valid instant.
