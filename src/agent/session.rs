@@ -63,13 +63,11 @@ impl Agent {
     pub(super) async fn session(&mut self, endpoint: &Endpoint, stop: &mut watch::Receiver<bool>) -> Ended {
         let hello = self.state.hello(env!("CARGO_PKG_VERSION"), &self.instance, &self.pools);
         let opened = {
-            let mut opening = Box::pin(Line::open(&self.connector, endpoint, hello));
-            loop {
-                tokio::select! {
-                    biased;
-                    _ = stop.changed() => break None,
-                    opened = &mut opening => break Some(opened),
-                }
+            let opening = Box::pin(Line::open(&self.connector, endpoint, hello));
+            tokio::select! {
+                biased;
+                _ = stop.changed() => None,
+                opened = opening => Some(opened),
             }
         };
         let (mut line, first) = match opened {

@@ -94,7 +94,7 @@ impl Shared {
                     // The receiver goes only when the process ends.
                     drop(self.members.get(&member).map(|events| events.send(event)));
                 }
-                RegistryEffect::Parted(_) => drop(self.parted.send_replace(())),
+                RegistryEffect::Parted(_) => self.parted.send_replace(()),
                 RegistryEffect::Wake(session) => {
                     if let Some(stream) = self.streams.get(&session) {
                         stream.wake.notify_one();

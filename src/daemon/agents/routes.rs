@@ -129,7 +129,7 @@ impl SessionStream {
                 NextFrame::Frame(message) => match frame(message.as_ref()) {
                     Ok(bytes) => return Some(bytes.into()),
                     Err(error) => {
-                        tracing::error!(agent = self.agent, %error, "a message cannot be sent; please report it")
+                        tracing::error!(agent = self.agent, %error, "a message cannot be sent; please report it");
                     }
                 },
                 NextFrame::Wait => self.wake.notified().await,

@@ -1,6 +1,8 @@
 //! Agents of the simulated daemons: the real registry, the real state of agents and the real messages, over a network that cuts, delays and
 //! repeats. Each agent is a machine of its own, as a replica is: it has connections to members and may be stopped.
 
+#![allow(clippy::similar_names, reason = "a line is a connection, and a life is a process of a daemon")]
+
 mod disk;
 mod network;
 mod process;
