@@ -33,6 +33,7 @@ pub mod prometheus;
 pub mod receiver;
 pub mod rollout;
 pub mod schedule;
+pub mod signature;
 pub mod snapshot;
 pub mod source;
 pub mod status;
