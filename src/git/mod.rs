@@ -20,6 +20,7 @@ mod heal;
 mod mirror;
 mod pull;
 mod repository;
+mod signed;
 mod source;
 mod walk;
 mod watch;
@@ -36,6 +37,7 @@ pub use fetch::Excess;
 pub use folder::{Folder, read_folder};
 pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
+pub use signed::Signed;
 pub use source::{Source, SourceSpec, Tip, read_kept};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
@@ -79,6 +81,8 @@ pub const PACK_INFLATED_MAX_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How long the head of a pull request may be fetched: nothing else is read meanwhile, and strangers may push anything.
 pub const PULL_FETCH_TIME_MAX: Duration = Duration::from_mins(1);
+/// The largest commit whose signature is checked, in bytes, without its files: a merge repeats the signed tags that it merges.
+pub const SIGNED_SIZE_MAX_BYTES: u64 = 1024 * 1024;
 /// The most commits that are listed between two.
 pub const LANDED_MAX: usize = 100;
 /// How often a running fetch checks its stop flag.

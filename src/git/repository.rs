@@ -173,7 +173,7 @@ impl Reader {
         gix::ObjectId::from_hex(text.as_bytes()).map_err(|_| self.missing(&text))
     }
 
-    fn find<'r>(&self, repo: &'r gix::Repository, id: gix::ObjectId) -> Result<gix::Object<'r>, Error> {
+    pub(super) fn find<'r>(&self, repo: &'r gix::Repository, id: gix::ObjectId) -> Result<gix::Object<'r>, Error> {
         let found = repo.try_find_object(id).map_err(Error::at(&self.location, "read an object of"))?;
         found.ok_or_else(|| self.missing(&id))
     }
@@ -311,7 +311,7 @@ impl Reader {
         self.size_in(&self.local(), blob)
     }
 
-    fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
+    pub(super) fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
         let id = self.object_id(blob.as_str())?;
         let header = repo.try_find_header(id).map_err(Error::at(&self.location, "read an object of"))?;
         header.map(|header| header.size()).ok_or_else(|| self.missing(blob))

@@ -5,6 +5,7 @@ mod damage;
 mod following;
 mod pulls;
 mod reading;
+mod signed;
 
 use std::collections::BTreeSet;
 use std::fs;
