@@ -268,6 +268,7 @@ impl Configuration {
         }
         self.store.postgres.iter_mut().flat_map(Postgres::paths).for_each(join);
         self.source.token_file.iter_mut().for_each(join);
+        self.source.verify.iter_mut().flat_map(|verify| verify.paths()).for_each(join);
         for member in &mut self.members {
             member.directory.iter_mut().for_each(join);
             member.kubeconfig.iter_mut().for_each(|kubeconfig| join(&mut kubeconfig.path));

@@ -6,6 +6,7 @@
 //! [`secret_files`] follows the files of secrets.
 
 pub mod commit_reader;
+pub mod commit_signatures;
 pub mod configuration;
 pub mod fence;
 pub mod follower;

@@ -1,15 +1,15 @@
 //! The text of a signature: one block, and nothing beside it.
 
-use super::Kind;
+use super::SignatureKind;
 
 /// What begins and ends the blocks that git reads, by their label.
 ///
 /// Source: git, the formats of gpg-interface.c.
-const LABELS: [(&str, Kind); 4] = [
-    ("SSH SIGNATURE", Kind::Ssh),
-    ("PGP SIGNATURE", Kind::OpenPgp),
-    ("PGP MESSAGE", Kind::OpenPgp),
-    ("SIGNED MESSAGE", Kind::X509),
+const LABELS: [(&str, SignatureKind); 4] = [
+    ("SSH SIGNATURE", SignatureKind::Ssh),
+    ("PGP SIGNATURE", SignatureKind::OpenPgp),
+    ("PGP MESSAGE", SignatureKind::OpenPgp),
+    ("SIGNED MESSAGE", SignatureKind::X509),
 ];
 
 /// Returns what kind of signature a text is, and the text without blanks around it.
@@ -19,7 +19,7 @@ const LABELS: [(&str, Kind); 4] = [
 ///
 /// # Errors
 /// Why it is none.
-pub(super) fn read(signature: &[u8]) -> Result<(Kind, &str), &'static str> {
+pub(super) fn read(signature: &[u8]) -> Result<(SignatureKind, &str), &'static str> {
     let text = std::str::from_utf8(signature).map_err(|_| "it is no text")?.trim();
     let known = LABELS.iter().find(|(label, _)| text.starts_with(&format!("-----BEGIN {label}-----")));
     let (label, kind) = known.ok_or("it begins as none of SSH, OpenPGP or X.509 does")?;

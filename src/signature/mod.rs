@@ -36,7 +36,7 @@ pub struct Keys {
 
 /// A kind of signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SignatureKind {
     /// As ssh-keygen makes them.
     Ssh,
     /// As gpg makes them.
@@ -45,7 +45,7 @@ pub enum Kind {
     X509,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SignatureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ssh => "SSH",
@@ -59,7 +59,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyName {
     /// The kind of key.
-    pub kind: Kind,
+    pub kind: SignatureKind,
     /// Its fingerprint; of OpenPGP also a key id, where a signature names nothing else.
     pub fingerprint: String,
 }
@@ -110,7 +110,7 @@ pub enum Refusal {
     Unreadable(String),
     /// No keys of that kind count.
     #[error("is signed with a key of {0}, and `source.verify` names none of that kind")]
-    KindNotNamed(Kind),
+    KindNotNamed(SignatureKind),
     /// The key is not listed.
     #[error("is signed with {0}, which `source.verify` does not list")]
     Unknown(KeyName),
@@ -138,9 +138,9 @@ pub fn check(payload: &[u8], signatures: &[Vec<u8>], keys: &Keys, now: Timestamp
     let (kind, text) = block::read(signature).map_err(|why| Refusal::Unreadable(why.to_owned()))?;
     let not_named = Refusal::KindNotNamed(kind);
     match kind {
-        Kind::Ssh => ssh::check(payload, text, keys.ssh.as_ref().ok_or(not_named)?, now),
-        Kind::OpenPgp => openpgp::check(payload, text, keys.openpgp.as_ref().ok_or(not_named)?, now),
-        Kind::X509 => Err(not_named),
+        SignatureKind::Ssh => ssh::check(payload, text, keys.ssh.as_ref().ok_or(not_named)?, now),
+        SignatureKind::OpenPgp => openpgp::check(payload, text, keys.openpgp.as_ref().ok_or(not_named)?, now),
+        SignatureKind::X509 => Err(not_named),
     }
 }
 
@@ -167,7 +167,11 @@ pub fn complaints<'a>(checked: impl IntoIterator<Item = (&'a CommitId, Result<Si
     match refused.count() {
         0 => {}
         more => {
-            complaints.push(about(".".to_owned(), format!("{more} more commits are refused"), "begin with those named"))
+            complaints.push(about(
+                ".".to_owned(),
+                format!("{more} more commits are refused"),
+                "begin with those named",
+            ));
         }
     }
     complaints

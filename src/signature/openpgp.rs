@@ -10,7 +10,7 @@ use rpgpie::certificate::{Certificate, Checked};
 use rpgpie::key::ComponentKeyPub;
 use rpgpie::signature::signature_acceptable;
 
-use super::{KeyName, Kind, Refusal, Signer};
+use super::{KeyName, Refusal, SignatureKind, Signer};
 
 /// How an armoured key begins and ends.
 const KEY_BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
@@ -29,12 +29,12 @@ const AHEAD_MAX: SignedDuration = SignedDuration::from_mins(5);
 /// Who may sign, by their OpenPGP keys.
 #[derive(Debug)]
 pub struct Keyring {
-    keys: Vec<Key>,
+    keys: Vec<ListedKey>,
 }
 
 /// One key with its subkeys.
 #[derive(Debug)]
-struct Key {
+struct ListedKey {
     certificate: Checked,
     /// The fingerprints and ids of the key and its subkeys, also of those that do not count.
     names: Vec<(Fingerprint, KeyId)>,
@@ -57,7 +57,7 @@ impl Keyring {
         let (mut keys, mut errors) = (Vec::new(), Vec::new());
         for (number, block) in blocks.into_iter().enumerate() {
             match Certificate::load(&mut Cursor::new(block)) {
-                Ok(found) => keys.extend(found.into_iter().map(Key::of)),
+                Ok(found) => keys.extend(found.into_iter().map(ListedKey::of)),
                 Err(error) => errors.push(format!("key {}: cannot be read: {error}", number + 1)),
             }
         }
@@ -85,7 +85,7 @@ fn blocks(text: &str) -> Result<Vec<&[u8]>, Vec<String>> {
     if blocks.is_empty() { Err(vec!["it holds no public key".to_owned()]) } else { Ok(blocks) }
 }
 
-impl Key {
+impl ListedKey {
     fn of(certificate: Certificate) -> Self {
         let whole = pgp::composed::SignedPublicKey::from(certificate.clone());
         let subkeys = whole.public_subkeys.iter().map(|subkey| (subkey.key.fingerprint(), subkey.key.legacy_key_id()));
@@ -98,14 +98,14 @@ impl Key {
 
     /// Tells whether a signature says that it was made by one of its keys.
     fn is_named_by(&self, signature: &Signature) -> bool {
-        self.names.iter().any(|(fingerprint, id)| names(signature, fingerprint, id))
+        self.names.iter().any(|(fingerprint, id)| names(signature, fingerprint, *id))
     }
 
     /// Returns the key that made a signature, if it may sign at this time.
     fn verifier(&self, signature: &Signature, now: pgp::types::Timestamp) -> Option<ComponentKeyPub> {
         let may_sign = self.certificate.valid_signing_capable_component_keys_at(now);
         let mut keys = may_sign.iter().map(rpgpie::certificate::SignatureVerifier::as_componentkey);
-        keys.find(|key| names(signature, &key.fingerprint(), &key.legacy_key_id())).cloned()
+        keys.find(|key| names(signature, &key.fingerprint(), key.legacy_key_id())).cloned()
     }
 
     fn owner(&self) -> String {
@@ -115,9 +115,9 @@ impl Key {
 }
 
 /// Tells whether a signature names a key. A fingerprint, where it has one, is more than an id, which many keys may have.
-fn names(signature: &Signature, fingerprint: &Fingerprint, id: &KeyId) -> bool {
+fn names(signature: &Signature, fingerprint: &Fingerprint, id: KeyId) -> bool {
     let fingerprints = signature.issuer_fingerprint();
-    if fingerprints.is_empty() { signature.issuer_key_id().contains(&id) } else { fingerprints.contains(&fingerprint) }
+    if fingerprints.is_empty() { signature.issuer_key_id().contains(&&id) } else { fingerprints.contains(&fingerprint) }
 }
 
 /// Checks a signature; see [`super::check`].
@@ -131,9 +131,9 @@ pub(super) fn check(payload: &[u8], text: &str, keyring: &Keyring, now: Timestam
         several => return Err(Refusal::Several(several.len())),
     };
     let fingerprint = issuer(signature).ok_or_else(|| unreadable("it does not say which key made it"))?;
-    let name = KeyName { kind: Kind::OpenPgp, fingerprint };
+    let name = KeyName { kind: SignatureKind::OpenPgp, fingerprint };
     // A file may have copies of a key of several times.
-    let copies: Vec<&Key> = keyring.keys.iter().filter(|key| key.is_named_by(signature)).collect();
+    let copies: Vec<&ListedKey> = keyring.keys.iter().filter(|key| key.is_named_by(signature)).collect();
     let Some(owner) = copies.first().map(|key| key.owner()) else { return Err(Refusal::Unknown(name)) };
     let signer = Signer { key: name, name: owner };
     let not_valid = |why: &str| Refusal::NotValid(signer.clone(), why.to_owned());
@@ -162,7 +162,7 @@ fn issuer(signature: &Signature) -> Option<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
 }
 
 /// Returns why a signature does not count although its key does.

@@ -7,7 +7,7 @@ use ssh_key::authorized_keys::ConfigOpts;
 use ssh_key::public::KeyData;
 use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
 
-use super::{KeyName, Kind, Refusal, Signer};
+use super::{KeyName, Refusal, SignatureKind, Signer};
 
 /// What git signs for: a signature of a file, which anybody may have asked for, is none of a commit.
 ///
@@ -192,7 +192,7 @@ pub(super) fn check(payload: &[u8], text: &str, allowed: &AllowedSigners, now: T
         return Err(Refusal::Unreadable("it is not as ssh-keygen writes it".to_owned()));
     }
     let key = PublicKey::from(signature.public_key().clone());
-    let name = KeyName { kind: Kind::Ssh, fingerprint: key.fingerprint(HashAlg::Sha256).to_string() };
+    let name = KeyName { kind: SignatureKind::Ssh, fingerprint: key.fingerprint(HashAlg::Sha256).to_string() };
     let listed: Vec<&Line> = allowed.lines.iter().filter(|line| line.key.key_data() == key.key_data()).collect();
     // One key may stand in several lines, such as one for each time that it is valid: any of them is enough.
     let line = listed.iter().find(|line| line.objection(now).is_none()).or(listed.last());

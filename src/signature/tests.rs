@@ -59,7 +59,7 @@ fn other_message() -> String {
 #[test]
 fn complaints_name_commits_and_keys() {
     let id = |digit: char| CommitId::new(digit.to_string().repeat(40));
-    let key = KeyName { kind: Kind::Ssh, fingerprint: "SHA256:abc".to_owned() };
+    let key = KeyName { kind: SignatureKind::Ssh, fingerprint: "SHA256:abc".to_owned() };
     let signer = Signer { key: key.clone(), name: "alice".to_owned() };
     let ids: Vec<CommitId> = ('1'..='4').map(id).collect();
     let refusals = [

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::{self, Configuration, HistoryRewrite, read_secret};
+use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
 
@@ -23,6 +23,8 @@ pub struct PollerSettings {
     pub branch: Option<String>,
     /// The file of the token, which is read again before each poll.
     pub token_file: Option<PathBuf>,
+    /// Whose signatures commits need.
+    pub verify: Option<Box<Verify>>,
 }
 
 impl PollerSettings {
@@ -39,6 +41,7 @@ impl PollerSettings {
             accepted: None,
             branch: None,
             token_file: configuration.source.token_file.clone(),
+            verify: configuration.source.verify.clone(),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Against repositories that the real git made.
 
+mod signed;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -9,7 +11,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::Configuration;
+use crate::config::{Configuration, Verify};
 use crate::decide::state::Payload;
 use crate::git::SourceSpec;
 use crate::model::tree::Tree;
@@ -73,6 +75,15 @@ fn spec(dir: &TempDir) -> SourceSpec {
 
 /// Begins to follow it, as a remote, with what an earlier life accepted.
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+    begin_verified(dir, accepted, None)
+}
+
+/// Begins to follow it so that commits need a signature.
+fn begin_verified(
+    dir: &TempDir,
+    accepted: Option<CommitId>,
+    verify: Option<Verify>,
+) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
     let settings = PollerSettings {
@@ -83,6 +94,7 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
         accepted,
         branch: None,
         token_file: None,
+        verify: verify.map(Box::new),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();

@@ -51,7 +51,7 @@ fn signatures_that_count_and_that_do_not() {
         ("two signers in a block", commit(), signed(&["-u", &bob]), now, "has 2 signatures"),
         ("two signatures", commit(), vec![good.clone(), good.clone()], now, "has 2 signatures"),
         ("two blocks", commit(), vec![[good.clone(), good.clone()].concat()], now, "more follows after its end"),
-        ("truncated", commit(), vec![text[..text.len() / 2].as_bytes().to_vec()], now, "its end is missing"),
+        ("truncated", commit(), vec![text.as_bytes()[..text.len() / 2].to_vec()], now, "its end is missing"),
         ("without its middle", commit(), vec![without_middle(&text).into_bytes()], now, "cannot be read"),
         ("an expired key", commit(), vec![good.clone()], now + days(31), "which is expired"),
         (
