@@ -35,6 +35,7 @@ pub mod receiver;
 pub mod remote;
 pub mod rollout;
 pub mod schedule;
+pub mod signature;
 pub mod snapshot;
 pub mod source;
 pub mod status;

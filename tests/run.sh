@@ -49,6 +49,8 @@ done
 system_tools() {
     local packages=()
     command -v git >/dev/null || packages+=(git)
+    command -v ssh-keygen >/dev/null || packages+=(openssh-client)
+    command -v gpg >/dev/null && command -v gpg-agent >/dev/null || packages+=(gnupg)
     command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
     if ! $fast; then
         [[ -x ${GITFLEET_CHROMIUM:-/usr/bin/chromium} ]] || packages+=(chromium fonts-dejavu-core)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -14,8 +15,9 @@ use super::records::{RecordsSource, load_configuration};
 use super::{config_file, opened, proxy};
 use crate::clock;
 use crate::cluster::ApplyOptions;
-use crate::config::{Configuration, MemberAccess};
+use crate::config::{Configuration, MemberAccess, Verify};
 use crate::daemon::commit_reader::{Cache, read_commit};
+use crate::daemon::commit_signatures::{check, read_keys};
 use crate::daemon::members::target;
 use crate::daemon::run::state_dir;
 use crate::daemon::source_poller::source_spec;
@@ -23,6 +25,7 @@ use crate::git;
 use crate::model::id::{ClusterName, ObjectId};
 use crate::model::names::first_of;
 use crate::model::records::{ClusterRecord, SourceRecord};
+use crate::signature::{AllowedSigners, Keyring};
 use crate::status::work::counted;
 use crate::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use crate::store::saved::Records;
@@ -39,7 +42,7 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 #[command(after_help = "\
 Reads the configuration, and asks the source, the store, every member and the git host. On a member it reads the inventory, and sends \
 one write as a dry run. Nothing is changed, except that a remote source is fetched into the store's folder, as `gitfleet run` does. \
-Where a daemon runs, it is asked for what it holds open itself.
+Where a daemon runs, it is asked for what it holds open itself. With `source.verify`, the signature of the tip is checked.
 
 Exit codes: 0 nothing is missing, 1 something is, 2 the configuration cannot be read.
 
@@ -68,6 +71,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = source_row(&configuration, known.as_ref());
     let reads = source.state == State::Ok;
     rows.push(source);
+    rows.extend(
+        configuration.source.verify.as_deref().map(|verify| {
+            signatures_row(&configuration, verify, known.as_ref().filter(|known| known.by_daemon), reads)
+        }),
+    );
     let clusters = match known {
         Some(known) if !known.clusters.is_empty() => known.clusters,
         _ if reads && !is_running => clusters_of_source(&configuration),
@@ -164,6 +172,37 @@ fn source_row(configuration: &Configuration, known: Option<&StoredParts>) -> Row
             Row::ok(NEED, format!("{place} at {}{branch}", tip.commit.short()))
         }
         Ok(None) => Row::ok(NEED, place.clone()),
+        Err(error) => Row::missing(NEED, format!("{error:#}")),
+    }
+}
+
+/// Says whether the files of keys can be read, and whether the tip is signed with one of the keys.
+fn signatures_row(configuration: &Configuration, verify: &Verify, daemon: Option<&StoredParts>, reads: bool) -> Row {
+    const NEED: &str = "signatures";
+    let keys = match read_keys(verify) {
+        Ok(keys) => keys,
+        Err(error) => return Row::missing(NEED, error.in_full()),
+    };
+    let count = keys.ssh.as_ref().map_or(0, AllowedSigners::count) + keys.openpgp.as_ref().map_or(0, Keyring::count);
+    let counted = counted(count, "key");
+    let seen = daemon.and_then(|daemon| daemon.source.as_ref()?.seen.clone());
+    if !reads || (daemon.is_some() && seen.is_none()) {
+        return Row::unknown(NEED, format!("{counted}; no commit is read yet"));
+    }
+    let read = || {
+        let (source, dir) = (&configuration.source, state_dir(configuration));
+        let (reader, tip) = if let Some(tip) = seen {
+            (git::read_kept(&source.url, &source.path, &dir)?, tip)
+        } else {
+            let mut source = git::Source::open(source_spec(configuration)?, &dir)?;
+            let tip = source.poll(&AtomicBool::new(false))?.context("nothing was committed")?;
+            (source.reader().clone(), tip.commit)
+        };
+        anyhow::Ok((check(&reader, &tip, &keys, clock::wall())?, tip))
+    };
+    match read() {
+        Ok((Ok(signer), tip)) => Row::ok(NEED, format!("{counted}; {} is signed with {signer}", tip.short())),
+        Ok((Err(why), tip)) => Row::missing(NEED, format!("{counted}; {} {why}", tip.short())),
         Err(error) => Row::missing(NEED, format!("{error:#}")),
     }
 }

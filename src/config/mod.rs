@@ -314,6 +314,14 @@ pub fn read_certificates(path: &Path) -> Result<Vec<u8>, Error> {
     read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
+/// Reads a file that holds no secret, such as public keys.
+///
+/// # Errors
+/// What the system said; `FileTooLarge` above [`FILE_BYTES_MAX`].
+pub fn read_public(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, FILE_BYTES_MAX)
+}
+
 /// What tells two contents of a secret's file apart, and reveals neither.
 pub type SecretDigest = [u8; 32];
 

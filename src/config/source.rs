@@ -47,6 +47,9 @@ pub struct Source {
     /// Lets a token travel over plain `http://`.
     #[serde(default)]
     pub allow_insecure_http: bool,
+    /// Whose signature a commit needs to be accepted. Absent: none is needed.
+    #[serde(default)]
+    pub verify: Option<Box<Verify>>,
 }
 
 impl Source {
@@ -70,6 +73,61 @@ pub enum HistoryRewrite {
     Hold,
     /// The new tip is taken.
     Accept,
+}
+
+/// Whose signature a commit needs to be accepted: nobody's word replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Verify {
+    /// Which commits need one.
+    #[serde(default)]
+    pub commits: VerifiedCommits,
+    /// The SSH keys that count.
+    #[serde(default)]
+    pub ssh: Option<SshSigners>,
+    /// The OpenPGP keys that count.
+    #[serde(default)]
+    pub openpgp: Option<OpenPgpKeys>,
+}
+
+/// Which commits need a signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum VerifiedCommits {
+    /// Every commit that came since the accepted one, also by a merge, at most 1,000; the tip alone while none was accepted yet.
+    #[default]
+    All,
+    /// The tip of the branch: whoever signs it answers for what it merges.
+    Head,
+}
+
+/// The SSH keys that count.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SshSigners {
+    /// File of allowed signers as ssh-keygen reads it, with times in UTC and without certificates. It is read again when it changes.
+    pub allowed_signers_file: PathBuf,
+}
+
+/// The OpenPGP keys that count.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OpenPgpKeys {
+    /// File of public keys as `gpg --export` writes them, armoured or not. It is read again when it changes.
+    pub keys_file: PathBuf,
+}
+
+impl Verify {
+    /// Returns the files that it names.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let ssh = self.ssh.iter().map(|ssh| &ssh.allowed_signers_file);
+        ssh.chain(self.openpgp.iter().map(|openpgp| &openpgp.keys_file))
+    }
+
+    /// Returns the paths that it names, to be made whole.
+    pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let ssh = self.ssh.iter_mut().map(|ssh| &mut ssh.allowed_signers_file);
+        ssh.chain(self.openpgp.iter_mut().map(|openpgp| &mut openpgp.keys_file))
+    }
 }
 
 impl Source {
@@ -96,6 +154,13 @@ impl Source {
         }
         if source.poll_interval < POLL_INTERVAL_MIN {
             errors.push(complaint("source.pollInterval", "is shorter than 1s"));
+        }
+        if source.verify.as_ref().is_some_and(|verify| verify.files().next().is_none()) {
+            let hint = Some("name at least one file of keys: `ssh.allowedSignersFile` or `openpgp.keysFile`".into());
+            errors.push(InputError {
+                hint,
+                ..complaint("source.verify", "names no keys, so no commit would be accepted")
+            });
         }
         let path = Path::new(&source.path);
         if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {

@@ -6,6 +6,7 @@ use super::*;
 mod http;
 mod notify;
 mod prometheus;
+mod verify;
 
 const FULL: &str = r#"
 apiVersion: gitfleet.io/v1alpha1
@@ -170,6 +171,11 @@ fn rules_beyond_the_schema_hold() {
         ("source: {url: \"\"}", "source.url: is empty"),
         ("source: {url: 'https://bot:hunter2@git.example/a'}", "source.url: holds a password"),
         ("source: {url: 'ssh://git@git.example/a'}", "accepted"),
+        ("source: {url: x, verify: {}}", "source.verify: names no keys"),
+        ("source: {url: x, verify: {commits: Head, openpgp: {keysFile: k}}}", "accepted"),
+        ("source: {url: x, verify: {commits: Some, openpgp: {keysFile: k}}}", "source.verify.commits"),
+        ("source: {url: x, verify: {ssh: {}}}", "source.verify.ssh.allowedSignersFile: is missing"),
+        ("source: {url: x, verify: {x509: {rootsFile: r}}}", "source.verify.x509: is unknown"),
         ("source: {url: 'http://git.example/a', tokenFile: t}", "source.url: would send the token over plain http"),
         ("source: {url: 'http://git.example/a', tokenFile: t, allowInsecureHttp: true}", "accepted"),
         ("source: {url: 'http://git.example/a'}", "accepted"),

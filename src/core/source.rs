@@ -86,6 +86,8 @@ impl Core {
                 }
                 self.see(commit, now);
                 self.source.refused = errors;
+                // A person may have accepted the history that it rewrites: it is not what it waits for any more.
+                (self.source.held_rewrite, self.source.held_why) = (None, None);
             }
             SourceEvent::Rewritten(commit) => {
                 tracing::warn!(
@@ -181,7 +183,13 @@ impl Core {
     /// Records what is known of the source if it changed.
     pub(super) fn write_source(&mut self, batch: &mut Batch, now: Timestamp) {
         // Compared with what is stored: the entry of a batch that the store refused is written again.
-        let entry = unaccepted(&self.source, now).filter(|_| self.source.seen != self.stored_source.journaled);
+        let entry = unaccepted(&self.source, now).filter(|entry| {
+            // Of one commit, too, there is news: a person accepted it and it is refused, or it is refused for another reason.
+            let stored = &self.stored_source;
+            let was_accepted = entry.event == JournalKind::CommitRefused && stored.accepted_rewrite == self.source.seen;
+            let is_other = unaccepted(stored, now).is_some_and(|before| before != *entry);
+            self.source.seen != stored.journaled || was_accepted || is_other
+        });
         if entry.is_some() {
             self.source.journaled.clone_from(&self.source.seen);
         }

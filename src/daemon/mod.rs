@@ -7,6 +7,7 @@
 
 pub mod agents;
 pub mod commit_reader;
+pub mod commit_signatures;
 pub mod configuration;
 pub mod fence;
 pub mod follower;

@@ -13,7 +13,9 @@ use self::dropped::DroppedKeeper;
 use self::ending::Ending;
 use self::payloads::answer_payloads;
 use self::token::TokenFile;
+use self::verify::Verifier;
 use super::commit_reader::{self, Cache, read_commit};
+use super::commit_signatures::read_keys;
 use super::supervise::Supervisor;
 use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
@@ -32,6 +34,7 @@ mod payloads;
 mod settings;
 mod switch;
 mod token;
+mod verify;
 
 pub use self::settings::{PollerSettings, source_spec};
 
@@ -113,13 +116,14 @@ pub struct Followed {
 /// missing source is an error, like a wrong path.
 ///
 /// # Errors
-/// The source's configuration cannot be used.
+/// The source's configuration cannot be used, or a file of keys cannot be read.
 pub fn follow(
     settings: PollerSettings,
     state_dir: &Path,
     news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
+    settings.verify.as_deref().map(read_keys).transpose()?;
     let opened = missing::open(&settings, state_dir)?;
     let dropped = missing::keeper(&settings, &opened);
     let reader = Arc::new(Mutex::new(opened.as_ref().map(|source| source.reader().clone()).map_err(String::clone)));
@@ -191,6 +195,7 @@ struct Follower {
     branch_reported: bool,
     failures: u32,
     token_file: Option<TokenFile>,
+    verifier: Option<Verifier>,
     /// A tip that could not be read or pinned: the next poll retries it.
     unread: Option<CommitId>,
     /// The last poll failed, and the daemon was notified.
@@ -347,6 +352,7 @@ impl Follower {
 
     fn poll(&mut self) {
         self.renew_token();
+        self.notice_keys();
         self.look();
         // A poll may have opened or cloned the repository again: a reader from before may miss objects.
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
@@ -416,7 +422,13 @@ impl Follower {
             return Ok(());
         }
         self.send(SourceEvent::Seen(tip.clone()));
-        match read_commit(self.source.reader(), tip, &mut self.cache) {
+        let unsigned = self.unsigned(tip)?;
+        let read = if unsigned.is_empty() {
+            read_commit(self.source.reader(), tip, &mut self.cache)
+        } else {
+            Err(commit_reader::Error::Refused(unsigned))
+        };
+        match read {
             Ok(tree) => {
                 if let Some(first) = tree.skipped.first() {
                     let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));

@@ -21,6 +21,7 @@ mod mirror;
 mod packed;
 mod pull;
 mod repository;
+mod signed;
 mod source;
 mod walk;
 mod watch;
@@ -38,6 +39,7 @@ pub use folder::{Folder, read_folder};
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
 pub use repository::{Blob, Reader, TreeId, discover};
+pub use signed::Signed;
 pub use source::{Source, SourceSpec, Tip, read_kept};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
@@ -84,6 +86,8 @@ pub const PULL_FETCH_TIME_MAX: Duration = Duration::from_mins(1);
 /// The most bytes of objects that are packed together for another copy of the repository, before they are deflated. What comes of them
 /// fits into one record of the store.
 pub const PACKED_SIZE_MAX_BYTES: u64 = 40 * 1024 * 1024;
+/// The largest commit whose signature is checked, in bytes, without its files: a merge repeats the signed tags that it merges.
+pub const SIGNED_SIZE_MAX_BYTES: u64 = 1024 * 1024;
 /// The most commits that are listed between two.
 pub const LANDED_MAX: usize = 100;
 /// How often a running fetch checks its stop flag.

@@ -311,7 +311,7 @@ impl Reader {
         self.size_in(&self.local(), blob)
     }
 
-    fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
+    pub(super) fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
         let id = self.object_id(blob.as_str())?;
         let header = repo.try_find_header(id).map_err(Error::at(&self.location, "read an object of"))?;
         header.map(|header| header.size()).ok_or_else(|| self.missing(blob))

@@ -185,6 +185,11 @@ impl Source {
         matches!(self.kind, SourceKind::Remote(_))
     }
 
+    /// Tells whether its commits can be signed: those of a plain folder are written here, by nobody.
+    pub fn may_be_signed(&self) -> bool {
+        !matches!(self.kind, SourceKind::Folder(_))
+    }
+
     /// Returns what the last successful poll saw.
     pub fn tip(&self) -> Option<&Tip> {
         self.last.as_ref()

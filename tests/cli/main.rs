@@ -41,6 +41,7 @@ mod run;
 mod schedule;
 mod schedule_ocm;
 mod scratch;
+mod signed;
 mod simulate;
 mod sources;
 mod staged;

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Cache, CandidateError, DroppedKeeper, Follower, PollerSettings, SharedReader, SourceRequest, Standing, TokenFile,
+    Verifier,
 };
 use crate::core::SourceEvent;
 use crate::git::{self, Source};
@@ -23,6 +24,10 @@ const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 /// It cannot be used, or is missing at a first start.
 pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
     match Source::open(settings.spec.clone(), state_dir) {
+        Ok(source) if settings.verify.is_some() && !source.may_be_signed() => {
+            let reason = "a plain folder has no signed commits: follow a repository, or leave `source.verify` out";
+            Err(git::Error::UnsupportedLocation { location: settings.spec.location.clone(), reason })
+        }
         Ok(source) => Ok(Ok(source)),
         Err(error @ git::Error::NotARepository { .. }) if settings.accepted.is_some() => Ok(Err(error.in_full())),
         Err(error) => Err(error),
@@ -141,6 +146,7 @@ impl Opening {
             branch_reported: false,
             failures: 0,
             token_file: settings.token_file.clone().map(TokenFile::new),
+            verifier: settings.verify.clone().map(Verifier::new),
             unread: None,
             failing: false,
             later: std::collections::VecDeque::new(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Configuration, HistoryRewrite, read_secret};
+use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
 use crate::store::Store;
@@ -27,6 +27,8 @@ pub struct PollerSettings {
     pub token_file: Option<PathBuf>,
     /// The store that several daemons share, each with a mirror of its own; absent where there is one daemon.
     pub shared: Option<Arc<dyn Store>>,
+    /// Whose signatures commits need.
+    pub verify: Option<Box<Verify>>,
 }
 
 impl PollerSettings {
@@ -44,6 +46,7 @@ impl PollerSettings {
             branch: None,
             token_file: configuration.source.token_file.clone(),
             shared: None,
+            verify: configuration.source.verify.clone(),
         })
     }
 }

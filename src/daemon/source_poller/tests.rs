@@ -1,5 +1,7 @@
 //! Against repositories that the real git made.
 
+mod signed;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -9,7 +11,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::Configuration;
+use crate::config::{Configuration, Verify};
 use crate::decide::state::Payload;
 use crate::git::SourceSpec;
 use crate::model::tree::Tree;
@@ -76,7 +78,16 @@ fn spec(dir: &TempDir) -> SourceSpec {
 
 /// Begins to follow it, as a remote, with what an earlier life accepted.
 fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
-    begin_in(dir, "state", accepted, None)
+    begin_in(dir, "state", accepted, None, None)
+}
+
+/// Begins to follow it so that commits need a signature.
+fn begin_verified(
+    dir: &TempDir,
+    accepted: Option<CommitId>,
+    verify: Option<Verify>,
+) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+    begin_in(dir, "state", accepted, None, verify)
 }
 
 /// Does the same in a folder, as one of the daemons on a store.
@@ -85,6 +96,7 @@ fn begin_in(
     state: &str,
     accepted: Option<CommitId>,
     shared: Option<Arc<dyn Store>>,
+    verify: Option<Verify>,
 ) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
@@ -97,6 +109,7 @@ fn begin_in(
         branch: None,
         token_file: None,
         shared,
+        verify: verify.map(Box::new),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();

@@ -6,6 +6,7 @@ mod following;
 mod packed;
 mod pulls;
 mod reading;
+mod signed;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -64,7 +64,7 @@ fn rewritten() -> Rewritten {
     let dir = tempfile::tempdir().unwrap();
     let base = repository(&dir, &[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))]);
     let (store, repo) = (Arc::new(Refusing::default()), dir.path().join("repo"));
-    let mut leader = begin_in(&dir, "one", None, Some(Arc::clone(&store) as Arc<dyn Store>));
+    let mut leader = begin_in(&dir, "one", None, Some(Arc::clone(&store) as Arc<dyn Store>), None);
     let names = [(&base, "base")];
     assert_eq!(told(next(&mut leader.1), &names), "accepted base");
     let lost = commit(&repo, &[("x.yaml", &map("x", "2"))]);
@@ -99,7 +99,7 @@ fn a_dropped_commit_is_delivered_by_a_daemon_that_never_saw_it() {
     // A follower has fetched the branch before it leads.
     Source::open(spec(&dir), &dir.path().join("two")).unwrap().poll(&AtomicBool::new(false)).unwrap();
     let shared = || Some(Arc::clone(&store) as Arc<dyn Store>);
-    let (followed, mut news) = begin_in(&dir, "two", Some(lost.clone()), shared());
+    let (followed, mut news) = begin_in(&dir, "two", Some(lost.clone()), shared(), None);
     let Some(SourceEvent::Restored(Ok(tree))) = next(&mut news) else { panic!("its accepted commit can be read") };
     assert_eq!((tree.commit.as_ref(), values(&tree)), (Some(&lost), vec!["x=2".to_owned()]));
     assert_eq!(told(next(&mut news), &names), "held tip");
@@ -119,7 +119,7 @@ fn a_dropped_commit_is_delivered_by_a_daemon_that_never_saw_it() {
     drop(followed);
 
     // Without a copy, and without the commit in the store, nobody has it.
-    let (_followed, mut news) = begin_in(&dir, "three", Some(lost.clone()), shared());
+    let (_followed, mut news) = begin_in(&dir, "three", Some(lost.clone()), shared(), None);
     assert_eq!(told(next(&mut news), &names), "not restored");
 }
 
@@ -129,7 +129,7 @@ fn a_daemon_without_a_copy_reads_a_dropped_commit_once_it_has_fetched() {
     let names = [(&lost, "lost"), (&tip, "tip")];
     poll_until(&["held tip"], &mut leader, &names);
     drop(leader);
-    let (_followed, mut news) = begin_in(&dir, "two", Some(lost.clone()), Some(store as Arc<dyn Store>));
+    let (_followed, mut news) = begin_in(&dir, "two", Some(lost.clone()), Some(store as Arc<dyn Store>), None);
     let found: Vec<String> = (0..3).map(|_| told(next(&mut news), &names)).collect();
     assert_eq!(found, ["not restored", "held tip", "restored lost"]);
 }

@@ -1,0 +1,75 @@
+//! Checks the signatures of commits before one is accepted.
+
+use std::io;
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::config::{VerifiedCommits, Verify, read_public};
+use crate::git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
+use crate::signature::{self, AllowedSigners, Keyring, Keys, Refusal, Signer, VERIFIED_COMMITS_MAX};
+
+/// Reads the files of keys that a configuration names.
+///
+/// # Errors
+/// `Disk`: the file, and why it cannot be read or what is wrong in it.
+pub fn read_keys(verify: &Verify) -> Result<Keys, Error> {
+    let ssh = verify.ssh.as_ref().map(|ssh| read(&ssh.allowed_signers_file, signers)).transpose()?;
+    let openpgp = verify.openpgp.as_ref().map(|openpgp| read(&openpgp.keys_file, Keyring::parse)).transpose()?;
+    Ok(Keys { ssh, openpgp })
+}
+
+fn signers(content: &[u8]) -> Result<AllowedSigners, Vec<String>> {
+    AllowedSigners::parse(std::str::from_utf8(content).map_err(|_| vec!["it is no UTF-8 text".to_owned()])?)
+}
+
+fn read<T>(path: &Path, parse: fn(&[u8]) -> Result<T, Vec<String>>) -> Result<T, Error> {
+    let wrong = |errors: Vec<String>| io::Error::new(io::ErrorKind::InvalidData, errors.join("; "));
+    let parsed = read_public(path).and_then(|content| parse(&content).map_err(wrong));
+    parsed.map_err(|source| Error::Disk { path: path.to_owned(), source })
+}
+
+/// Returns what is wrong with the signatures of the commits that came since the accepted one; nothing if `tip` may be accepted.
+///
+/// # Errors
+/// A file of keys or a commit cannot be read.
+pub fn complaints(
+    reader: &Reader,
+    verify: &Verify,
+    accepted: Option<&CommitId>,
+    tip: &CommitId,
+    now: Timestamp,
+) -> Result<Vec<InputError>, Error> {
+    let keys = read_keys(verify)?;
+    let since = accepted.filter(|_| verify.commits == VerifiedCommits::All);
+    let commits = reader.gained(since, tip, VERIFIED_COMMITS_MAX)?;
+    if commits.len() > VERIFIED_COMMITS_MAX {
+        return Ok(vec![signature::too_many()]);
+    }
+    let mut checked = Vec::new();
+    for commit in &commits {
+        checked.push((commit, check(reader, commit, &keys, now)?));
+    }
+    if let Some((_, Ok(signer))) = checked.iter().find(|(commit, _)| *commit == tip) {
+        tracing::info!(%signer, commits = commits.len(), "the tip is signed with a key that counts");
+    }
+    Ok(signature::complaints(checked))
+}
+
+/// Returns who signed a commit, or why its signature does not count.
+///
+/// # Errors
+/// It cannot be read.
+pub fn check(
+    reader: &Reader,
+    commit: &CommitId,
+    keys: &Keys,
+    now: Timestamp,
+) -> Result<Result<Signer, Refusal>, Error> {
+    Ok(match reader.signed(commit)? {
+        Signed::Read { payload, signatures } => signature::check(&payload, &signatures, keys, now),
+        Signed::TooLarge(bytes) => Err(Refusal::CommitTooLong { bytes, max: SIGNED_SIZE_MAX_BYTES }),
+    })
+}

@@ -1,0 +1,228 @@
+//! Signatures of SSH keys, and the file of those that count, as `ssh-keygen -Y verify` reads it.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use ssh_key::authorized_keys::ConfigOpts;
+use ssh_key::public::KeyData;
+use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
+
+use super::{KeyName, Refusal, SignatureKind, Signer};
+
+/// What git signs for: a signature of a file, which anybody may have asked for, is none of a commit.
+///
+/// Source: git, gpg-interface.c.
+const NAMESPACE: &str = "git";
+/// The shortest RSA key that counts, in bits.
+///
+/// Source: NIST SP 800-131A, which disallows shorter ones.
+const RSA_BITS_MIN: usize = 2048;
+/// Characters of a namespace that a message repeats: whoever signed chose it.
+const NAMESPACE_CHARS_MAX: usize = 40;
+/// How long a line of base64 is in a signature that ssh-keygen writes: the library reads no other length, and other programs write 64.
+const LINE_CHARS: usize = 70;
+
+/// Who may sign, by their SSH keys.
+#[derive(Debug)]
+pub struct AllowedSigners {
+    lines: Vec<Line>,
+}
+
+/// One line of the file.
+#[derive(Debug)]
+struct Line {
+    principals: String,
+    /// The patterns of what the key may sign for; `None` for everything.
+    namespaces: Option<String>,
+    valid_after: Option<Timestamp>,
+    valid_before: Option<Timestamp>,
+    key: PublicKey,
+}
+
+impl AllowedSigners {
+    /// Reads a file of allowed signers. A time without `Z` is one of UTC.
+    ///
+    /// Source: ssh-keygen(1), ALLOWED SIGNERS.
+    ///
+    /// # Errors
+    /// What is wrong, line by line. A line that is not understood is one: skipped, it would be a signer whom nobody misses until it is
+    /// urgent.
+    pub fn parse(text: &str) -> Result<Self, Vec<String>> {
+        let (mut lines, mut errors) = (Vec::new(), Vec::new());
+        for (number, line) in text.lines().enumerate() {
+            match line.trim() {
+                "" => {}
+                line if line.starts_with('#') => {}
+                line => match Line::parse(line) {
+                    Ok(line) => lines.push(line),
+                    Err(why) => errors.push(format!("line {}: {why}", number + 1)),
+                },
+            }
+        }
+        if lines.is_empty() && errors.is_empty() {
+            errors.push("it lists no signer".to_owned());
+        }
+        if errors.is_empty() { Ok(Self { lines }) } else { Err(errors) }
+    }
+
+    /// Returns how many lines it has.
+    pub fn count(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+impl Line {
+    fn parse(line: &str) -> Result<Self, String> {
+        let fields = fields(line);
+        let (principals, options, algorithm, key) = match fields[..] {
+            [_] | [_, _] => return Err("has no key: write PRINCIPALS [OPTIONS] TYPE KEY".to_owned()),
+            // What stands after the key is a comment.
+            [principals, algorithm, key, ..] if is_key(algorithm, key) => (principals, "", algorithm, key),
+            [principals, options, algorithm, key, ..] => (principals, options, algorithm, key),
+            _ => return Err("has a key that cannot be read".to_owned()),
+        };
+        let key = PublicKey::from_openssh(&format!("{algorithm} {key}"))
+            .map_err(|error| format!("has a key that cannot be read: {error}"))?;
+        match key.key_data() {
+            KeyData::Dsa(_) | KeyData::Other(_) => {
+                return Err(format!("has a key of the type {}, which is not supported", key.algorithm()));
+            }
+            data => weakness(data).map_or(Ok(()), Err)?,
+        }
+        let principals = principals.trim_matches('"').to_owned();
+        let line = Self { principals, namespaces: None, valid_after: None, valid_before: None, key };
+        line.with(options)
+    }
+
+    /// Reads the options of a line.
+    fn with(mut self, options: &str) -> Result<Self, String> {
+        let options = ConfigOpts::new(options).map_err(|error| format!("has options that cannot be read: {error}"))?;
+        for option in options.iter() {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let value = value.trim_matches('"');
+            match name.to_ascii_lowercase().as_str() {
+                "namespaces" => self.namespaces = Some(value.to_owned()),
+                "valid-after" => self.valid_after = Some(time(value)?),
+                "valid-before" => self.valid_before = Some(time(value)?),
+                "cert-authority" => {
+                    return Err(
+                        "certificates are not supported: list each signer's own key instead of `cert-authority`"
+                            .to_owned(),
+                    );
+                }
+                _ => return Err(format!("has an unknown option {name:?}")),
+            }
+        }
+        Ok(self)
+    }
+
+    /// Returns why it does not let its key sign commits; `None` where it does.
+    fn objection(&self, now: Timestamp) -> Option<String> {
+        if self.namespaces.as_ref().is_some_and(|patterns| !is_among(patterns, NAMESPACE)) {
+            return Some(format!("whose `namespaces` lack {NAMESPACE:?}"));
+        }
+        match (self.valid_after, self.valid_before) {
+            (Some(from), _) if now < from => Some(format!("which is valid only after {from}")),
+            (_, Some(until)) if now > until => Some(format!("which was valid only before {until}")),
+            _ => None,
+        }
+    }
+}
+
+/// Splits a line at blanks outside quotes.
+fn fields(line: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let is_between = |c: char| {
+        is_quoted ^= c == '"';
+        !is_quoted && c.is_ascii_whitespace()
+    };
+    line.split(is_between).filter(|field| !field.is_empty()).collect()
+}
+
+fn is_key(algorithm: &str, key: &str) -> bool {
+    PublicKey::from_openssh(&format!("{algorithm} {key}")).is_ok()
+}
+
+/// Reads `YYYYMMDD[HHMM[SS]][Z]`.
+fn time(text: &str) -> Result<Timestamp, String> {
+    let wrong = || format!("has a time {text:?}: write YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, in UTC");
+    let digits = text.strip_suffix('Z').unwrap_or(text);
+    if ![8, 12, 14].contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let part = |at: std::ops::Range<usize>| digits.get(at).map_or(Ok(0), str::parse::<i8>).map_err(|_| wrong());
+    let year = digits[..4].parse().map_err(|_| wrong())?;
+    let civil = DateTime::new(year, part(4..6)?, part(6..8)?, part(8..10)?, part(10..12)?, part(12..14)?, 0);
+    civil.and_then(|civil| TimeZone::UTC.to_timestamp(civil)).map_err(|_| wrong())
+}
+
+/// Tells whether patterns with `*` and `?`, of which those after `!` exclude, have a text.
+///
+/// Source: ssh_config(5), PATTERNS: a pattern that excludes has the last word.
+fn is_among(patterns: &str, text: &str) -> bool {
+    let (excluded, included): (Vec<&str>, Vec<&str>) =
+        patterns.split(',').partition(|pattern| pattern.starts_with('!'));
+    let has = |pattern: &str| matches(pattern.trim_start_matches('!').as_bytes(), text.as_bytes());
+    included.into_iter().any(has) && !excluded.into_iter().any(has)
+}
+
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    match (pattern, text) {
+        ([], rest) => rest.is_empty(),
+        // The text is short: that bounds how often it is tried.
+        ([b'*', pattern @ ..], text) => (0..=text.len()).any(|at| matches(pattern, &text[at..])),
+        ([wanted, pattern @ ..], [found, text @ ..]) => (*wanted == b'?' || wanted == found) && matches(pattern, text),
+        (_, []) => false,
+    }
+}
+
+/// Returns why a key is too weak; `None` where it is not.
+fn weakness(key: &KeyData) -> Option<String> {
+    let bits = key.rsa()?.n.as_positive_bytes().map_or(0, |bytes| bytes.len() * 8);
+    (bits < RSA_BITS_MIN).then(|| format!("has an RSA key of {bits} bits, fewer than {RSA_BITS_MIN}"))
+}
+
+/// Checks a signature; see [`super::check`].
+pub(super) fn check(payload: &[u8], text: &str, allowed: &AllowedSigners, now: Timestamp) -> Result<Signer, Refusal> {
+    let signature = SshSig::from_pem(wrapped(text)).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+    // The library reads versions that there never were, and lengths that do not fit.
+    let written = signature.to_pem(LineEnding::LF).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+    let plain = |text: &str| text.split_whitespace().collect::<String>();
+    if signature.version() != SshSig::VERSION || plain(&written) != plain(text) {
+        return Err(Refusal::Unreadable("it is not as ssh-keygen writes it".to_owned()));
+    }
+    let key = PublicKey::from(signature.public_key().clone());
+    let name = KeyName { kind: SignatureKind::Ssh, fingerprint: key.fingerprint(HashAlg::Sha256).to_string() };
+    let listed: Vec<&Line> = allowed.lines.iter().filter(|line| line.key.key_data() == key.key_data()).collect();
+    // One key may stand in several lines, such as one for each time that it is valid: any of them is enough.
+    let line = listed.iter().find(|line| line.objection(now).is_none()).or(listed.last());
+    let Some(line) = line else { return Err(Refusal::Unknown(name)) };
+    let signer = Signer { key: name, name: line.principals.clone() };
+    if signature.namespace() != NAMESPACE {
+        let namespace: String = signature.namespace().chars().take(NAMESPACE_CHARS_MAX).collect();
+        return Err(Refusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
+    }
+    if key.verify(NAMESPACE, payload, &signature).is_err() {
+        return Err(Refusal::Bad(signer));
+    }
+    match line.objection(now) {
+        Some(why) => Err(Refusal::NotValid(signer, why)),
+        None => Ok(signer),
+    }
+}
+
+/// Breaks the lines of a block as ssh-keygen does.
+fn wrapped(text: &str) -> String {
+    let (mut lines, mut body) = (text.lines(), String::new());
+    let begin = lines.next().unwrap_or_default();
+    let end = lines.next_back().unwrap_or_default();
+    lines.for_each(|line| body.push_str(line.trim()));
+    let mut wrapped = format!("{begin}\n");
+    for (at, character) in body.chars().enumerate() {
+        if at > 0 && at % LINE_CHARS == 0 {
+            wrapped.push('\n');
+        }
+        wrapped.push(character);
+    }
+    wrapped + "\n" + end + "\n"
+}
