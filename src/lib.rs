@@ -31,6 +31,7 @@ pub mod page;
 pub mod plan;
 pub mod prometheus;
 pub mod receiver;
+pub mod render;
 pub mod rollout;
 pub mod schedule;
 pub mod snapshot;

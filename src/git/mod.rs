@@ -17,8 +17,10 @@ mod error;
 mod fetch;
 mod folder;
 mod heal;
+mod level;
 mod mirror;
 mod pull;
+mod rendered;
 mod repository;
 mod source;
 mod walk;
@@ -33,8 +35,9 @@ use std::time::Duration;
 pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
-pub use folder::{Folder, read_folder};
+pub use folder::{Folder, read_folder, read_folder_below};
 pub use pull::{Commit, Merged, merged};
+pub use rendered::{RenderedStore, UNPINNED_MAX};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use source::{Source, SourceSpec, Tip, read_kept};
 pub use walk::{File, Listing};
@@ -45,6 +48,8 @@ pub use work_tree::WorkTree;
 pub const REF_PREFIX: &str = "refs/gitfleet/";
 /// Where fetched branches stand, so that a force-push is seen and not refused.
 const REF_TRACKING: &str = "refs/gitfleet/src/";
+/// The repository of rendered folders, below the state folder.
+pub const RENDERED_FOLDER: &str = "rendered.git";
 /// Where pins stand.
 const REF_PINS: &str = "refs/gitfleet/pin/";
 

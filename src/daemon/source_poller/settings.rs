@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::{self, Configuration, HistoryRewrite, read_secret};
+use crate::daemon::rendering::Rendering;
+use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
 
@@ -23,6 +25,8 @@ pub struct PollerSettings {
     pub branch: Option<String>,
     /// The file of the token, which is read again before each poll.
     pub token_file: Option<PathBuf>,
+    /// What renders folders of the source.
+    pub rendering: Rendering,
 }
 
 impl PollerSettings {
@@ -31,6 +35,8 @@ impl PollerSettings {
     /// # Errors
     /// The token's file cannot be read.
     pub fn of(configuration: &Configuration) -> Result<Self, config::Error> {
+        let state_dir = state_dir(configuration);
+        let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir));
         Ok(Self {
             spec: source_spec(configuration)?,
             poll_interval: configuration.source.poll_interval,
@@ -39,6 +45,7 @@ impl PollerSettings {
             accepted: None,
             branch: None,
             token_file: configuration.source.token_file.clone(),
+            rendering: rendering.expect("a folder is made only where results go with the process"),
         })
     }
 }
@@ -56,5 +63,6 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
         token: source.token_file.as_deref().map(read_secret).transpose()?,
         allow_insecure_http: source.allow_insecure_http,
         excluded: configuration.excluded_paths(),
+        everything: configuration.render.is_some(),
     })
 }

@@ -83,6 +83,7 @@ fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Unbounde
         accepted,
         branch: None,
         token_file: None,
+        rendering: Rendering::default(),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();
