@@ -14,6 +14,14 @@ mod apiserver;
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
+#[path = "../fleet/git.rs"]
+#[expect(dead_code, reason = "shared with the fleet")]
+mod git;
+
+#[path = "../cli/scratch.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
+mod scratch;
+
 mod approvals;
 mod chart;
 mod checks;
@@ -37,6 +45,7 @@ mod owners;
 mod people;
 mod proxy;
 mod refused;
+mod rendering;
 mod requests;
 mod restored;
 mod rollout;
