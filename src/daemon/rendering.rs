@@ -20,7 +20,7 @@ use crate::git::{self, Reader, RenderedStore};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::rendering::{Renderer, Versions};
-use crate::render::{self, Input, Job, Program, Programs};
+use crate::render::{self, InputFile, Job, Program, Programs};
 use crate::source::{self, ParsedBlob, RenderedFolder};
 
 /// Files that one folder may have its program read.
@@ -46,13 +46,13 @@ pub struct Rendering(Option<Arc<Configured>>);
 struct Configured {
     versions: Versions,
     programs: Programs,
-    place: Place,
+    place: ResultsPlace,
     /// Opened when something is rendered first.
     store: Mutex<Option<RenderedStore>>,
 }
 
 /// Where results are.
-enum Place {
+enum ResultsPlace {
     /// They are kept below the state folder of the daemon.
     Kept(PathBuf),
     /// They go with this process.
@@ -72,14 +72,14 @@ pub struct RenderedFile {
 
 /// What the folders of a commit are rendered to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedTree {
     /// All parts, by path.
     pub files: Vec<RenderedFile>,
     /// The keys of the results.
     pub keys: BTreeSet<String>,
 }
 
-impl Rendered {
+impl RenderedTree {
     /// Returns the parts as files to be read.
     pub fn wanted(&self) -> impl Iterator<Item = (Arc<str>, BlobId)> {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
@@ -113,11 +113,11 @@ impl Rendering {
     pub fn of(render: Option<&Render>, state_dir: Option<&Path>) -> std::io::Result<Self> {
         let Some(render) = render else { return Ok(Self::default()) };
         let (place, scratch) = match state_dir {
-            Some(dir) => (Place::Kept(dir.join(git::RENDERED_FOLDER)), dir.join(SCRATCH)),
+            Some(dir) => (ResultsPlace::Kept(dir.join(git::RENDERED_FOLDER)), dir.join(SCRATCH)),
             None => {
                 let dir = tempfile::tempdir()?;
                 let scratch = dir.path().join(SCRATCH);
-                (Place::Scratch(dir), scratch)
+                (ResultsPlace::Scratch(dir), scratch)
             }
         };
         let programs = Programs::new(render.folder.clone(), scratch);
@@ -159,7 +159,7 @@ impl Rendering {
     ///
     /// # Errors
     /// The repository of results cannot be read.
-    pub fn contents(&self, rendered: &Rendered) -> Result<Vec<(BlobId, Vec<u8>)>, git::Error> {
+    pub fn contents(&self, rendered: &RenderedTree) -> Result<Vec<(BlobId, Vec<u8>)>, git::Error> {
         let Some(configured) = self.0.as_ref().filter(|_| !rendered.files.is_empty()) else { return Ok(Vec::new()) };
         let store = configured.store()?;
         rendered.files.iter().map(|file| Ok((file.blob.clone(), store.content(&file.blob)?))).collect()
@@ -198,8 +198,10 @@ impl Rendering {
         inputs: &mut Inputs<L>,
         markers: &[String],
         errors: &mut Vec<InputError>,
-    ) -> Result<Rendered, Error> {
-        let Some(configured) = self.0.as_ref().filter(|_| !markers.is_empty()) else { return Ok(Rendered::default()) };
+    ) -> Result<RenderedTree, Error> {
+        let Some(configured) = self.0.as_ref().filter(|_| !markers.is_empty()) else {
+            return Ok(RenderedTree::default());
+        };
         let folders = source::folders(markers, inputs)?;
         errors.extend(folders.errors);
         let mut wanted = Vec::new();
@@ -212,14 +214,14 @@ impl Rendering {
         errors.append(&mut inputs.errors);
         // Programs are not started for a commit that is refused in any case.
         if !errors.is_empty() {
-            return Ok(Rendered::default());
+            return Ok(RenderedTree::default());
         }
         configured.results(&wanted, inputs, errors)
     }
 }
 
 /// A folder with what it depends on.
-struct Wanted {
+struct WantedFolder {
     folder: RenderedFolder,
     /// What may be read, by path.
     files: Vec<(Arc<str>, BlobId)>,
@@ -233,8 +235,8 @@ impl Configured {
             return Ok(store.clone());
         }
         let opened = match &self.place {
-            Place::Kept(dir) => RenderedStore::open(dir)?,
-            Place::Scratch(dir) => RenderedStore::open(&dir.path().join(git::RENDERED_FOLDER))?,
+            ResultsPlace::Kept(dir) => RenderedStore::open(dir)?,
+            ResultsPlace::Scratch(dir) => RenderedStore::open(&dir.path().join(git::RENDERED_FOLDER))?,
         };
         Ok(store.insert(opened).clone())
     }
@@ -244,7 +246,7 @@ impl Configured {
         &self,
         folder: RenderedFolder,
         inputs: &mut Inputs<L>,
-    ) -> Result<Result<Wanted, InputError>, git::Error> {
+    ) -> Result<Result<WantedFolder, InputError>, git::Error> {
         let files = inputs.files_in(&folder.reads)?;
         if files.len() > INPUT_FILES_MAX {
             let message =
@@ -261,18 +263,18 @@ impl Configured {
             add(&mut digest, path);
             add(&mut digest, blob.as_str());
         }
-        Ok(Ok(Wanted { folder, files, key: format!("{:x}", digest.finalize()) }))
+        Ok(Ok(WantedFolder { folder, files, key: format!("{:x}", digest.finalize()) }))
     }
 
     fn results<L: Lister>(
         &self,
-        wanted: &[Wanted],
+        wanted: &[WantedFolder],
         inputs: &Inputs<L>,
         errors: &mut Vec<InputError>,
-    ) -> Result<Rendered, Error> {
+    ) -> Result<RenderedTree, Error> {
         let store = self.store()?;
         let known = wanted.iter().map(|one| store.get(&one.key)).collect::<Result<Vec<_>, _>>()?;
-        let missing: Vec<&Wanted> =
+        let missing: Vec<&WantedFolder> =
             wanted.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(one, _)| one).collect();
         let programs = self.programs_for(&missing)?;
         let made: Vec<_> = missing.par_iter().map(|one| rendered(one, &programs, inputs)).collect();
@@ -286,12 +288,12 @@ impl Configured {
                 }
             }
         }
-        if !fresh.is_empty() && matches!(self.place, Place::Kept(_)) {
+        if !fresh.is_empty() && matches!(self.place, ResultsPlace::Kept(_)) {
             store.sync()?;
             tracing::info!(rendered = fresh.len(), folders = wanted.len(), "folders were rendered");
         }
         let mut fresh = fresh.into_iter();
-        let mut rendered = Rendered::default();
+        let mut rendered = RenderedTree::default();
         for (one, known) in wanted.iter().zip(known) {
             let parts = known.or_else(|| fresh.next()).unwrap_or_default();
             rendered.keys.insert(one.key.clone());
@@ -305,7 +307,7 @@ impl Configured {
     }
 
     /// Returns the programs that folders need: one that nothing needs may be missing.
-    fn programs_for(&self, missing: &[&Wanted]) -> Result<Vec<(Renderer, Program)>, render::Error> {
+    fn programs_for(&self, missing: &[&WantedFolder]) -> Result<Vec<(Renderer, Program)>, render::Error> {
         let renderers: BTreeSet<Renderer> = missing.iter().map(|one| one.folder.renderer).collect();
         let find = |renderer: Renderer| {
             let version = self.versions.get(&renderer).map(String::as_str).unwrap_or_default();
@@ -328,7 +330,7 @@ fn complaint(path: &str, message: String, hint: &str) -> InputError {
 
 /// Renders one folder to its parts; the inner error refuses the commit.
 fn rendered<L: Lister>(
-    one: &Wanted,
+    one: &WantedFolder,
     programs: &[(Renderer, Program)],
     inputs: &Inputs<L>,
 ) -> Result<Result<Vec<Vec<u8>>, Box<InputError>>, Error> {
@@ -350,7 +352,7 @@ fn rendered<L: Lister>(
                 format!("the files that may be read to render this folder have more than {INPUT_BYTES_MAX} bytes");
             return Ok(Err(Box::new(complaint(&folder.marker, message, "move what is not part of it elsewhere"))));
         }
-        read.push(Input { path: Arc::clone(path), content });
+        read.push(InputFile { path: Arc::clone(path), content });
     }
     let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer);
     let (_, program) = program.expect("the programs of all missing folders were found");

@@ -60,7 +60,7 @@ pub struct Program {
 
 /// A file that a program may read.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct InputFile {
     /// Its path from the root of the source's subtree.
     pub path: Arc<str>,
     /// Its content.
@@ -75,7 +75,7 @@ pub struct Job<'a> {
     /// The name of the release, for Helm.
     pub release: &'a str,
     /// All files that may be read.
-    pub inputs: &'a [Input],
+    pub inputs: &'a [InputFile],
 }
 
 impl Programs {
@@ -145,7 +145,7 @@ impl Scratch {
         self.root.join("tree")
     }
 
-    fn write(&self, inputs: &[Input]) -> Result<(), Error> {
+    fn write(&self, inputs: &[InputFile]) -> Result<(), Error> {
         let tree = self.tree();
         for input in inputs {
             let path = tree.join(&*input.path);

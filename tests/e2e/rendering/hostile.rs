@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gitfleet::daemon::commit_reader::Error;
 use gitfleet::model::rendering::Renderer;
-use gitfleet::render::{Input, Job, Programs};
+use gitfleet::render::{InputFile, Job, Programs};
 
 use super::*;
 
@@ -464,9 +464,9 @@ fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings
         ),
     ];
     for (renderer, name, content) in rows {
-        let inputs: Vec<Input> = content
+        let inputs: Vec<InputFile> = content
             .iter()
-            .map(|(path, text)| Input {
+            .map(|(path, text)| InputFile {
                 path: format!("h/{path}").into(),
                 content: text.replace("PORT", &port).into_bytes(),
             })
