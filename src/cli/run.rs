@@ -148,7 +148,7 @@ async fn live(
     }
     tokio::spawn(stop_at(end, stopper));
     let daemon = parts.open(configuration, supervisor, stepping_down)?;
-    Ok(daemon.run(stop, once).await)
+    Ok(Box::pin(daemon.run(stop, once)).await)
 }
 
 /// Waits for `end`, and tells the daemon.

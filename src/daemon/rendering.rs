@@ -112,13 +112,12 @@ impl Rendering {
     /// No temporary folder can be made.
     pub fn of(render: Option<&Render>, state_dir: Option<&Path>) -> std::io::Result<Self> {
         let Some(render) = render else { return Ok(Self::default()) };
-        let (place, scratch) = match state_dir {
-            Some(dir) => (ResultsPlace::Kept(dir.join(git::RENDERED_FOLDER)), dir.join(SCRATCH)),
-            None => {
-                let dir = tempfile::tempdir()?;
-                let scratch = dir.path().join(SCRATCH);
-                (ResultsPlace::Scratch(dir), scratch)
-            }
+        let (place, scratch) = if let Some(dir) = state_dir {
+            (ResultsPlace::Kept(dir.join(git::RENDERED_FOLDER)), dir.join(SCRATCH))
+        } else {
+            let dir = tempfile::tempdir()?;
+            let scratch = dir.path().join(SCRATCH);
+            (ResultsPlace::Scratch(dir), scratch)
         };
         let programs = Programs::new(render.folder.clone(), scratch);
         Ok(Self(Some(Arc::new(Configured { versions: render.versions(), programs, place, store: Mutex::new(None) }))))

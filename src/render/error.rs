@@ -97,9 +97,13 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Missing { .. } | Self::OtherVersion { .. } => ErrorClass::Invalid,
             Self::Start { .. } | Self::Scratch { .. } => ErrorClass::Transient,
-            Self::Failed { .. } | Self::Slow { .. } | Self::Large { .. } | Self::Ended { .. } => ErrorClass::Invalid,
+            Self::Missing { .. }
+            | Self::OtherVersion { .. }
+            | Self::Failed { .. }
+            | Self::Slow { .. }
+            | Self::Large { .. }
+            | Self::Ended { .. } => ErrorClass::Invalid,
         }
     }
 }

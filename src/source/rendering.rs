@@ -144,7 +144,7 @@ impl<F: Files> Resolver<'_, F> {
         let chart = match chart::chart(marker, &content) {
             Ok(chart) => chart,
             Err(error) => {
-                self.found.errors.push(error);
+                self.found.errors.push(*error);
                 return Ok(());
             }
         };

@@ -14,10 +14,6 @@ mod apiserver;
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
-#[path = "../fleet/git.rs"]
-#[expect(dead_code, reason = "shared with the fleet")]
-mod git;
-
 #[path = "../cli/scratch.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod scratch;
@@ -55,7 +51,7 @@ mod staged;
 
 use std::sync::OnceLock;
 
-use fleet::{Fleet, Options};
+use fleet::{Fleet, Options, git};
 
 /// Returns the fleet that tests share: three members and a Gitea. Missing servers fail every test, they never skip one.
 fn shared() -> &'static Fleet {

@@ -18,7 +18,7 @@
 mod binaries;
 mod console;
 mod data;
-mod git;
+pub mod git;
 mod gitea;
 mod kind;
 mod member;

@@ -226,7 +226,7 @@ impl Replica {
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let daemon = tokio::task::block_in_place(|| parts.open(configuration, supervisor, stepping_down.clone()))?;
-        let standing = daemon.run(stop, left).await;
+        let standing = Box::pin(daemon.run(stop, left)).await;
         anyhow::ensure!(
             !stepping_down.is_over(),
             "another daemon leads since ({}); this one ends, and has written nothing from then on",

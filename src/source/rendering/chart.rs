@@ -20,12 +20,13 @@ pub(super) struct Chart {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn chart(path: &str, content: &[u8]) -> Result<Chart, InputError> {
-    let text = std::str::from_utf8(content).map_err(|_| complaint(path, "is not UTF-8 text", "save it as UTF-8"))?;
+pub(super) fn chart(path: &str, content: &[u8]) -> Result<Chart, Box<InputError>> {
+    let text =
+        std::str::from_utf8(content).map_err(|_| Box::new(complaint(path, "is not UTF-8 text", "save it as UTF-8")))?;
     let mut chart = Chart { is_library: false, name: String::new(), dependencies: Vec::new() };
     for document in yaml::parse_documents(text) {
-        let document =
-            document.map_err(|error| InputError { line: error.line, ..complaint(path, error.message, "") })?;
+        let document = document
+            .map_err(|error| Box::new(InputError { line: error.line, ..complaint(path, error.message, "") }))?;
         for (field, value) in document.value.as_object().into_iter().flatten() {
             match folded(field).as_str() {
                 "name" => value.as_str().unwrap_or_default().clone_into(&mut chart.name),

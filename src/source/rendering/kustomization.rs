@@ -107,7 +107,9 @@ impl Reading<'_> {
                 }
             } else if GENERATORS.contains(&field) {
                 for (at, element) in elements(name, value) {
-                    ["files", "env", "envs"].iter().for_each(|inner| self.file_in(&at, element, inner));
+                    for inner in ["files", "env", "envs"] {
+                        self.file_in(&at, element, inner);
+                    }
                 }
             } else if field == "openapi" {
                 self.file_in(name, value, "path");
@@ -188,8 +190,13 @@ pub(super) fn is_remote(text: &str) -> bool {
         || text.contains("_git/")
         || first.contains(':')
         || first.contains('@')
-        || (text.contains('/') && !first.starts_with('.') && (first.ends_with(".com") || first.ends_with(".org")))
-        || text.split('/').any(|name| name.len() > 4 && name.ends_with(".git"))
+        || (text.contains('/') && !first.starts_with('.') && ["com", "org"].contains(&last_part(first)))
+        || text.split('/').any(|name| name.len() > 4 && last_part(name) == "git")
+}
+
+/// Returns what follows the last dot of a name; nothing where it has none.
+fn last_part(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, last)| last)
 }
 
 /// Returns the texts of a list, each with its place.
