@@ -244,9 +244,9 @@ fn commands_take_the_versions_of_the_tree_and_the_programs_of_the_path() {
     // From a folder below, the file above it counts.
     let (code, out, err) = with_path(&["validate", &format!("{FLEET}/app")]);
     assert_eq!(code, Some(0), "{out}{err}");
-    let (code, _, err) = {
+    let (code, err) = {
         let output = scratch.command(&["validate", FLEET]).env("PATH", &evil).output().expect("it starts");
-        (output.status.code(), (), String::from_utf8(output.stderr).expect("text"))
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     assert!(code == Some(2) && err.contains("there is no helm in PATH") || err.contains("of no version"), "{err}");
 }

@@ -428,11 +428,12 @@ const CHARTS: &[Row] = &[
 
 #[test]
 fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings() {
+    type Missed = (Renderer, &'static str, &'static [(&'static str, &'static str)]);
     let place = TempDir::new().expect("a folder");
     let programs = Programs::new(Some(programs(place.path())), place.path().join("scratch"))
         .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
     let (listener, port) = listener();
-    let rows: [(Renderer, &str, &[(&str, &str)]); 7] = [
+    let rows: [Missed; 7] = [
         (Renderer::Kustomize, "a remote file", &[(K, "resources: ['http://127.0.0.1:PORT/x.yaml']")]),
         (Renderer::Kustomize, "a remote repository", &[(K, "resources: ['git::http://127.0.0.1:PORT/org/repo']")]),
         (
