@@ -33,6 +33,7 @@ pub mod plan;
 pub mod prometheus;
 pub mod receiver;
 pub mod remote;
+pub mod render;
 pub mod rollout;
 pub mod schedule;
 pub mod signature;

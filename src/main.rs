@@ -9,6 +9,10 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    // The process may be one between gitfleet and a program that renders.
+    if let Some(code) = gitfleet::render::launch() {
+        return code;
+    }
     // Before anything else: library defaults mix two providers, and rustls then refuses to choose.
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         eprintln!("error: another TLS provider is already installed; this should not happen, report it");

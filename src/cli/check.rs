@@ -12,13 +12,14 @@ use super::exit::Exit;
 use super::forge::{self, Row, State};
 use super::output::{self, Terminal};
 use super::records::{RecordsSource, load_configuration};
-use super::{config_file, opened, proxy};
+use super::{config_file, opened, proxy, rendering};
 use crate::clock;
 use crate::cluster::ApplyOptions;
 use crate::config::{Configuration, MemberAccess, Verify};
 use crate::daemon::commit_reader::{Cache, read_commit};
 use crate::daemon::commit_signatures::{check, read_keys};
 use crate::daemon::members::target;
+use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
 use crate::daemon::source_poller::source_spec;
 use crate::git;
@@ -81,6 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         _ if reads && !is_running => clusters_of_source(&configuration),
         _ => Vec::new(),
     };
+    rows.extend(rendering::rows(&configuration));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     rows.extend(runtime.block_on(member_rows(&configuration, &clusters)));
     rows.extend(match &configuration.forge {
@@ -212,7 +214,9 @@ fn clusters_of_source(configuration: &Configuration) -> Vec<ClusterName> {
     let read = || {
         let mut source = git::Source::open(source_spec(configuration)?, &state_dir(configuration))?;
         let tip = source.poll(&AtomicBool::new(false))?;
-        let tree = tip.map(|tip| read_commit(source.reader(), &tip.commit, &mut Cache::new())).transpose()?;
+        let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir(configuration)))?;
+        let tree =
+            tip.map(|tip| read_commit(source.reader(), &tip.commit, &mut Cache::rendering(rendering))).transpose()?;
         anyhow::Ok(tree.map(|tree| tree.member_files.keys().cloned().collect()).unwrap_or_default())
     };
     read().unwrap_or_default()

@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::completion::{CompletedName, names};
 use super::exit::Exit;
 use super::records::{load_configuration, locate};
-use super::{Daemon, config_file, output, person};
+use super::{Daemon, config_file, output, person, rendering};
 use crate::clock;
 use crate::daemon::commit_reader::{Cache, Error, read_commit, read_folder};
 use crate::git::{self, NewCommit};
@@ -192,14 +192,15 @@ impl<'a> Edit<'a> {
                 Some(first) => anyhow!("the tree has errors; the first is {first}"),
                 None => anyhow!("the tree has errors"),
             },
-            Error::Git(error) => error.into(),
+            error => error.into(),
         };
+        let rendering = rendering::of_tree(&folder.path(), config.map(load_configuration).transpose()?.as_ref())?;
         let (tree, base) = match &change.commit {
-            None => (read_folder(&folder.path()).map_err(refused)?, None),
+            None => (read_folder(&folder.path(), &rendering).map_err(refused)?, None),
             Some(branch) => {
                 let (reader, _) = git::discover(&folder.path())?;
                 let base = reader.base_of(branch)?;
-                (read_commit(&reader, &base, &mut Cache::new()).map_err(refused)?, Some((reader, base)))
+                (read_commit(&reader, &base, &mut Cache::rendering(rendering)).map_err(refused)?, Some((reader, base)))
             }
         };
         Ok(Self { change, folder, tree, base, files: Vec::new() })

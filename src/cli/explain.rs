@@ -11,10 +11,11 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan::read_revisions;
 use super::records::{self, RecordsSource};
-use super::{Daemon, config_file, opened};
+use super::{Daemon, config_file, opened, rendering};
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
+use crate::daemon::rendering::Rendering;
 use crate::daemon::source_poller::source_spec;
 use crate::daemon::{commit_reader, run};
 use crate::git;
@@ -124,7 +125,9 @@ fn explained(args: &Args) -> anyhow::Result<Explained> {
             }
         };
     };
-    let (base, head) = match read_revisions(repo, args.base.as_deref(), args.head.as_deref())? {
+    let configuration = args.daemon.config.as_deref().map(records::load_configuration).transpose()?;
+    let rendering = rendering::of_tree(repo, configuration.as_ref())?;
+    let (base, head) = match read_revisions(repo, args.base.as_deref(), args.head.as_deref(), &rendering)? {
         Ok(trees) => trees,
         Err((_, errors)) => {
             let first = errors.first().map(ToString::to_string).unwrap_or_default();
@@ -142,7 +145,8 @@ fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Ex
         bail!("the store holds no accepted commit; run `gitfleet run --once` first");
     };
     let source = git::Source::open(source_spec(configuration)?, &run::state_dir(configuration))?;
-    let tree = commit_reader::read_commit(source.reader(), &accepted, &mut commit_reader::Cache::new())
+    let rendering = Rendering::of(configuration.render.as_ref(), Some(&run::state_dir(configuration)))?;
+    let tree = commit_reader::read_commit(source.reader(), &accepted, &mut commit_reader::Cache::rendering(rendering))
         .map_err(|error| anyhow!("the accepted commit {accepted} cannot be read: {error}"))?;
     Ok(explain::from_records(configuration, records, Arc::new(tree), query, clock::now())?)
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::exit::Exit;
 use super::output;
 use super::records::load_configuration;
+use super::rendering;
 use crate::cluster::bootstrap::{Admin, TokenSource};
 use crate::daemon::commit_reader::read_folder;
 use crate::plan::needs::Needs;
@@ -175,7 +176,7 @@ impl Bootstrap {
 
 /// Returns what the placements of a folder deliver.
 fn needs(folder: &Path) -> anyhow::Result<Needs> {
-    let tree = match read_folder(folder) {
+    let tree = match read_folder(folder, &rendering::of_tree(folder, None)?) {
         Ok(tree) => tree,
         Err(error) => {
             let lines: Vec<String> = error.refused()?.iter().map(|error| format!("  {error}")).collect();

@@ -34,6 +34,7 @@ mod plan;
 mod plan_config;
 mod proxy;
 mod records;
+mod rendering;
 mod run;
 mod schedule;
 mod server;

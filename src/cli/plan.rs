@@ -11,6 +11,7 @@ use super::output::{self, Terminal};
 use super::plan_config::{PlanRequest, Wanted};
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
+use crate::daemon::rendering::Rendering;
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -116,7 +117,7 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     }
     let (reader, _) = git::discover(&asked.repo)?;
     let (base, head) = (reader.resolve(revision)?, reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?);
-    let mut cache = Cache::new();
+    let mut cache = Cache::rendering(asked.rendering()?);
     let tree = accepted(&reader, &base, &mut cache, "--base", revision)?;
     let candidate = match read_candidate(&reader, &base, &head, &cache) {
         Ok(candidate) => candidate,
@@ -140,11 +141,14 @@ struct Described {
 
 /// Makes a plan for people.
 fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
-    let (base, head) = match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
-        Ok(trees) => trees,
-        // A refused head is a plan by itself.
-        Err((commit, errors)) => return Ok(Described { plan: Plan::refused(commit, errors), ..Described::default() }),
-    };
+    let (base, head) =
+        match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)? {
+            Ok(trees) => trees,
+            // A refused head is a plan by itself.
+            Err((commit, errors)) => {
+                return Ok(Described { plan: Plan::refused(commit, errors), ..Described::default() });
+            }
+        };
     let now = args.now.unwrap_or_else(clock::now);
     // A plan needs no daemon.
     let stops = asked.stopped(base.as_ref(), &head, now);
@@ -165,7 +169,7 @@ fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
 }
 
 fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {
-    Ok(match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref())? {
+    Ok(match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)? {
         Ok((base, head)) => planned(args, asked, base.as_ref(), &head),
         Err((commit, errors)) => Plan::refused(commit, errors),
     })
@@ -193,16 +197,17 @@ pub(super) fn read_revisions(
     repo: &Path,
     base: Option<&str>,
     head: Option<&str>,
+    rendering: &Rendering,
 ) -> anyhow::Result<Result<Trees, RefusedHead>> {
     if base.is_none() && head.is_none() {
-        return match read_folder(repo) {
+        return match read_folder(repo, rendering) {
             Ok(tree) => Ok(Ok((None, Arc::new(tree)))),
             Err(error) => Ok(Err((None, error.refused()?))),
         };
     }
     let (reader, _) = git::discover(repo)?;
     let head = reader.resolve(head.unwrap_or("HEAD"))?;
-    let mut cache = Cache::new();
+    let mut cache = Cache::rendering(rendering.clone());
     let base = match base {
         None => None,
         Some(revision) => {
@@ -224,12 +229,13 @@ pub(super) fn read_revisions(
 pub(super) fn read_later<'a>(
     repo: &Path,
     revisions: impl ExactSizeIterator<Item = &'a str>,
+    rendering: &Rendering,
 ) -> anyhow::Result<Vec<Arc<Tree>>> {
     if revisions.len() == 0 {
         return Ok(Vec::new());
     }
     let (reader, _) = git::discover(repo)?;
-    let mut cache = Cache::new();
+    let mut cache = Cache::rendering(rendering.clone());
     let read = |revision: &str| {
         let commit = reader.resolve(revision)?;
         accepted(&reader, &commit, &mut cache, "--then", revision)
@@ -252,8 +258,6 @@ fn accepted(
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
         )),
-        Err(commit_reader::Error::Git(error)) => {
-            Err(anyhow::Error::from(error).context(format!("reading {option} {revision}")))
-        }
+        Err(error) => Err(anyhow::Error::from(error).context(format!("reading {option} {revision}"))),
     }
 }

@@ -9,8 +9,10 @@ use jiff::Timestamp;
 use super::folder::TreeFolder;
 use super::opened;
 use super::records::{RecordsSource, load_configuration};
+use super::rendering;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
+use crate::daemon::rendering::Rendering;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::model::tree::Tree;
@@ -82,6 +84,14 @@ impl PlanRequest {
         let tree = if source.path == "." { root } else { root.join(&source.path) };
         let repo = named.map_or(tree, Path::to_owned);
         Ok(Self { repo, base, head, configuration: Some((path.clone(), configuration)) })
+    }
+
+    /// Returns what renders the folders of the tree.
+    ///
+    /// # Errors
+    /// The tree's own configuration cannot be read.
+    pub fn rendering(&self) -> anyhow::Result<Rendering> {
+        rendering::of_tree(&self.repo, self.configuration.as_ref().map(|(_, configuration)| configuration))
     }
 
     /// Returns a warning about the clusters of a tree that the configuration does not reach.

@@ -1,12 +1,13 @@
 //! `gitfleet schedule`: scheduling alone, from objects to decisions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::output::{self, Format, Terminal};
+use super::rendering;
 use crate::clock;
 use crate::daemon::commit_reader;
 use crate::plan::offline;
@@ -47,7 +48,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     if places.is_empty() {
         places.push(".".into());
     }
-    let decided = match commit_reader::read_files(&places) {
+    let folder = places.iter().find(|place| place.is_dir()).map_or(Path::new("."), PathBuf::as_path);
+    let rendering = rendering::of_tree(folder, None)?;
+    let decided = match commit_reader::read_files(&places, &rendering) {
         Ok(tree) => offline::schedule(&tree, now),
         Err(error) => Err(error.refused()?),
     };

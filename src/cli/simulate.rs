@@ -1,6 +1,7 @@
 //! `gitfleet simulate`: a rollout on a virtual clock.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,7 +11,10 @@ use super::exit::Exit;
 use super::folder::TreeFolder;
 use super::output::{self, Terminal};
 use super::plan::{read_later, read_revisions};
+use super::records::load_configuration;
+use super::rendering;
 use crate::api::envelope;
+use crate::daemon::rendering::Rendering;
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::tree::Tree;
 use crate::plan::simulate::Fate;
@@ -47,6 +51,9 @@ at the end, 64 wrong usage.")]
 pub struct Args {
     #[command(flatten)]
     folder: TreeFolder,
+    /// The daemon's configuration file, for its `render:`; by default that of a gitfleet.yaml in DIR or above it in its repository.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The commit that is rolled out everywhere before the push.
     #[arg(long, value_name = "REV")]
     base: Option<String>,
@@ -207,7 +214,7 @@ impl FromStr for ThenAt {
 ///
 /// # Errors
 /// Two at one time, one after the end, a commit that cannot be read or that would be refused.
-fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
+fn later_pushes(args: &Args, rendering: &Rendering) -> anyhow::Result<Vec<LaterPush>> {
     let mut all: Vec<&ThenAt> = args.then.iter().collect();
     all.sort_by_key(|then| then.at);
     let message = |then: &ThenAt| format!("--then {}@{}", then.revision, format_duration(then.at));
@@ -222,7 +229,7 @@ fn later_pushes(args: &Args) -> anyhow::Result<Vec<LaterPush>> {
         ))
         .into());
     }
-    let trees = read_later(args.folder.path(), all.iter().map(|then| then.revision.as_str()))?;
+    let trees = read_later(args.folder.path(), all.iter().map(|then| then.revision.as_str()), rendering)?;
     Ok(all.into_iter().zip(trees).map(|(then, tree)| LaterPush { tree, at: then.at }).collect())
 }
 
@@ -239,7 +246,9 @@ struct Misuse(String);
 /// Runs the command. Exits 0 when every placement ends at the commit, 1 when one does not, 3 when all that is missing is a
 /// person, 2 with errors in the tree, 64 where an option names what the tree does not have.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let then = match later_pushes(args) {
+    let configuration = args.config.as_deref().map(load_configuration).transpose()?;
+    let rendering = rendering::of_tree(args.folder.path(), configuration.as_ref())?;
+    let then = match later_pushes(args, &rendering) {
         Ok(then) => then,
         Err(error) if error.is::<Misuse>() => {
             eprintln!("error: {error}");
@@ -247,7 +256,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error),
     };
-    let simulated = match read_revisions(args.folder.path(), args.base.as_deref(), args.head.as_deref())? {
+    let simulated = match read_revisions(args.folder.path(), args.base.as_deref(), args.head.as_deref(), &rendering)? {
         Err((_, errors)) => Simulated::refused(errors),
         Ok((base, head)) => {
             let scenario = Scenario {

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::output;
+use super::records::load_configuration;
+use super::rendering;
 use crate::api::groups::OCM_GROUP;
 use crate::clock;
 use crate::daemon::commit_reader::{Survey, survey};
@@ -21,6 +23,9 @@ pub struct Args {
     /// The folder to check, as it stands on disk; the current one by default.
     #[arg(default_value = ".")]
     dir: PathBuf,
+    /// The daemon's configuration file, for its `render:`; by default that of a gitfleet.yaml in the folder or above it in its repository.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// How to show what is wrong.
     #[arg(short, long, value_enum, default_value_t)]
     output: ValidateFormat,
@@ -55,7 +60,9 @@ struct SkippedDocument {
 
 /// Runs the command. Exits 0 without errors, 1 with any, 2 where the folder cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
-    let (findings, summary) = output::with_spinner("reading", || survey(&args.dir).map(findings))?;
+    let configuration = args.config.as_deref().map(load_configuration).transpose()?;
+    let rendering = rendering::of_tree(&args.dir, configuration.as_ref())?;
+    let (findings, summary) = output::with_spinner("reading", || survey(&args.dir, &rendering).map(findings))?;
     match args.output {
         ValidateFormat::Table => {
             output::print(

@@ -14,6 +14,7 @@ use super::notify::{self, NotificationReceiver};
 use super::policy::Policy;
 use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
+use super::render::Render;
 use super::source::Source;
 use super::values::clean;
 use super::{Configuration, agents, complaint, members};
@@ -81,6 +82,9 @@ pub(super) struct Document {
     /// notifications.
     #[serde(default)]
     pub proxy: Proxy,
+    /// The programs that render folders with a kustomization or a chart. Without it such a folder refuses the commit.
+    #[serde(default)]
+    pub render: Option<Render>,
 }
 
 /// What the proxies that the environment names are for.
@@ -304,6 +308,7 @@ impl Configuration {
             let NotificationReceiver { url_file, secret_file, ca_file, .. } = receiver;
             [url_file, secret_file, ca_file].into_iter().flatten().for_each(join);
         }
+        self.render.iter_mut().flat_map(|render| &mut render.folder).for_each(join);
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.push_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
@@ -329,6 +334,7 @@ impl Configuration {
         self.policy.problems(&mut errors);
         prometheus::check(&self.prometheus, &mut errors);
         notify::check(&self.notify, &mut errors);
+        self.render.iter().for_each(|render| render.problems(&mut errors));
         errors
     }
 }

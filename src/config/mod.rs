@@ -14,6 +14,7 @@ mod notify;
 mod policy;
 mod postgres;
 mod prometheus;
+mod render;
 mod source;
 mod values;
 
@@ -41,6 +42,7 @@ pub use notify::{NotificationReceiver, RECEIVERS_MAX};
 pub use policy::*;
 pub use postgres::{Postgres, SslMode};
 pub use prometheus::PrometheusServer;
+pub use render::Render;
 pub use source::*;
 
 /// The file read where none is named.
@@ -91,6 +93,8 @@ pub struct Configuration {
     pub notify: Vec<NotificationReceiver>,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
+    /// The programs that render folders, where any are rendered.
+    pub render: Option<Render>,
 }
 
 /// Why there is no configuration, or no secret.
@@ -186,6 +190,7 @@ impl Configuration {
             prometheus: document.prometheus,
             notify: document.notify,
             proxy: document.proxy,
+            render: document.render,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.
         configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
@@ -208,6 +213,32 @@ impl Configuration {
         })
     }
 
+    /// Reads the section `render` alone of a file, if it is a configuration: what a tree says of itself, where the rest of it is for another machine. The folder of
+    /// the programs is not taken: a tree must not say which programs are started.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the section is wrong.
+    pub fn render_of_tree(path: &Path) -> Result<Option<Render>, Error> {
+        let text =
+            read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let named = |errors: Vec<InputError>| {
+            let named = |error| InputError { path: path.display().to_string(), ..error };
+            Error::Invalid { errors: errors.into_iter().map(named).collect() }
+        };
+        let value = from_yaml(&String::from_utf8_lossy(&text)).map_err(named)?;
+        let is_ours = value["kind"] == "Configuration"
+            && value["apiVersion"].as_str().is_some_and(|version| version.starts_with("gitfleet.io/"));
+        if !is_ours {
+            return Ok(None);
+        }
+        let Some(section) = value.get("render").filter(|section| !section.is_null()) else { return Ok(None) };
+        let wrong = |error: serde_json::Error| named(vec![complaint("render", error.to_string())]);
+        let render = Render { folder: None, ..serde_json::from_value(section.clone()).map_err(wrong)? };
+        let mut errors = Vec::new();
+        render.problems(&mut errors);
+        if errors.is_empty() { Ok(Some(render)) } else { Err(named(errors)) }
+    }
+
     /// Returns the names of the sections that another configuration has otherwise, `members` left out.
     pub fn differing_sections(&self, other: &Self) -> Vec<&'static str> {
         // Destructured in full, so that the compiler finds a new section.
@@ -224,6 +255,7 @@ impl Configuration {
             prometheus,
             notify,
             proxy,
+            render,
         } = self;
         let sections = [
             ("source", *source != other.source),
@@ -237,6 +269,7 @@ impl Configuration {
             ("prometheus", *prometheus != other.prometheus),
             ("notify", *notify != other.notify),
             ("proxy", *proxy != other.proxy),
+            ("render", *render != other.render),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

@@ -1,12 +1,13 @@
 //! Reads a commit or a folder into a checked tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::rendering::{Inputs, Merge, OfCommit, OnDisk, Rendering};
 use crate::decide::state::Payload;
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
@@ -17,8 +18,34 @@ use crate::plan::pull_request::Candidate;
 use crate::snapshot;
 use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Weight};
 
-/// Parsed files by blob, so that a commit costs only what it changed.
-pub type Cache = BTreeMap<BlobId, Arc<ParsedBlob>>;
+/// Parsed files by blob.
+type ParsedBlobs = BTreeMap<BlobId, Arc<ParsedBlob>>;
+
+/// What commits are read with: parsed files, so that a commit costs only what it changed, and what renders folders.
+#[derive(Default)]
+pub struct Cache {
+    parsed: ParsedBlobs,
+    rendering: Rendering,
+    /// The results that the commit needs that was read last.
+    rendered: BTreeSet<String>,
+}
+
+impl Cache {
+    /// Creates an empty cache; folders that need a program are errors.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates an empty cache that has folders rendered.
+    pub fn rendering(rendering: Rendering) -> Self {
+        Self { rendering, ..Self::default() }
+    }
+
+    /// Returns the keys of the results that the commit needs that was read last.
+    pub fn rendered(&self) -> &BTreeSet<String> {
+        &self.rendered
+    }
+}
 
 /// Why there is no tree.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +56,9 @@ pub enum Error {
     /// The repository or folder cannot be read.
     #[error(transparent)]
     Git(#[from] git::Error),
+    /// A program that renders folders is missing or cannot do its work, whatever the files.
+    #[error(transparent)]
+    Render(#[from] crate::render::Error),
 }
 
 impl Error {
@@ -36,10 +66,22 @@ impl Error {
     ///
     /// # Errors
     /// They cannot be read at all.
-    pub fn refused(self) -> Result<Vec<InputError>, git::Error> {
+    pub fn refused(self) -> Result<Vec<InputError>, Self> {
         match self {
             Self::Refused(errors) => Ok(errors),
-            Self::Git(error) => Err(error),
+            other => Err(other),
+        }
+    }
+
+    /// Returns the whole of it as text for users, causes included.
+    pub fn in_full(&self) -> String {
+        match self {
+            Self::Refused(_) => self.to_string(),
+            Self::Git(error) => error.in_full(),
+            Self::Render(error) => match std::error::Error::source(error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            },
         }
     }
 }
@@ -56,11 +98,17 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let ignore = ignore_file(reader, commit)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
-    let (selection, wanted) = chosen(listing.files, ignore.as_deref());
+    let (selection, mut wanted) = chosen(listing.files, ignore.as_deref(), &cache.rendering);
     // A path that cannot be listed does not end the reading: users get all errors of a commit at once.
     let mut errors = listing.errors;
-    let files = parsed(reader, wanted, cache, &source::COMMIT, &mut errors)?;
-    *cache = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    let mut inputs = Inputs::new(OfCommit { reader, commit }, filter);
+    let rendered = cache.rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
+    let with_results = cache.rendering.reader(reader)?;
+    wanted.extend(rendered.wanted());
+    let files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
+    cache.parsed = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    let files = rendered.without_hooks(files);
+    cache.rendered = rendered.keys;
     assemble(Some(commit.clone()), &selection, files, errors)
 }
 
@@ -71,7 +119,7 @@ type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);
 fn parsed(
     reader: &Reader,
     wanted: Vec<(Arc<str>, BlobId)>,
-    cache: &Cache,
+    cache: &ParsedBlobs,
     budget: &Budget,
     errors: &mut Vec<InputError>,
 ) -> Result<Vec<ParsedFile>, Error> {
@@ -98,7 +146,7 @@ fn parsed(
         errors.push(over_budget(reader, &wanted, cache, budget)?);
         return Err(Error::Refused(sorted(std::mem::take(errors))));
     }
-    let mut read = Cache::new();
+    let mut read = ParsedBlobs::new();
     for (blob, result) in blobs.into_iter().zip(fresh) {
         match result {
             Ok(parsed) => drop(read.insert(blob, parsed)),
@@ -120,7 +168,7 @@ fn parsed(
 fn over_budget(
     reader: &Reader,
     wanted: &[(Arc<str>, BlobId)],
-    cache: &Cache,
+    cache: &ParsedBlobs,
     budget: &Budget,
 ) -> Result<InputError, git::Error> {
     let mut failure = None;
@@ -151,6 +199,14 @@ fn refused_if_large(error: git::Error) -> Error {
     }
 }
 
+/// As [`refused_if_large`], for what rendering needs.
+fn refused_rendering(error: Error) -> Error {
+    match error {
+        Error::Git(error) => refused_if_large(error),
+        other => other,
+    }
+}
+
 /// Creates an error that no single file causes.
 pub(super) fn about_the_whole(message: String) -> InputError {
     let hint = Some("take large files out, or add folders to .gitfleetignore".to_owned());
@@ -163,7 +219,7 @@ fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Er
         Error::Refused(errors) => Error::Refused(
             errors.into_iter().map(|error| InputError { path: IGNORE_FILE.to_owned(), ..error }).collect(),
         ),
-        error @ Error::Git(_) => error,
+        error => error,
     })
 }
 
@@ -194,12 +250,17 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
     } else {
         git::merged(listed(&fork)?, listed(base)?, listed(head)?)
     };
-    let (selection, wanted) = chosen(merged.listing.files, ignore.as_deref());
+    let (selection, mut wanted) = chosen(merged.listing.files, ignore.as_deref(), &cache.rendering);
     let mut errors = merged.listing.errors;
-    let files = parsed(reader, wanted, cache, &source::PULL, &mut errors)?;
-    let tree = assemble(Some(head.clone()), &selection, files, errors)?;
-    let (base, head) = (base.clone(), head.clone());
-    Ok(Candidate { base, head, tree: Arc::new(tree), conflicts: merged.conflicts })
+    let conflicts = merged.conflicts.into_iter().collect();
+    let mut inputs = Inputs::new(Merge { reader, fork: &fork, base, head, conflicts }, filter);
+    let rendered = cache.rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
+    let with_results = cache.rendering.reader(reader)?;
+    wanted.extend(rendered.wanted());
+    let files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
+    let tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
+    let conflicts = inputs.into_lister().conflicts.into_iter().collect();
+    Ok(Candidate { base: base.clone(), head: head.clone(), tree: Arc::new(tree), conflicts })
 }
 
 /// All findings about a folder, for `validate`.
@@ -215,8 +276,8 @@ pub struct Survey {
 ///
 /// # Errors
 /// As [`read_commit`].
-pub fn read_folder(dir: &Path) -> Result<Tree, Error> {
-    survey(dir)?.tree.map_err(Error::Refused)
+pub fn read_folder(dir: &Path, rendering: &Rendering) -> Result<Tree, Error> {
+    survey(dir, rendering)?.tree.map_err(Error::Refused)
 }
 
 /// Reads the ignore file of a folder on disk.
@@ -233,12 +294,16 @@ fn ignore_in(dir: &Path) -> Result<Option<Vec<u8>>, git::Error> {
 /// Reads a folder as [`read_folder`] does, and returns the skipped documents even if the tree is refused.
 ///
 /// # Errors
-/// The folder cannot be read.
-pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
+/// The folder cannot be read, or a program is missing; never `Refused`.
+pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     let ignore = ignore_in(dir)?;
     let filter = Filter::new(ignore.as_deref());
-    let folder = git::read_folder(dir, &|path| filter.reads(path))?;
-    let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
+    let mut folder = git::read_folder(dir, &|path| filter.reads(path))?;
+    let (selection, mut wanted) = chosen(folder.listing.files, ignore.as_deref(), rendering);
+    let mut inputs = Inputs::new(OnDisk::new(dir), filter);
+    let rendered = rendering.render(&mut inputs, &selection.markers, &mut folder.listing.errors)?;
+    wanted.extend(rendered.wanted());
+    folder.contents.extend(rendering.contents(&rendered)?);
     let meter = source::COMMIT.meter();
     let files: Vec<_> = wanted
         .par_iter()
@@ -255,11 +320,12 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
         let refusal = source::COMMIT.refusal(wanted.iter().filter_map(weight));
         return Ok(Survey { tree: Err(refusal.into_iter().collect()), skipped: Vec::new() });
     }
+    let files = rendered.without_hooks(files);
     let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
     let tree = match assemble(None, &selection, files, folder.listing.errors) {
         Ok(tree) => Ok(tree),
         Err(Error::Refused(errors)) => Err(errors),
-        Err(Error::Git(error)) => return Err(error),
+        Err(error) => return Err(error),
     };
     Ok(Survey { tree, skipped })
 }
@@ -269,7 +335,7 @@ pub fn survey(dir: &Path) -> Result<Survey, git::Error> {
 ///
 /// # Errors
 /// As [`read_commit`]; `Git` names the first file that cannot be read.
-pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
+pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Error> {
     let mut errors = Vec::new();
     let mut files = Vec::new();
     let meter = source::COMMIT.meter();
@@ -281,10 +347,14 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Tree, Error> {
         if path.is_dir() {
             let ignore = ignore_in(path)?;
             let filter = Filter::new(ignore.as_deref());
-            let folder = git::read_folder(path, &|file| filter.reads(file))?;
+            let mut folder = git::read_folder(path, &|file| filter.reads(file))?;
             errors.extend(folder.listing.errors);
-            let (selection, wanted) = chosen(folder.listing.files, ignore.as_deref());
+            let (selection, mut wanted) = chosen(folder.listing.files, ignore.as_deref(), rendering);
             errors.extend(selection.errors);
+            let rendered =
+                rendering.render(&mut Inputs::new(OnDisk::new(path), filter), &selection.markers, &mut errors)?;
+            wanted.extend(rendered.wanted());
+            folder.contents.extend(rendering.contents(&rendered)?);
             files.extend(wanted.into_iter().filter_map(|(file, blob)| {
                 let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);
                 Some((format!("{}/{file}", name.trim_end_matches('/')).into(), blob, Arc::new(parsed)))
@@ -306,9 +376,13 @@ fn read_input() -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the listed files that gitfleet reads, with path and blob.
-fn chosen(listed: Vec<git::File>, ignore: Option<&[u8]>) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
+fn chosen(
+    listed: Vec<git::File>,
+    ignore: Option<&[u8]>,
+    rendering: &Rendering,
+) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
     let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
-    let selection = source::select(blobs.keys().map(AsRef::as_ref), ignore);
+    let selection = source::select_rendering(blobs.keys().map(AsRef::as_ref), ignore, &rendering.versions());
     let read = selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str()));
     let wanted = read.map(|(path, blob)| (path.clone(), blob.clone())).collect();
     (selection, wanted)

@@ -22,6 +22,7 @@ pub mod metric_asker;
 pub mod notifier;
 mod pace;
 pub mod published;
+pub mod rendering;
 pub mod run;
 pub mod secret_files;
 pub mod source_history;

@@ -16,6 +16,7 @@ use self::token::TokenFile;
 use self::verify::Verifier;
 use super::commit_reader::{self, Cache, read_commit};
 use super::commit_signatures::read_keys;
+use super::rendering::Rendering;
 use super::supervise::Supervisor;
 use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
@@ -126,8 +127,12 @@ pub fn follow(
     settings.verify.as_deref().map(read_keys).transpose()?;
     let opened = missing::open(&settings, state_dir)?;
     let dropped = missing::keeper(&settings, &opened);
-    let reader = Arc::new(Mutex::new(opened.as_ref().map(|source| source.reader().clone()).map_err(String::clone)));
-    let payloads = answer_payloads(Arc::clone(&reader), news.clone(), supervisor);
+    let first = match &opened {
+        Ok(source) => Ok(settings.rendering.reader(source.reader())?),
+        Err(why) => Err(why.clone()),
+    };
+    let reader = Arc::new(Mutex::new(first));
+    let payloads = answer_payloads(Arc::clone(&reader), settings.rendering.clone(), news.clone(), supervisor);
     let (requests, inbox) = channel();
     let (ending, stop, alive) = Ending::of(requests.clone());
     let mut follower = missing::Opening {
@@ -179,6 +184,7 @@ struct Follower {
     stop: Arc<AtomicBool>,
     reader: SharedReader,
     cache: Cache,
+    rendering: Rendering,
     accepted: Option<CommitId>,
     /// Pull requests that were refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<u64, RefusedPull>,
@@ -287,7 +293,9 @@ impl Follower {
         let restored = match read_commit(self.source.reader(), &accepted, &mut self.cache) {
             Ok(tree) => {
                 self.standing = Standing::Read;
-                Ok(Arc::new(tree))
+                // Of another version of a program they may be others than those that were pinned.
+                let pinned = self.rendering.pin(&accepted, self.cache.rendered());
+                pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
             }
             // The content of a commit does not change: each further read would fail the same way.
             Err(commit_reader::Error::Refused(errors)) => {
@@ -296,12 +304,19 @@ impl Follower {
                 Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
             }
             // It stays unread: the local copy may be damaged, and the next poll clones it again.
-            Err(commit_reader::Error::Git(error)) => {
-                self.source.doubt(&accepted, &error);
+            Err(error) => {
+                self.doubt(&accepted, &error);
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
             }
         };
         self.send(SourceEvent::Restored(restored));
+    }
+
+    /// Has our copy of the source fetched again if it may be the cause.
+    fn doubt(&mut self, commit: &CommitId, error: &commit_reader::Error) {
+        if let commit_reader::Error::Git(error) = error {
+            self.source.doubt(commit, error);
+        }
     }
 
     /// Reads the merge of a pull request into the accepted commit.
@@ -332,7 +347,7 @@ impl Follower {
         }
         commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache).map_err(|error| match error {
             commit_reader::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
-            commit_reader::Error::Git(error) => unreadable(error.in_full()),
+            error => unreadable(error.in_full()),
         })
     }
 
@@ -355,7 +370,8 @@ impl Follower {
         self.notice_keys();
         self.look();
         // A poll may have opened or cloned the repository again: a reader from before may miss objects.
-        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Ok(self.source.reader().clone());
+        let reader = self.rendering.reader(self.source.reader()).map_err(|error| error.in_full());
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = reader;
         // If the unread tip is the accepted commit, it is read again as a tip.
         if self.unread.is_none() || self.unread != self.accepted {
             self.restore();
@@ -393,7 +409,7 @@ impl Follower {
             Err(error) => {
                 self.failing = true;
                 self.failures += 1;
-                self.source.doubt(&tip, &error);
+                self.doubt(&tip, &error);
                 self.unread = Some(tip);
                 self.send(SourceEvent::Failed(error.in_full()));
             }
@@ -401,7 +417,7 @@ impl Follower {
     }
 
     /// Decides whether a new tip is accepted.
-    fn consider(&mut self, tip: &CommitId) -> Result<(), git::Error> {
+    fn consider(&mut self, tip: &CommitId) -> Result<(), commit_reader::Error> {
         // First: the tip of another branch may well descend from the accepted commit.
         if let Some(text) = self.switched(tip) {
             self.send(SourceEvent::Switched(tip.clone(), text));
@@ -436,6 +452,7 @@ impl Follower {
                 }
                 // Before the commit is announced: records will name it, and git may collect unreferenced commits.
                 self.source.reader().pin(&pin_name(tip), tip)?;
+                self.rendering.pin(tip, self.cache.rendered())?;
                 self.accepted = Some(tip.clone());
                 self.standing = Standing::Read;
                 self.fresh.push(tip.clone());
@@ -448,7 +465,7 @@ impl Follower {
                 }
                 self.send(SourceEvent::Refused(tip.clone(), errors));
             }
-            Err(commit_reader::Error::Git(error)) => return Err(error),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -465,7 +482,7 @@ impl Follower {
             for (name, _) in ours.filter(|(_, commit)| !kept.contains(*commit)) {
                 reader.unpin(name)?;
             }
-            Ok(())
+            self.rendering.retain(|commit| kept.contains(commit))
         });
         if let Err(error) = result {
             tracing::warn!(%error, "pins of old commits could not be removed");

@@ -22,6 +22,8 @@ const IGNORE_FILE: &str = ".gitfleetignore";
 const READ_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// Read only for a good error message: kustomize accepts it without an extension.
 const READ_NAMES: [&str; 2] = [IGNORE_FILE, "Kustomization"];
+/// The folder or file of a repository, which is never content.
+const GIT: &str = ".git";
 /// Whom our own commits are by.
 const AUTHOR: &str = "gitfleet";
 const EMAIL: &str = "gitfleet@localhost";
@@ -45,6 +47,33 @@ pub struct Folder {
 pub fn read_folder(dir: &Path, is_read: &dyn Fn(&str) -> bool) -> Result<Folder, Error> {
     let level = DiskLevel::new(dir, &[])?;
     let found = walk::walk(&level, level.root.clone(), is_read)?;
+    contents(dir, found)
+}
+
+/// Reads everything in and below a folder of `dir`, hidden files too: what a program that renders it may read.
+///
+/// The paths are relative to that folder, and every link is an error. A folder that is not there holds nothing.
+///
+/// # Errors
+/// As [`read_folder`].
+pub fn read_folder_below(dir: &Path, folder: &str) -> Result<Folder, Error> {
+    let place = dir.join(folder);
+    if !place.is_dir() {
+        return Ok(Folder::default());
+    }
+    let mut level = DiskLevel::new(dir, &[])?;
+    // A link on the way would lead elsewhere.
+    let expected = folder.split('/').filter(|name| !name.is_empty()).fold(level.root.clone(), |at, name| at.join(name));
+    level.root = place.canonicalize().map_err(|source| Error::disk(&place, source))?;
+    if level.root != expected {
+        return Ok(Folder::default());
+    }
+    let found = walk::walk_all(&level, level.root.clone())?;
+    contents(dir, found)
+}
+
+/// Reads the files that were found.
+fn contents(dir: &Path, found: walk::Found<PathBuf>) -> Result<Folder, Error> {
     let mut listing = Listing { files: Vec::new(), errors: found.errors };
     let total = AtomicU64::new(0);
     let read: Vec<_> = found
@@ -165,6 +194,8 @@ fn is_executable(_: &fs::Metadata) -> bool {
 pub(super) struct FolderMirror {
     pub dir: PathBuf,
     pub excluded: Vec<PathBuf>,
+    /// All files are recorded, because programs that render folders read them.
+    pub everything: bool,
     /// Our repository of its states.
     pub kept: PathBuf,
     pub reader: Reader,
@@ -203,7 +234,7 @@ impl FolderMirror {
     fn record(&self) -> Result<CommitId, Error> {
         let location = self.dir.display().to_string();
         let level = DiskLevel::new(&self.dir, &self.excluded)?;
-        let mut collect = Collect { level: &level, paths: Vec::new(), entries: 0 };
+        let mut collect = Collect { level: &level, everything: self.everything, paths: Vec::new(), entries: 0 };
         let nodes = collect.folder(&level.root)?;
         if nodes.is_empty() {
             // An unmounted volume looks like this, and must not read as a request to delete everything.
@@ -232,6 +263,11 @@ impl FolderMirror {
     }
 }
 
+/// Returns whom our own commits are by: no time, so that the same content is the same commit.
+pub(super) fn author() -> gix::actor::SignatureRef<'static> {
+    gix::actor::SignatureRef { name: AUTHOR.into(), email: EMAIL.into(), time: "0 +0000" }
+}
+
 /// Returns the commit that the tree is the newest state of, a new one where it differs from the last, and whether it is new.
 fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<(CommitId, bool)> {
     let name = gix::refs::FullName::try_from(format!("{REF_TRACKING}folder")).expect("a constant ref name is valid");
@@ -244,15 +280,15 @@ fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<(CommitId,
     {
         return Ok((CommitId::new(last.id.to_string()), false));
     }
-    let author = gix::actor::SignatureRef { name: AUTHOR.into(), email: EMAIL.into(), time: "0 +0000" };
     let parents = last.iter().map(|commit| commit.id);
-    let id = repo.new_commit_as(author, author, "state of the folder", tree, parents)?.id;
+    let id = repo.new_commit_as(author(), author(), "state of the folder", tree, parents)?.id;
     repo.edit_reference(RefEdit::update(name, id, PreviousValue::Any, "state of the folder"))?;
     Ok((CommitId::new(id.to_string()), true))
 }
 
 struct Collect<'a> {
     level: &'a DiskLevel,
+    everything: bool,
     paths: Vec<PathBuf>,
     entries: usize,
 }
@@ -275,10 +311,11 @@ impl Collect<'_> {
 
     fn node(&mut self, name: &[u8], kind: WalkedKind<PathBuf, PathBuf>) -> Result<Option<FolderNode>, Error> {
         let text = String::from_utf8_lossy(name);
-        if text.starts_with('.') && text != IGNORE_FILE {
+        if text == GIT || (text.starts_with('.') && text != IGNORE_FILE && !self.everything) {
             return Ok(None);
         }
-        let may_be_read = READ_NAMES.contains(&&*text)
+        let may_be_read = self.everything
+            || READ_NAMES.contains(&&*text)
             || text.rsplit_once('.').is_some_and(|(_, extension)| READ_EXTENSIONS.contains(&extension));
         Ok(match kind {
             WalkedKind::Folder(path) => {

@@ -17,9 +17,11 @@ mod error;
 mod fetch;
 mod folder;
 mod heal;
+mod level;
 mod mirror;
 mod packed;
 mod pull;
+mod rendered;
 mod repository;
 mod signed;
 mod source;
@@ -35,9 +37,10 @@ use std::time::Duration;
 pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
-pub use folder::{Folder, read_folder};
+pub use folder::{Folder, read_folder, read_folder_below};
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
+pub use rendered::{RenderedStore, UNPINNED_MAX};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use signed::Signed;
 pub use source::{Source, SourceSpec, Tip, read_kept};
@@ -49,6 +52,8 @@ pub use work_tree::WorkTree;
 pub const REF_PREFIX: &str = "refs/gitfleet/";
 /// Where fetched branches stand, so that a force-push is seen and not refused.
 const REF_TRACKING: &str = "refs/gitfleet/src/";
+/// The repository of rendered folders, below the state folder.
+pub const RENDERED_FOLDER: &str = "rendered.git";
 /// Where pins stand.
 const REF_PINS: &str = "refs/gitfleet/pin/";
 

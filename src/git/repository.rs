@@ -10,11 +10,10 @@ use gix::objs::tree::EntryKind;
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
-use super::walk::{self, Child, Children, File, Level, Listing, WalkedKind};
-use super::{
-    BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, TREE_SIZE_MAX_BYTES,
-    heal,
-};
+use super::level::CommitLevel;
+use super::rendered::RenderedStore;
+use super::walk::{self, File, Listing};
+use super::{BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, heal};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 
@@ -79,6 +78,8 @@ pub struct Reader {
     repo: gix::ThreadSafeRepository,
     location: Arc<str>,
     subtree: Arc<str>,
+    /// Where blobs are found that programs made of this repository's folders.
+    rendered: Option<gix::ThreadSafeRepository>,
 }
 
 /// Returns options that keep everything but the repository's own configuration out, and let nothing run or prompt.
@@ -138,7 +139,13 @@ impl Reader {
     /// Opens the repository at a path.
     pub(super) fn open(path: &Path, options: gix::open::Options, location: &str, subtree: &str) -> Result<Self, Error> {
         let repo = gix::ThreadSafeRepository::open_opts(path, options).map_err(Error::at(location, "open"))?;
-        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into() })
+        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into(), rendered: None })
+    }
+
+    /// Returns a reader that finds blobs of rendered folders too.
+    #[must_use]
+    pub fn with_rendered(&self, store: &RenderedStore) -> Self {
+        Self { rendered: Some(store.reader.repo.clone()), ..self.clone() }
     }
 
     /// Opens another repository in its place, for the same location and subtree.
@@ -197,7 +204,7 @@ impl Reader {
         })
     }
 
-    fn entry(
+    pub(super) fn entry(
         &self,
         repo: &gix::Repository,
         root: gix::ObjectId,
@@ -279,12 +286,26 @@ impl Reader {
         let top = self.folder(&repo, commit)?;
         let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo };
         let found = walk::walk(&level, top, is_read)?;
-        let file = |(path, id, executable): (_, gix::ObjectId, _)| File {
-            path,
-            blob: BlobId::new(id.to_string()),
-            executable,
-        };
-        Ok(Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors })
+        Ok(listing(found))
+    }
+
+    /// Lists everything in and below a folder of the subtree at a commit, hidden files too: what a program that renders it may read.
+    /// The paths are relative to that folder, and every link is an error. A folder that is not there holds nothing.
+    ///
+    /// # Errors
+    /// As [`Self::files`].
+    pub fn files_below(&self, commit: &CommitId, folder: &str) -> Result<Listing, Error> {
+        let repo = self.local();
+        let mut top = self.folder(&repo, commit)?;
+        let below = normal_subtree(folder)?;
+        if !below.is_empty() {
+            match self.entry(&repo, top, &below)? {
+                Some((EntryKind::Tree, id)) => top = id,
+                _ => return Ok(Listing::default()),
+            }
+        }
+        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo };
+        Ok(listing(walk::walk_all(&level, top)?))
     }
 
     /// Reads one file of the subtree at a commit, such as `.gitfleetignore`; `None` where there is none.
@@ -314,7 +335,25 @@ impl Reader {
     pub(super) fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
         let id = self.object_id(blob.as_str())?;
         let header = repo.try_find_header(id).map_err(Error::at(&self.location, "read an object of"))?;
-        header.map(|header| header.size()).ok_or_else(|| self.missing(blob))
+        let size = match (header, &self.rendered) {
+            (None, Some(rendered)) => {
+                let header = rendered.to_thread_local().try_find_header(id);
+                header.map_err(Error::at(&self.location, "read a result of"))?.map(|header| header.size())
+            }
+            (header, _) => header.map(|header| header.size()),
+        };
+        size.ok_or_else(|| self.missing(blob))
+    }
+
+    /// Reads a blob of this repository, or of the rendered ones.
+    fn data(&self, repo: &gix::Repository, blob: &BlobId) -> Result<Vec<u8>, Error> {
+        let id = self.object_id(blob.as_str())?;
+        match (self.find(repo, id), &self.rendered) {
+            (Err(Error::ObjectMissing { .. }), Some(rendered)) => {
+                Ok(self.find(&rendered.to_thread_local(), id)?.detach().data)
+            }
+            (found, _) => Ok(found?.detach().data),
+        }
     }
 
     /// Reads one blob.
@@ -327,7 +366,7 @@ impl Reader {
         if size > BLOB_SIZE_MAX_BYTES {
             return Err(Error::BlobTooLarge { blob: blob.clone(), size });
         }
-        Ok(self.find(&repo, self.object_id(blob.as_str())?)?.detach().data)
+        self.data(&repo, blob)
     }
 
     /// Reads many blobs on all cores; the answers are in the order of the question.
@@ -359,7 +398,7 @@ impl Reader {
             if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
                 return Err(Error::SourceTooLarge { location: self.location.to_string() });
             }
-            Ok(take(position, Blob::of(self.find(repo, self.object_id(blob.as_str())?)?.detach().data)))
+            Ok(take(position, Blob::of(self.data(repo, blob)?)))
         };
         blobs.par_iter().enumerate().with_min_len(BLOBS_PER_TASK_MIN).map_init(|| self.local(), read).collect()
     }
@@ -412,67 +451,12 @@ impl Reader {
     }
 }
 
+fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
+    let file =
+        |(path, id, executable): (_, gix::ObjectId, _)| File { path, blob: BlobId::new(id.to_string()), executable };
+    Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors }
+}
+
 fn pin_name(name: &str) -> Result<gix::refs::FullName, Error> {
     gix::refs::FullName::try_from(format!("{REF_PINS}{name}")).map_err(|_| Error::PinName { name: name.to_owned() })
-}
-
-/// The folders of a commit.
-struct CommitLevel<'r> {
-    reader: &'r Reader,
-    repo: gix::Repository,
-    root: gix::ObjectId,
-}
-
-impl Level for CommitLevel<'_> {
-    type Folder = gix::ObjectId;
-    type Content = gix::ObjectId;
-
-    fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
-        let reading = Error::at(&self.reader.location, "read a folder of");
-        let size = self.reader.size_in(&self.repo, &BlobId::new(folder.to_string()))?;
-        // Asked of the header: the list of a hostile commit's folder could fill the memory.
-        if size > TREE_SIZE_MAX_BYTES {
-            return Err(Error::SourceTooLarge { location: self.reader.location.to_string() });
-        }
-        let tree = self.reader.find(&self.repo, *folder)?.try_into_tree().map_err(&reading)?;
-        let tree = tree.decode().map_err(&reading)?;
-        let child = |entry: &gix::objs::tree::EntryRef<'_>| {
-            let content = entry.oid.to_owned();
-            let kind = match entry.mode.kind() {
-                EntryKind::Tree => WalkedKind::Folder(content),
-                EntryKind::Blob => WalkedKind::File { content, executable: false },
-                EntryKind::BlobExecutable => WalkedKind::File { content, executable: true },
-                EntryKind::Link => WalkedKind::Link(content),
-                EntryKind::Commit => WalkedKind::Submodule,
-            };
-            Child { name: entry.filename.to_vec(), kind }
-        };
-        Ok(tree.entries.iter().map(child).collect())
-    }
-
-    fn leads_to_file(&self, path: &str, link: &gix::ObjectId) -> Result<bool, Error> {
-        let target = self.reader.blob(&BlobId::new(link.to_string()))?;
-        let Ok(target) = std::str::from_utf8(&target) else { return Ok(false) };
-        // From the root of the commit: a link may lead out of the subtree that is read.
-        let mut names: Vec<&str> =
-            self.reader.subtree.split('/').chain(path.split('/')).filter(|n| !n.is_empty()).collect();
-        // A target is relative to the folder that the link is in.
-        names.pop();
-        if target.starts_with('/') {
-            return Ok(false);
-        }
-        for name in target.split('/') {
-            match name {
-                ".." if names.pop().is_none() => return Ok(false),
-                "" | "." | ".." => {}
-                name => names.push(name),
-            }
-        }
-        if names.is_empty() {
-            return Ok(false);
-        }
-        // One step only: a link that leads to a link does not certainly lead to a file.
-        let entry = self.reader.entry(&self.repo, self.root, &names.join("/"))?;
-        Ok(matches!(entry, Some((EntryKind::Blob | EntryKind::BlobExecutable, _))))
-    }
 }

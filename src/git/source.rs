@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 
 use super::folder::FolderMirror;
 use super::mirror::{Mirror, full_branch_name};
+use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
-use super::{Error, PACKS_MAX, REF_PREFIX, compact, heal};
+use super::{Error, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
 use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
@@ -34,6 +35,8 @@ pub struct SourceSpec {
     pub allow_insecure_http: bool,
     /// Folders of a plain folder that are never read: the folders of directory members. The state folder always is.
     pub excluded: Vec<PathBuf>,
+    /// Record every file of a plain folder, and not only what may be a manifest: programs that render folders read others too.
+    pub everything: bool,
 }
 
 /// Where a branch is.
@@ -234,7 +237,9 @@ pub fn read_kept(location: &str, subtree: &str, state_dir: &Path) -> Result<Read
         Ok(dir) => kept_dir(state_dir, "folders", &dir.to_string_lossy()),
         Err(_) => kept_dir(state_dir, "mirrors", location),
     };
-    Reader::open(&place, open_options([]), location, subtree)
+    let reader = Reader::open(&place, open_options([]), location, subtree)?;
+    let rendered = RenderedStore::kept(&state_dir.join(RENDERED_FOLDER));
+    Ok(rendered.map_or_else(|| reader.clone(), |rendered| reader.with_rendered(&rendered)))
 }
 
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
@@ -266,7 +271,8 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let mut excluded = spec.excluded;
     // It may lie inside of the folder: each state that is recorded there would be a change of the folder.
     excluded.push(state_dir.to_owned());
-    Ok(SourceKind::Folder(FolderMirror { dir, excluded, kept, reader, damage }))
+    let everything = spec.everything;
+    Ok(SourceKind::Folder(FolderMirror { dir, excluded, everything, kept, reader, damage }))
 }
 
 /// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.

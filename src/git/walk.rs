@@ -92,7 +92,16 @@ pub(super) fn walk<L: Level>(
     root: L::Folder,
     is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Found<L::Content>, Error> {
-    let mut walk = Walk { level, is_read, found: Found { files: Vec::new(), errors: Vec::new() } };
+    run(Walk { level, is_read, hidden: false, found: Found { files: Vec::new(), errors: Vec::new() } }, root)
+}
+
+/// Walks everything below `root`, hidden files too, and reads all of it; only `.git` is left out.
+pub(super) fn walk_all<L: Level>(level: &L, root: L::Folder) -> Result<Found<L::Content>, Error> {
+    run(Walk { level, is_read: &|_| true, hidden: true, found: Found { files: Vec::new(), errors: Vec::new() } }, root)
+}
+
+fn run<L: Level>(mut walk: Walk<'_, L>, root: L::Folder) -> Result<Found<L::Content>, Error> {
+    let level = walk.level;
     let mut folders = vec![(String::new(), 0, root)];
     let mut entries = 0;
     while let Some((prefix, depth, folder)) = folders.pop() {
@@ -131,6 +140,8 @@ pub(super) fn walk<L: Level>(
 struct Walk<'a, L: Level> {
     level: &'a L,
     is_read: &'a dyn Fn(&str) -> bool,
+    /// Names that start with a dot are walked too.
+    hidden: bool,
     found: Found<L::Content>,
 }
 
@@ -152,7 +163,7 @@ impl<L: Level> Walk<'_, L> {
         let path = format!("{prefix}{text}");
         let refused = name_problem(&child.name);
         // Only of names that are sound: `..` starts with a dot, too, and must be complained about.
-        if refused.is_none() && text.starts_with('.') {
+        if refused.is_none() && text.starts_with('.') && (!self.hidden || text == ".git") {
             return Ok(None);
         }
         let itself = (self.is_read)(&path);

@@ -27,6 +27,7 @@ pub mod policy;
 pub mod progress;
 pub mod pushed;
 pub mod records;
+pub mod rendering;
 pub mod runs;
 pub mod secrets;
 pub mod shared;

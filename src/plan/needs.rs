@@ -131,7 +131,9 @@ data:
 {apiVersion: v1, kind: Secret, metadata: {name: not-placed, namespace: other}}
 ";
         std::fs::write(folder.path().join("tree.yaml"), text).expect("a file");
-        let tree = crate::daemon::commit_reader::read_folder(folder.path()).expect("it is read");
+        let tree =
+            crate::daemon::commit_reader::read_folder(folder.path(), &crate::daemon::rendering::Rendering::default())
+                .expect("it is read");
         let named = |list: &[(&str, &str)]| list.iter().map(|(g, p)| ((*g).to_owned(), (*p).to_owned())).collect();
         let needs = Needs::of(&tree).expect("it selects");
         let web = named(&[("", "resourcequotas"), ("apps", "deployments"), ("example.com", "geese")]);

@@ -1,10 +1,11 @@
 //! Selects the files of a commit that are read, by their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::model::manifest::InputError;
+use crate::model::rendering::{Renderer, Versions};
 
 /// The ignore file at the root of the subtree; gitignore syntax.
 pub const IGNORE_FILE: &str = ".gitfleetignore";
@@ -24,14 +25,13 @@ pub const IGNORE_PATTERNS_MAX: usize = 1_000;
 /// Extensions of files that are read.
 const EXTENSIONS: [&str; 3] = [".yaml", ".yml", ".json"];
 
-/// Files that mark their folder as a template to render first.
-const NEEDS_RENDERING: [&str; 4] = ["kustomization.yaml", "kustomization.yml", "Kustomization", "Chart.yaml"];
-
 /// The files to read, and errors in the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Paths to read, sorted.
     pub read: Vec<String>,
+    /// The files that ask for a program to render their folder, sorted.
+    pub markers: Vec<String>,
     /// Every complaint that needs no content.
     pub errors: Vec<InputError>,
 }
@@ -48,36 +48,49 @@ impl Filter {
         Self { ignored: ignore_rules(ignore_file.unwrap_or_default(), &mut Vec::new()) }
     }
 
+    /// Tells whether the ignore file names a path or a folder above it.
+    pub fn ignores(&self, path: &str) -> bool {
+        !is_odd(path) && self.ignored.matched_path_or_any_parents(path, false).is_ignore()
+    }
+
     /// Tells whether a file is read, or would be if its folder needed no rendering.
     pub fn reads(&self, path: &str) -> bool {
-        let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || NEEDS_RENDERING.contains(&name(path));
+        let candidate = EXTENSIONS.iter().any(|end| path.ends_with(end)) || Renderer::of_file(name(path)).is_some();
         // The matcher panics on an absolute path. Odd paths continue to `select`, which complains of them.
-        candidate && (is_odd(path) || !self.ignored.matched_path_or_any_parents(path, false).is_ignore())
+        candidate && !self.ignores(path)
     }
 }
 
 /// Returns the files of a subtree that are read.
 ///
 /// `listing` has the paths of all its files, from its root, with slashes; `ignore_file` is what [`IGNORE_FILE`] holds.
-/// Names that start with a dot, and everything in folders so named, are never read. A folder that has to be rendered
-/// first is an error and not a guess: a guess would deliver, or delete, the wrong thing.
+/// Names that start with a dot, and everything in folders so named, are never read. A folder that has to be rendered first
+/// is an error and not a guess: a guess would deliver, or delete, the wrong thing. [`select_rendering`] has it rendered.
 pub fn select<'a>(listing: impl IntoIterator<Item = &'a str>, ignore_file: Option<&[u8]>) -> Selection {
+    select_rendering(listing, ignore_file, &Versions::new())
+}
+
+/// As [`select`], where folders of these programs are rendered: they are named by `markers`, and no file in or below them is read.
+pub fn select_rendering<'a>(
+    listing: impl IntoIterator<Item = &'a str>,
+    ignore_file: Option<&[u8]>,
+    versions: &Versions,
+) -> Selection {
     let mut errors = Vec::new();
     let filter = Filter { ignored: ignore_rules(ignore_file.unwrap_or_default(), &mut errors) };
     let mut paths: Vec<&str> = listing.into_iter().filter(|path| !is_hidden(path)).collect();
     paths.sort_unstable();
     paths.dedup();
     paths.retain(|path| filter.reads(path));
-    let rendered = unrendered_folders(&paths, &mut errors);
+    let (markers, rendered) = rendered_folders(&paths, versions, &mut errors);
     let mut read: Vec<String> = Vec::new();
     let mut folded: BTreeMap<String, &str> = BTreeMap::new();
     for path in paths {
-        if NEEDS_RENDERING.contains(&name(path)) || rendered.iter().any(|folder| path.starts_with(folder.as_str())) {
+        if Renderer::of_file(name(path)).is_some() || is_below_one(path, &rendered) {
             continue;
         }
         if is_odd(path) {
-            let message = format!("the path is absolute, has more than {PATH_DEPTH_MAX} folders, or an odd part");
-            errors.push(complaint(path, message, "rename the file, or add it to .gitfleetignore"));
+            errors.push(odd(path));
             continue;
         }
         // A checkout on a file system that ignores case keeps only one of the two.
@@ -91,7 +104,17 @@ pub fn select<'a>(listing: impl IntoIterator<Item = &'a str>, ignore_file: Optio
         let message = format!("{} files are to be read, the limit is {FILES_MAX}", read.len());
         errors.push(complaint("", message, "narrow `source.path`, or add folders to .gitfleetignore"));
     }
-    Selection { read, errors }
+    Selection { read, markers, errors }
+}
+
+/// Tells whether a path stands below a folder of a set; each with a slash at the end, the root as an empty text.
+fn is_below_one(path: &str, folders: &BTreeSet<&str>) -> bool {
+    folders.contains("") || path.match_indices('/').any(|(slash, _)| folders.contains(&path[..=slash]))
+}
+
+fn odd(path: &str) -> InputError {
+    let message = format!("the path is absolute, has more than {PATH_DEPTH_MAX} folders, or an odd part");
+    complaint(path, message, "rename the file, or add it to .gitfleetignore")
 }
 
 fn complaint(path: &str, message: String, hint: &str) -> InputError {
@@ -139,32 +162,54 @@ fn ignore_rules(content: &[u8], errors: &mut Vec<InputError>) -> Gitignore {
     })
 }
 
-/// Returns the topmost folders that have to be rendered, with a slash at the end; that of the root is left out, because
-/// it cannot be ignored as a whole.
-fn unrendered_folders(paths: &[&str], errors: &mut Vec<InputError>) -> Vec<String> {
-    let mut folders: Vec<String> = Vec::new();
-    let mut found: Vec<&str> = paths.iter().copied().filter(|path| NEEDS_RENDERING.contains(&name(path))).collect();
+/// Returns the files that ask for rendering, and their folders with a slash at the end. Where no version of the program is
+/// given the topmost folder is an error; the root is then no folder, because it cannot be ignored as a whole.
+fn rendered_folders<'a>(
+    paths: &[&'a str],
+    versions: &Versions,
+    errors: &mut Vec<InputError>,
+) -> (Vec<String>, BTreeSet<&'a str>) {
+    let (mut markers, mut folders) = (Vec::new(), BTreeSet::new());
+    let (mut refused, mut charts): (BTreeSet<&str>, BTreeSet<&str>) = (BTreeSet::new(), BTreeSet::new());
+    let mut found: Vec<(&str, Renderer)> =
+        paths.iter().filter_map(|path| Some((*path, Renderer::of_file(name(path))?))).collect();
     // A folder comes before what is below it.
-    found.sort_by_key(|path| (path.matches('/').count(), *path));
-    for path in found {
+    found.sort_by_key(|(path, _)| (path.matches('/').count(), *path));
+    for (path, renderer) in found {
         let folder = &path[..path.len() - name(path).len()];
-        if folders.iter().any(|above| folder.starts_with(above.as_str())) {
+        // What is below a chart is part of it: the charts that it depends on, templates, examples.
+        let is_part = !folder.is_empty() && is_below_one(folder.trim_end_matches('/'), &charts);
+        if is_part || is_below_one(folder, &refused) {
+            continue;
+        }
+        if is_odd(path) {
+            errors.push(odd(path));
+            continue;
+        }
+        if versions.contains_key(&renderer) {
+            markers.push(path.to_owned());
+            folders.insert(folder);
+            if renderer == Renderer::Helm {
+                charts.insert(folder);
+            }
             continue;
         }
         let line = if folder.is_empty() { format!("/{path}") } else { format!("/{folder}") };
-        let message = format!("this folder has to be rendered by {}, which gitfleet does not do yet", tool(path));
-        let hint =
-            format!("add the line `{}` to {IGNORE_FILE}, and commit the rendered manifests elsewhere", escaped(&line));
+        let (title, program) = (renderer.title(), renderer.program());
+        let message = format!("this folder has to be rendered by {title}, and no version of it is configured");
+        let hint = format!(
+            "set `render: {{{program}: VERSION}}` in gitfleet.yaml; or add the line `{}` to {IGNORE_FILE}, and commit the \
+             rendered manifests elsewhere",
+            escaped(&line)
+        );
         errors.push(complaint(path, message, &hint));
         if !folder.is_empty() {
-            folders.push(folder.to_owned());
+            refused.insert(folder);
+            folders.insert(folder);
         }
     }
-    folders
-}
-
-fn tool(path: &str) -> &'static str {
-    if name(path) == "Chart.yaml" { "Helm" } else { "Kustomize" }
+    markers.sort_unstable();
+    (markers, folders)
 }
 
 /// Returns a path as a gitignore line that means it and nothing else.

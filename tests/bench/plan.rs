@@ -86,7 +86,7 @@ fn library(folder: &Path) -> Result<Value> {
 /// What the measured process does: plan the folder as it stands, then, from git, two commits that differ in one file.
 pub fn child(folder: &Path) -> Result<()> {
     let started = Instant::now();
-    let tree = Arc::new(read_folder(folder)?);
+    let tree = Arc::new(read_folder(folder, &gitfleet::daemon::rendering::Rendering::default())?);
     let read = started.elapsed();
     let now = Timestamp::now();
     let mut fleet = FleetState { source: "bench".to_owned().into(), ..FleetState::default() };

@@ -14,6 +14,10 @@ mod apiserver;
 #[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
 mod argo;
 
+#[path = "../cli/scratch.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
+mod scratch;
+
 mod agents;
 mod approvals;
 mod chart;
@@ -38,6 +42,7 @@ mod owners;
 mod people;
 mod proxy;
 mod refused;
+mod rendering;
 mod requests;
 mod restored;
 mod rollout;
@@ -47,7 +52,7 @@ mod staged;
 
 use std::sync::OnceLock;
 
-use fleet::{Fleet, Options};
+use fleet::{Fleet, Options, git};
 
 /// Returns the fleet that tests share: three members and a Gitea. Missing servers fail every test, they never skip one.
 fn shared() -> &'static Fleet {

@@ -81,7 +81,8 @@ const TOOLS: &[Module] = &[
     Module {
         name: "helm",
         packages: &[("helm", "helm.sh/helm/v4/cmd/helm")],
-        ldflags: "-s -w",
+        // As in its releases: otherwise it does not know its whole version.
+        ldflags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
         tags: "",
         cgo: false,
         files: None,
@@ -283,6 +284,12 @@ mod tests {
                 fs::read_to_string(module.sources().join("go.mod")).expect("the module file is in the repository");
             assert!(file.contains(&format!("k8s.io/kubernetes {KUBERNETES}")), "go.mod requires another Kubernetes");
             assert!(module.ldflags.contains(&format!("gitVersion={KUBERNETES}")));
+        }
+        for module in TOOLS {
+            let file =
+                fs::read_to_string(module.sources().join("go.mod")).expect("the module file is in the repository");
+            let version = module.ldflags.split_once("version.version=").map(|(_, version)| version);
+            assert!(version.is_none_or(|version| file.contains(&format!("/v4 {version}"))), "go.mod requires another");
         }
     }
 }

@@ -19,7 +19,7 @@ mod agents;
 mod binaries;
 mod console;
 mod data;
-mod git;
+pub mod git;
 mod gitea;
 mod kind;
 mod member;

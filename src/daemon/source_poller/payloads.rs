@@ -7,15 +7,18 @@ use tokio::sync::mpsc;
 
 use super::SharedReader;
 use crate::core::SourceEvent;
-use crate::daemon::commit_reader::read_payload;
+use crate::daemon::commit_reader::{Cache, read_commit, read_payload};
+use crate::daemon::rendering::Rendering;
 use crate::daemon::supervise::Supervisor;
 use crate::decide::state::Payload;
+use crate::git::Reader;
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
 
 /// Reads payloads in a separate thread: a fetch may take minutes, and a rollback must not wait for it.
 pub(super) fn answer_payloads(
     reader: SharedReader,
+    rendering: Rendering,
     news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Sender<Arc<ResourceSnapshot>> {
@@ -23,11 +26,27 @@ pub(super) fn answer_payloads(
     let read = move |snapshot: &ResourceSnapshot| {
         // Cloned: a poll that ends meanwhile sets the next reader, and must not wait for payloads.
         let reader = reader.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        read_payload(&reader, snapshot)
+        read_payload(&reader, snapshot).or_else(|why| {
+            let again = rendering.is_configured().then(|| rendered_again(&reader, &rendering, snapshot));
+            again.flatten().unwrap_or(Err(why))
+        })
     };
     let run = payload_answers(inbox, news, read);
     supervisor.thread(Part::Payloads, "gitfleet-payloads", run).expect("a thread can be started at startup");
     payloads
+}
+
+/// Reads a payload after its commit was rendered again: the repository of results may have been lost, and git holds what they were made of.
+/// `None` where the commit cannot be rendered.
+fn rendered_again(
+    reader: &Reader,
+    rendering: &Rendering,
+    snapshot: &ResourceSnapshot,
+) -> Option<Result<Payload, String>> {
+    let mut cache = Cache::rendering(rendering.clone());
+    read_commit(reader, &snapshot.commit, &mut cache).ok()?;
+    rendering.pin(&snapshot.commit, cache.rendered()).ok()?;
+    Some(read_payload(reader, snapshot))
 }
 
 /// Returns the main function of the payload thread. After an error in gitfleet it answers that the payload cannot be read,

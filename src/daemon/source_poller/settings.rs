@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
+use crate::daemon::rendering::Rendering;
+use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
 use crate::store::Store;
@@ -29,6 +31,8 @@ pub struct PollerSettings {
     pub shared: Option<Arc<dyn Store>>,
     /// Whose signatures commits need.
     pub verify: Option<Box<Verify>>,
+    /// What renders folders of the source.
+    pub rendering: Rendering,
 }
 
 impl PollerSettings {
@@ -37,6 +41,8 @@ impl PollerSettings {
     /// # Errors
     /// The token's file cannot be read.
     pub fn of(configuration: &Configuration) -> Result<Self, config::Error> {
+        let state_dir = state_dir(configuration);
+        let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir));
         Ok(Self {
             spec: source_spec(configuration)?,
             poll_interval: configuration.source.poll_interval,
@@ -47,6 +53,7 @@ impl PollerSettings {
             token_file: configuration.source.token_file.clone(),
             shared: None,
             verify: configuration.source.verify.clone(),
+            rendering: rendering.expect("a folder is made only where results go with the process"),
         })
     }
 }
@@ -64,5 +71,6 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
         token: source.token_file.as_deref().map(read_secret).transpose()?,
         allow_insecure_http: source.allow_insecure_http,
         excluded: configuration.excluded_paths(),
+        everything: configuration.render.is_some(),
     })
 }

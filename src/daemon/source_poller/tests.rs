@@ -110,6 +110,7 @@ fn begin_in(
         token_file: None,
         shared,
         verify: verify.map(Box::new),
+        rendering: Rendering::default(),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();

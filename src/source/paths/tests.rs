@@ -50,13 +50,48 @@ fn folders_that_need_rendering_are_errors() {
     assert_eq!(selection.read, ["x.yaml"]);
     let text: Vec<String> = selection.errors.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(text.join("\n"), @r"
-        app/kustomization.yaml: this folder has to be rendered by Kustomize, which gitfleet does not do yet (add the line `/app/` to .gitfleetignore, and commit the rendered manifests elsewhere)
-        ch[1]/Chart.yaml: this folder has to be rendered by Helm, which gitfleet does not do yet (add the line `/ch\[1]/` to .gitfleetignore, and commit the rendered manifests elsewhere)
+        app/kustomization.yaml: this folder has to be rendered by Kustomize, and no version of it is configured (set `render: {kustomize: VERSION}` in gitfleet.yaml; or add the line `/app/` to .gitfleetignore, and commit the rendered manifests elsewhere)
+        ch[1]/Chart.yaml: this folder has to be rendered by Helm, and no version of it is configured (set `render: {helm: VERSION}` in gitfleet.yaml; or add the line `/ch\[1]/` to .gitfleetignore, and commit the rendered manifests elsewhere)
         ");
     // The hints work.
     assert_eq!(read(&listing, "/app/\n/ch\\[1]/\n"), ["x.yaml"]);
     assert_eq!(read(&["kustomization.yaml", "x.yaml"], "/kustomization.yaml\n"), ["x.yaml"]);
     assert_eq!(select(["kustomization.yaml", "x.yaml"], None).errors.len(), 1);
+}
+
+#[test]
+fn folders_that_are_rendered_hold_no_plain_files() {
+    let both = Versions::from([(Renderer::Kustomize, "v5.8.2".to_owned()), (Renderer::Helm, "v4.3.1".to_owned())]);
+    let helm = Versions::from([(Renderer::Helm, "v4.3.1".to_owned())]);
+    let listing = [
+        "app/base/kustomization.yaml",
+        "app/base/web.yaml",
+        "app/other/web.yaml",
+        "app/kustomization.yml",
+        "application.yaml",
+        "chart/Chart.yaml",
+        "chart/charts/sub/Chart.yaml",
+        "chart/ci/kustomization.yaml",
+        "chart/values.yaml",
+        "plain/web.yaml",
+    ];
+    let selection = select_rendering(listing, None, &both);
+    assert_eq!(selection.markers, ["app/base/kustomization.yaml", "app/kustomization.yml", "chart/Chart.yaml"]);
+    assert_eq!((selection.read, selection.errors), (vec!["application.yaml".into(), "plain/web.yaml".into()], vec![]));
+    // Each program by itself; what stands below a chart is the chart's.
+    let selection = select_rendering(listing, None, &helm);
+    assert_eq!(selection.markers, ["chart/Chart.yaml"]);
+    let errors: Vec<&str> = selection.errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(errors, ["app/kustomization.yml"]);
+    // The ignore file goes first.
+    let selection = select_rendering(listing, Some(b"/app/base/\n/chart/\n"), &both);
+    assert_eq!(selection.markers, ["app/kustomization.yml"]);
+    // A kustomization at the root leaves nothing plain.
+    let selection = select_rendering(["kustomization.yaml", "a.yaml", "b/c.yaml"], None, &both);
+    assert_eq!((selection.read, selection.markers.len()), (Vec::<String>::new(), 1));
+    // A folder is not above another one whose name it begins.
+    assert_eq!(select_rendering(["a/Chart.yaml", "ab/x.yaml"], None, &both).read, ["ab/x.yaml"]);
+    assert!(select_rendering(["../a/Chart.yaml"], None, &both).errors[0].message.contains("odd part"));
 }
 
 #[test]

@@ -1,0 +1,400 @@
+//! Has folders rendered: decides with `source`, asks for results that are kept, and starts programs for the rest.
+//!
+//! A result is kept under a key: the digest of everything that it depends on, which is program, version, options, and the names and
+//! contents of all files that may be read. So the daemon, `plan` and pull requests agree, nothing is rendered twice, and a commit
+//! costs the folders that it changed.
+
+mod inputs;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+pub use self::inputs::{Inputs, Lister, Merge, OfCommit, OnDisk};
+use super::commit_reader::Error;
+use crate::config::Render;
+use crate::git::{self, Reader, RenderedStore};
+use crate::model::id::{BlobId, CommitId};
+use crate::model::manifest::InputError;
+use crate::model::rendering::{Renderer, Versions};
+use crate::render::{self, InputFile, Job, Program, Programs};
+use crate::source::{self, ParsedBlob, RenderedFolder};
+
+/// Files that one folder may have its program read.
+pub const INPUT_FILES_MAX: usize = 10_000;
+
+/// Bytes of these files together.
+pub const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The largest part that a result is divided into, in bytes: each part is read as one file of the source.
+pub const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a key depends on beside files and versions: the options of the programs, and how results are divided. To be raised when one
+/// of them changes.
+const OPTIONS: &str = "1";
+
+/// The folder of the state folder in which programs work.
+const SCRATCH: &str = "scratch";
+
+/// Has folders rendered, or refuses them where no program is configured. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Rendering(Option<Arc<Configured>>);
+
+struct Configured {
+    versions: Versions,
+    programs: Programs,
+    place: ResultsPlace,
+    /// Opened when something is rendered first.
+    store: Mutex<Option<RenderedStore>>,
+}
+
+/// Where results are.
+enum ResultsPlace {
+    /// They are kept below the state folder of the daemon.
+    Kept(PathBuf),
+    /// They go with this process.
+    Scratch(tempfile::TempDir),
+}
+
+/// A part of what a folder was rendered to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedFile {
+    /// The folder, as the path of its objects; further parts have a number.
+    pub path: Arc<str>,
+    /// The content.
+    pub blob: BlobId,
+    /// What rendered it.
+    pub renderer: Renderer,
+}
+
+/// What the folders of a commit are rendered to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenderedTree {
+    /// All parts, by path.
+    pub files: Vec<RenderedFile>,
+    /// The keys of the results.
+    pub keys: BTreeSet<String>,
+}
+
+impl RenderedTree {
+    /// Returns the parts as files to be read.
+    pub fn wanted(&self) -> impl Iterator<Item = (Arc<str>, BlobId)> {
+        self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
+    }
+
+    /// Takes hooks of Helm out of files that were read.
+    pub fn without_hooks(
+        &self,
+        files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
+    ) -> Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)> {
+        let charts: BTreeSet<(&str, &BlobId)> = self
+            .files
+            .iter()
+            .filter(|file| file.renderer == Renderer::Helm)
+            .map(|file| (&*file.path, &file.blob))
+            .collect();
+        let without = |(path, blob, parsed): (Arc<str>, BlobId, Arc<ParsedBlob>)| {
+            let parsed = if charts.contains(&(&*path, &blob)) { source::without_hooks(&parsed) } else { parsed };
+            (path, blob, parsed)
+        };
+        files.into_iter().map(without).collect()
+    }
+}
+
+impl Rendering {
+    /// Returns what a configuration asks for. With `state_dir` results are kept there, as only the daemon may; otherwise they go with the
+    /// process.
+    ///
+    /// # Errors
+    /// No temporary folder can be made.
+    pub fn of(render: Option<&Render>, state_dir: Option<&Path>) -> std::io::Result<Self> {
+        let Some(render) = render else { return Ok(Self::default()) };
+        let (place, scratch) = if let Some(dir) = state_dir {
+            (ResultsPlace::Kept(dir.join(git::RENDERED_FOLDER)), dir.join(SCRATCH))
+        } else {
+            let dir = tempfile::tempdir()?;
+            let scratch = dir.path().join(SCRATCH);
+            (ResultsPlace::Scratch(dir), scratch)
+        };
+        let programs = Programs::new(render.folder.clone(), scratch);
+        Ok(Self(Some(Arc::new(Configured { versions: render.versions(), programs, place, store: Mutex::new(None) }))))
+    }
+
+    /// Changes how programs are started: for tests, before anything is rendered.
+    #[must_use]
+    pub fn with_programs(self, change: impl FnOnce(Programs) -> Programs) -> Self {
+        Self(
+            self.0
+                .and_then(Arc::into_inner)
+                .map(|it| Arc::new(Configured { programs: change(it.programs.clone()), ..it })),
+        )
+    }
+
+    /// Tells whether folders are rendered.
+    pub fn is_configured(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the version of each program that renders.
+    pub fn versions(&self) -> Versions {
+        self.0.as_ref().map(|configured| configured.versions.clone()).unwrap_or_default()
+    }
+
+    /// Returns a reader that finds results too.
+    ///
+    /// # Errors
+    /// The repository of results cannot be opened.
+    pub fn reader(&self, reader: &Reader) -> Result<Reader, git::Error> {
+        match &self.0 {
+            Some(configured) => Ok(reader.with_rendered(&configured.store()?)),
+            None => Ok(reader.clone()),
+        }
+    }
+
+    /// Returns what parts hold.
+    ///
+    /// # Errors
+    /// The repository of results cannot be read.
+    pub fn contents(&self, rendered: &RenderedTree) -> Result<Vec<(BlobId, Vec<u8>)>, git::Error> {
+        let Some(configured) = self.0.as_ref().filter(|_| !rendered.files.is_empty()) else { return Ok(Vec::new()) };
+        let store = configured.store()?;
+        rendered.files.iter().map(|file| Ok((file.blob.clone(), store.content(&file.blob)?))).collect()
+    }
+
+    /// Keeps results for as long as their commit is kept.
+    ///
+    /// # Errors
+    /// The repository of results cannot be written.
+    pub fn pin(&self, commit: &CommitId, keys: &BTreeSet<String>) -> Result<(), git::Error> {
+        match &self.0 {
+            Some(configured) if !keys.is_empty() => configured.store()?.pin(commit, keys),
+            _ => Ok(()),
+        }
+    }
+
+    /// Drops results that no kept commit needs, all but the latest few.
+    ///
+    /// # Errors
+    /// The repository of results cannot be written.
+    pub fn retain(&self, is_kept: impl Fn(&CommitId) -> bool) -> Result<(), git::Error> {
+        match &self.0 {
+            Some(configured) => configured.store()?.retain(is_kept),
+            None => Ok(()),
+        }
+    }
+
+    /// Renders the folders that `markers` ask for, on all cores, those without a result that is kept.
+    ///
+    /// What is wrong with a folder is added to `errors`; with any the result is incomplete and must not be used.
+    ///
+    /// # Errors
+    /// The files cannot be read, or a program cannot do its work, whatever the folder.
+    pub fn render<L: Lister>(
+        &self,
+        inputs: &mut Inputs<L>,
+        markers: &[String],
+        errors: &mut Vec<InputError>,
+    ) -> Result<RenderedTree, Error> {
+        let Some(configured) = self.0.as_ref().filter(|_| !markers.is_empty()) else {
+            return Ok(RenderedTree::default());
+        };
+        let folders = source::folders(markers, inputs)?;
+        errors.extend(folders.errors);
+        let mut wanted = Vec::new();
+        for folder in folders.rendered {
+            match configured.wanted(folder, inputs)? {
+                Ok(one) => wanted.push(one),
+                Err(error) => errors.push(error),
+            }
+        }
+        errors.append(&mut inputs.errors);
+        // Programs are not started for a commit that is refused in any case.
+        if !errors.is_empty() {
+            return Ok(RenderedTree::default());
+        }
+        configured.results(&wanted, inputs, errors)
+    }
+}
+
+/// A folder with what it depends on.
+struct WantedFolder {
+    folder: RenderedFolder,
+    /// What may be read, by path.
+    files: Vec<(Arc<str>, BlobId)>,
+    key: String,
+}
+
+impl Configured {
+    fn store(&self) -> Result<RenderedStore, git::Error> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = &*store {
+            return Ok(store.clone());
+        }
+        let opened = match &self.place {
+            ResultsPlace::Kept(dir) => RenderedStore::open(dir)?,
+            ResultsPlace::Scratch(dir) => RenderedStore::open(&dir.path().join(git::RENDERED_FOLDER))?,
+        };
+        Ok(store.insert(opened).clone())
+    }
+
+    /// Adds what a folder depends on; the inner error refuses the commit.
+    fn wanted<L: Lister>(
+        &self,
+        folder: RenderedFolder,
+        inputs: &mut Inputs<L>,
+    ) -> Result<Result<WantedFolder, InputError>, git::Error> {
+        let files = inputs.files_in(&folder.reads)?;
+        if files.len() > INPUT_FILES_MAX {
+            let message =
+                format!("{} files may be read to render this folder, the limit is {INPUT_FILES_MAX}", files.len());
+            return Ok(Err(complaint(&folder.marker, message, "move what is not part of it elsewhere")));
+        }
+        let version = self.versions.get(&folder.renderer).map(String::as_str).unwrap_or_default();
+        let mut digest = Sha256::new();
+        let program = folder.renderer.program();
+        for part in [OPTIONS, program, version, &folder.path, &folder.release] {
+            add(&mut digest, part);
+        }
+        for (path, blob) in &files {
+            add(&mut digest, path);
+            add(&mut digest, blob.as_str());
+        }
+        Ok(Ok(WantedFolder { folder, files, key: format!("{:x}", digest.finalize()) }))
+    }
+
+    fn results<L: Lister>(
+        &self,
+        wanted: &[WantedFolder],
+        inputs: &Inputs<L>,
+        errors: &mut Vec<InputError>,
+    ) -> Result<RenderedTree, Error> {
+        let store = self.store()?;
+        let known = wanted.iter().map(|one| store.get(&one.key)).collect::<Result<Vec<_>, _>>()?;
+        let missing: Vec<&WantedFolder> =
+            wanted.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(one, _)| one).collect();
+        let programs = self.programs_for(&missing)?;
+        let made: Vec<_> = missing.par_iter().map(|one| rendered(one, &programs, inputs)).collect();
+        let mut fresh = Vec::new();
+        for (one, made) in missing.iter().zip(made) {
+            match made? {
+                Ok(parts) => fresh.push(store.put(&one.key, &parts)?),
+                Err(error) => {
+                    errors.push(*error);
+                    fresh.push(Vec::new());
+                }
+            }
+        }
+        if !fresh.is_empty() && matches!(self.place, ResultsPlace::Kept(_)) {
+            store.sync()?;
+            tracing::info!(rendered = fresh.len(), folders = wanted.len(), "folders were rendered");
+        }
+        let mut fresh = fresh.into_iter();
+        let mut rendered = RenderedTree::default();
+        for (one, known) in wanted.iter().zip(known) {
+            let parts = known.or_else(|| fresh.next()).unwrap_or_default();
+            rendered.keys.insert(one.key.clone());
+            for (position, blob) in parts.into_iter().enumerate() {
+                let folder = if one.folder.path.is_empty() { "." } else { &one.folder.path };
+                let path = if position == 0 { folder.to_owned() } else { format!("{folder}#{}", position + 1) };
+                rendered.files.push(RenderedFile { path: path.into(), blob, renderer: one.folder.renderer });
+            }
+        }
+        Ok(rendered)
+    }
+
+    /// Returns the programs that folders need: one that nothing needs may be missing.
+    fn programs_for(&self, missing: &[&WantedFolder]) -> Result<Vec<(Renderer, Program)>, render::Error> {
+        let renderers: BTreeSet<Renderer> = missing.iter().map(|one| one.folder.renderer).collect();
+        let find = |renderer: Renderer| {
+            let version = self.versions.get(&renderer).map(String::as_str).unwrap_or_default();
+            Ok((renderer, self.programs.find(renderer, version)?))
+        };
+        renderers.into_iter().map(find).collect()
+    }
+}
+
+/// Adds a text with its length, so that no two lists of texts are one.
+fn add(digest: &mut Sha256, text: &str) {
+    digest.update((text.len() as u64).to_be_bytes());
+    digest.update(text);
+}
+
+fn complaint(path: &str, message: String, hint: &str) -> InputError {
+    let hint = (!hint.is_empty()).then(|| hint.to_owned());
+    InputError { path: path.to_owned(), line: 0, object: None, field: None, message, hint }
+}
+
+/// Renders one folder to its parts; the inner error refuses the commit.
+fn rendered<L: Lister>(
+    one: &WantedFolder,
+    programs: &[(Renderer, Program)],
+    inputs: &Inputs<L>,
+) -> Result<Result<Vec<Vec<u8>>, Box<InputError>>, Error> {
+    let folder = &one.folder;
+    let (mut read, mut bytes) = (Vec::with_capacity(one.files.len()), 0);
+    for (path, blob) in &one.files {
+        let content = match inputs.blob(blob)?.into_content(path) {
+            Ok(content) => content,
+            Err(error) => return Ok(Err(error)),
+        };
+        if folder.renderer == Renderer::Kustomize
+            && let Some(error) = source::refused_input(path, &content)
+        {
+            return Ok(Err(Box::new(error)));
+        }
+        bytes += content.len();
+        if bytes > INPUT_BYTES_MAX {
+            let message =
+                format!("the files that may be read to render this folder have more than {INPUT_BYTES_MAX} bytes");
+            return Ok(Err(Box::new(complaint(&folder.marker, message, "move what is not part of it elsewhere"))));
+        }
+        read.push(InputFile { path: Arc::clone(path), content });
+    }
+    let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer);
+    let (_, program) = program.expect("the programs of all missing folders were found");
+    let job = Job { folder: &folder.path, release: &folder.release, inputs: &read };
+    match program.render(job) {
+        Ok(printed) => {
+            let parts = parts(&printed);
+            let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
+            if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
+                let message =
+                    format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
+                return Ok(Err(Box::new(complaint(
+                    &folder.marker,
+                    message,
+                    "no cluster takes an object of that size",
+                ))));
+            }
+            Ok(Ok(parts))
+        }
+        Err(error) if error.is_of_the_folder() => {
+            let said = source::hide_secrets(&error.to_string(), read.iter().map(|input| input.content.as_slice()));
+            Ok(Err(Box::new(complaint(&folder.marker, render::shortened(said), ""))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Divides an output between documents into parts of at most [`PART_BYTES_MAX`], unless one document is larger.
+fn parts(printed: &[u8]) -> Vec<Vec<u8>> {
+    const BORDER: &[u8] = b"\n---\n";
+    let mut parts = Vec::new();
+    let mut rest = printed;
+    while rest.len() > PART_BYTES_MAX {
+        let border = |range: &[u8]| range.windows(BORDER.len()).rposition(|at| at == BORDER);
+        let first = || rest.windows(BORDER.len()).position(|at| at == BORDER);
+        let Some(at) = border(&rest[..PART_BYTES_MAX]).or_else(first) else { break };
+        parts.push(rest[..=at].to_vec());
+        rest = &rest[at + 1..];
+    }
+    parts.push(rest.to_vec());
+    parts.retain(|part| !part.trim_ascii().is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The files that programs may read: of a commit, of a merge, or of a folder on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::git::{self, Blob, Listing, Reader};
+use crate::model::id::{BlobId, CommitId};
+use crate::model::manifest::InputError;
+use crate::source::{Files, Filter};
+
+/// Lists and reads files of one tree.
+pub trait Lister: Sync {
+    /// Lists all files in and below a folder, hidden files too; paths are relative to it. What is not there holds nothing.
+    fn list(&mut self, folder: &str) -> Result<Listing, git::Error>;
+
+    /// Reads a listed file.
+    fn read(&self, blob: &BlobId) -> Result<Blob, git::Error>;
+}
+
+/// A commit's files.
+pub struct OfCommit<'a> {
+    /// What reads it.
+    pub reader: &'a Reader,
+    /// The commit.
+    pub commit: &'a CommitId,
+}
+
+impl Lister for OfCommit<'_> {
+    fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
+        self.reader.files_below(self.commit, folder)
+    }
+
+    fn read(&self, blob: &BlobId) -> Result<Blob, git::Error> {
+        read(self.reader, blob)
+    }
+}
+
+fn read(reader: &Reader, blob: &BlobId) -> Result<Blob, git::Error> {
+    let one = reader.blobs(std::slice::from_ref(blob))?;
+    Ok(one.into_iter().next().expect("one blob was asked for"))
+}
+
+/// The files that a merge has.
+pub struct Merge<'a> {
+    /// What reads the commits.
+    pub reader: &'a Reader,
+    /// Where the two parted.
+    pub fork: &'a CommitId,
+    /// What is merged into.
+    pub base: &'a CommitId,
+    /// What is merged.
+    pub head: &'a CommitId,
+    /// Files that both changed.
+    pub conflicts: BTreeSet<String>,
+}
+
+impl Lister for Merge<'_> {
+    fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
+        let at = |commit: &CommitId| match self.reader.files_below(commit, folder) {
+            // The source's path may have been added after the two parted.
+            Err(git::Error::PathMissing { .. }) if commit == self.fork => Ok(Listing::default()),
+            other => other,
+        };
+        if self.fork == self.base {
+            return at(self.head);
+        }
+        let merged = git::merged(at(self.fork)?, at(self.base)?, at(self.head)?);
+        self.conflicts.extend(merged.conflicts.into_iter().map(|path| below(folder, &path)));
+        Ok(merged.listing)
+    }
+
+    fn read(&self, blob: &BlobId) -> Result<Blob, git::Error> {
+        read(self.reader, blob)
+    }
+}
+
+/// The files of a folder on disk.
+pub struct OnDisk<'a> {
+    dir: &'a Path,
+    contents: BTreeMap<BlobId, Vec<u8>>,
+}
+
+impl<'a> OnDisk<'a> {
+    /// Takes the folder.
+    pub fn new(dir: &'a Path) -> Self {
+        Self { dir, contents: BTreeMap::new() }
+    }
+}
+
+impl Lister for OnDisk<'_> {
+    fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
+        let git::Folder { listing, contents } = git::read_folder_below(self.dir, folder)?;
+        self.contents.extend(contents);
+        Ok(listing)
+    }
+
+    fn read(&self, blob: &BlobId) -> Result<Blob, git::Error> {
+        let content = self.contents.get(blob).cloned();
+        content
+            .map(Blob::Content)
+            .ok_or_else(|| git::Error::ObjectMissing { location: self.dir.display().to_string(), id: blob.to_string() })
+    }
+}
+
+fn below(folder: &str, path: &str) -> String {
+    match (folder, path) {
+        ("", path) => path.to_owned(),
+        // A complaint about the listing as a whole.
+        (folder, ".") => folder.to_owned(),
+        (folder, path) => format!("{folder}/{path}"),
+    }
+}
+
+/// The files of a tree that were asked for, each folder listed once.
+pub struct Inputs<L> {
+    lister: L,
+    filter: Filter,
+    listed: BTreeMap<String, Vec<Arc<str>>>,
+    blobs: BTreeMap<Arc<str>, BlobId>,
+    /// What is wrong with paths that were listed: each refuses the commit.
+    pub errors: Vec<InputError>,
+}
+
+impl<L: Lister> Inputs<L> {
+    /// Takes what lists files, and what is ignored: a complaint about an ignored path is none.
+    pub fn new(lister: L, filter: Filter) -> Self {
+        Self { lister, filter, listed: BTreeMap::new(), blobs: BTreeMap::new(), errors: Vec::new() }
+    }
+
+    /// Returns what lists the files.
+    pub fn into_lister(self) -> L {
+        self.lister
+    }
+
+    fn list(&mut self, folder: &str) -> Result<&[Arc<str>], git::Error> {
+        if !self.listed.contains_key(folder) {
+            let listing = self.lister.list(folder)?;
+            let mut paths = Vec::with_capacity(listing.files.len());
+            for file in listing.files {
+                let path: Arc<str> = below(folder, &file.path).into();
+                self.blobs.insert(Arc::clone(&path), file.blob);
+                paths.push(path);
+            }
+            paths.sort();
+            let errors =
+                listing.errors.into_iter().map(|error| InputError { path: below(folder, &error.path), ..error });
+            self.errors.extend(errors.filter(|error| !self.filter.ignores(&error.path)));
+            self.listed.insert(folder.to_owned(), paths);
+        }
+        Ok(self.listed.get(folder).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// Returns all files in and below some folders, by path.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn files_in(&mut self, folders: &BTreeSet<String>) -> Result<Vec<(Arc<str>, BlobId)>, git::Error> {
+        let mut found = BTreeSet::new();
+        for folder in folders {
+            found.extend(self.list(folder)?.iter().cloned());
+        }
+        let with_blob = |path: Arc<str>| self.blobs.get(&path).map(|blob| (Arc::clone(&path), blob.clone()));
+        Ok(found.into_iter().filter_map(with_blob).collect())
+    }
+
+    /// Reads a listed file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn blob(&self, blob: &BlobId) -> Result<Blob, git::Error> {
+        self.lister.read(blob)
+    }
+}
+
+impl<L: Lister> Files for Inputs<L> {
+    type Error = git::Error;
+
+    fn below(&mut self, folder: &str) -> Result<Vec<String>, git::Error> {
+        Ok(self.list(folder)?.iter().map(ToString::to_string).collect())
+    }
+
+    fn content(&mut self, path: &str) -> Result<Vec<u8>, git::Error> {
+        // A marker is asked for before its folder is listed.
+        if !self.blobs.contains_key(path) {
+            self.list(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
+        }
+        let Some(blob) = self.blobs.get(path) else { return Ok(Vec::new()) };
+        match self.lister.read(blob)?.into_content(path) {
+            Ok(content) => Ok(content),
+            Err(error) => {
+                self.errors.push(*error);
+                Ok(Vec::new())
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What programs made of folders: results under keys, in a bare repository of gitfleet. Source repositories of others are never
+//! written, and results outlive a mirror that is cloned again.
+//!
+//! A result is a commit without history, whose files are the parts of the output. A pin is a commit that has the results that one
+//! commit of the source needs, by key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gix::objs::tree::{Entry, EntryKind};
+use gix::refs::transaction::{PreviousValue, RefEdit};
+
+use super::folder::author;
+use super::repository::{Reader, open_options};
+use super::{Error, REF_PINS, heal};
+use crate::model::id::{BlobId, CommitId};
+
+/// How names of results start.
+const RESULT: &str = "result-";
+
+/// How names of pins start.
+const PIN: &str = "of-";
+
+/// Results that no pin needs and that are kept all the same: those of pull requests, which may be merged.
+pub const UNPINNED_MAX: usize = 500;
+
+/// The repository of results. Cheap to clone, usable from several threads at once.
+#[derive(Clone)]
+pub struct RenderedStore {
+    pub(super) reader: Reader,
+    dir: PathBuf,
+}
+
+impl RenderedStore {
+    /// Opens or creates the repository. A damaged one is set aside: results are made again.
+    ///
+    /// # Errors
+    /// `Disk`, `Repository`.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let location = dir.display().to_string();
+        let (reader, damage) = heal::open(dir, &open_options([]), &location, ".")?;
+        let Some(damage) = damage else { return Ok(Self { reader, dir: dir.to_owned() }) };
+        tracing::warn!(repository = %location, damage, "the repository of rendered folders is damaged; it is set aside, and folders are rendered again");
+        drop(reader);
+        heal::set_aside(dir, dir).map_err(|source| Error::Disk { path: dir.to_owned(), source })?;
+        let (reader, _) = heal::open(dir, &open_options([]), &location, ".")?;
+        Ok(Self { reader, dir: dir.to_owned() })
+    }
+
+    /// Opens the repository that a daemon keeps, for reading alone; `None` where there is none.
+    pub fn kept(dir: &Path) -> Option<Self> {
+        let reader = Reader::open(dir, open_options([]), &dir.display().to_string(), ".").ok()?;
+        Some(Self { reader, dir: dir.to_owned() })
+    }
+
+    /// Returns the parts of a result, in order; `None` where it was never made or is incomplete.
+    ///
+    /// # Errors
+    /// `Repository`.
+    pub fn get(&self, key: &str) -> Result<Option<Vec<BlobId>>, Error> {
+        let repo = self.reader.local();
+        let reading = Error::at(self.reader.location(), "read a result of");
+        let Some(found) = repo.try_find_reference(&ref_name(RESULT, key)).map_err(&reading)? else { return Ok(None) };
+        let Some(id) = found.try_id() else { return Ok(None) };
+        let parts = entries(&repo, id.detach()).map_err(&reading)?.into_iter().map(|(_, id)| id);
+        let parts: Vec<gix::ObjectId> = parts.collect();
+        let is_whole = parts.iter().all(|part| repo.has_object(*part));
+        Ok(is_whole.then(|| parts.iter().map(|part| BlobId::new(part.to_string())).collect()))
+    }
+
+    /// Reads a part.
+    ///
+    /// # Errors
+    /// As [`Reader::blob`].
+    pub fn content(&self, part: &BlobId) -> Result<Vec<u8>, Error> {
+        self.reader.blob(part)
+    }
+
+    /// Keeps a result, and returns its parts.
+    ///
+    /// # Errors
+    /// `Repository`: it cannot be written.
+    pub fn put(&self, key: &str, parts: &[Vec<u8>]) -> Result<Vec<BlobId>, Error> {
+        let repo = self.reader.local();
+        let write = || -> gix::Result<Vec<BlobId>> {
+            let mut entries = Vec::with_capacity(parts.len());
+            for (position, part) in parts.iter().enumerate() {
+                let filename = format!("{position:06}.yaml").into();
+                entries.push(Entry { mode: EntryKind::Blob.into(), filename, oid: repo.write_blob(part)?.detach() });
+            }
+            let ids = entries.iter().map(|entry| BlobId::new(entry.oid.to_string())).collect();
+            save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
+            Ok(ids)
+        };
+        write().map_err(Error::at(self.reader.location(), "keep a result in"))
+    }
+
+    /// Has everything that was kept written to the disk: a commit is accepted only after this.
+    ///
+    /// # Errors
+    /// `Disk`.
+    pub fn sync(&self) -> Result<(), Error> {
+        heal::sync_below(&self.dir)
+    }
+
+    /// Keeps the results that a commit of the source needs, beside those it needed before: snapshots of it may be of another version
+    /// of a program.
+    ///
+    /// # Errors
+    /// `Repository`.
+    pub fn pin(&self, commit: &CommitId, keys: &BTreeSet<String>) -> Result<(), Error> {
+        let repo = self.reader.local();
+        let name = ref_name(PIN, commit.as_str());
+        let write = || -> gix::Result<bool> {
+            let before = match repo.try_find_reference(&name)?.and_then(|found| found.try_id().map(gix::Id::detach)) {
+                Some(pin) => entries(&repo, pin)?.into_iter().collect(),
+                None => BTreeMap::new(),
+            };
+            let mut needed = before.clone();
+            for key in keys {
+                let Some(found) = repo.try_find_reference(&ref_name(RESULT, key))? else { continue };
+                let Some(id) = found.try_id() else { continue };
+                needed.insert(key.clone(), repo.find_object(id.detach())?.try_into_commit()?.tree_id()?.detach());
+            }
+            if needed == before {
+                return Ok(false);
+            }
+            let entry = |(key, oid): (String, _)| Entry { mode: EntryKind::Tree.into(), filename: key.into(), oid };
+            save(&repo, &name, needed.into_iter().map(entry).collect(), "results that a commit needs")?;
+            Ok(true)
+        };
+        let is_new = write().map_err(Error::at(self.reader.location(), "write a pin to"))?;
+        if is_new { self.sync() } else { Ok(()) }
+    }
+
+    /// Drops the pins of commits that are not kept, and more than [`UNPINNED_MAX`] results that no pin needs, with their objects.
+    ///
+    /// # Errors
+    /// `Repository`, `Disk`.
+    pub fn retain(&self, is_kept: impl Fn(&CommitId) -> bool) -> Result<(), Error> {
+        let pins = self.reader.pins()?;
+        let mut changed = false;
+        for name in pins.keys() {
+            let commit = name.strip_prefix(PIN).map(CommitId::new);
+            if commit.is_some_and(|commit| !is_kept(&commit)) {
+                self.reader.unpin(name)?;
+                changed = true;
+            }
+        }
+        let repo = self.reader.local();
+        let reading = Error::at(self.reader.location(), "read the pins of");
+        let mut needed = BTreeSet::new();
+        for (name, pin) in self.reader.pins()?.iter().filter(|(name, _)| name.starts_with(PIN)) {
+            let id = self.reader.commit_id(&repo, pin)?;
+            needed.extend(entries(&repo, id).map_err(&reading)?.into_iter().map(|(key, _)| format!("{RESULT}{key}")));
+            tracing::trace!(pin = name, "results of a commit are kept");
+        }
+        let unpinned: Vec<&String> =
+            pins.keys().filter(|name| name.starts_with(RESULT) && !needed.contains(*name)).collect();
+        // Which of them goes does not matter: keys say nothing of their age, and a result can be made again.
+        for name in unpinned.iter().skip(UNPINNED_MAX) {
+            self.reader.unpin(name)?;
+            changed = true;
+        }
+        if changed { self.sweep() } else { Ok(()) }
+    }
+
+    /// Removes objects that no ref reaches. Nobody else writes here, and every object is a file of its own.
+    fn sweep(&self) -> Result<(), Error> {
+        let repo = self.reader.local();
+        let reading = Error::at(self.reader.location(), "read the pins of");
+        let mut reached: BTreeSet<gix::ObjectId> = BTreeSet::new();
+        for pin in self.reader.pins()?.values() {
+            let commit = self.reader.commit_id(&repo, pin)?;
+            reach(&repo, commit, &mut reached).map_err(&reading)?;
+        }
+        let objects = self.dir.join("objects");
+        let failed = |source| Error::Disk { path: objects.clone(), source };
+        for folder in fs::read_dir(&objects).map_err(failed)? {
+            let folder = folder.map_err(failed)?;
+            let first = folder.file_name().to_string_lossy().into_owned();
+            if first.len() != 2 {
+                continue;
+            }
+            for file in fs::read_dir(folder.path()).map_err(failed)? {
+                let file = file.map_err(failed)?;
+                let id = format!("{first}{}", file.file_name().to_string_lossy());
+                if gix::ObjectId::from_hex(id.as_bytes()).is_ok_and(|id| !reached.contains(&id)) {
+                    fs::remove_file(file.path()).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ref_name(prefix: &str, name: &str) -> String {
+    format!("{REF_PINS}{prefix}{name}")
+}
+
+/// Writes a commit without history, and the ref to it.
+fn save(repo: &gix::Repository, name: &str, mut entries: Vec<Entry>, message: &str) -> gix::Result<()> {
+    entries.sort();
+    let tree = repo.write_object(gix::objs::Tree { entries })?.detach();
+    let commit = repo.new_commit_as(author(), author(), message, tree, std::iter::empty::<gix::ObjectId>())?.id;
+    let name = gix::refs::FullName::try_from(name).expect("a prefix and hexadecimal digits are a valid name");
+    repo.edit_reference(RefEdit::update(name, commit, PreviousValue::Any, message))?;
+    Ok(())
+}
+
+/// Returns names and ids of what a commit has at its root.
+fn entries(repo: &gix::Repository, commit: gix::ObjectId) -> gix::Result<Vec<(String, gix::ObjectId)>> {
+    let tree = repo.find_object(commit)?.try_into_commit()?.tree()?;
+    let tree = tree.decode()?;
+    Ok(tree.entries.iter().map(|entry| (entry.filename.to_string(), entry.oid.to_owned())).collect())
+}
+
+/// Adds a commit and everything below it.
+fn reach(repo: &gix::Repository, commit: gix::ObjectId, reached: &mut BTreeSet<gix::ObjectId>) -> gix::Result<()> {
+    reached.insert(commit);
+    let mut trees = vec![repo.find_object(commit)?.try_into_commit()?.tree_id()?.detach()];
+    while let Some(id) = trees.pop() {
+        if !reached.insert(id) {
+            continue;
+        }
+        let tree = repo.find_object(id)?.try_into_tree()?;
+        let tree = tree.decode()?;
+        for entry in &tree.entries {
+            let id = entry.oid.to_owned();
+            if entry.mode.kind() == EntryKind::Tree {
+                trees.push(id);
+            } else {
+                reached.insert(id);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> String {
+        format!("{number:064x}")
+    }
+
+    #[test]
+    fn results_are_kept_as_long_as_a_pin_needs_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = RenderedStore::open(&dir.path().join("rendered.git")).expect("it opens");
+        assert_eq!(store.get(&key(1)).expect("it is read"), None);
+        let parts = [b"a: 1\n".to_vec(), b"b: 2\n".to_vec()];
+        let put = store.put(&key(1), &parts).expect("it is kept");
+        assert_eq!(store.get(&key(1)).expect("it is read"), Some(put.clone()));
+        assert_eq!(store.reader.blob(&put[1]).expect("it is read"), parts[1]);
+        // Nothing at all is a result too.
+        store.put(&key(2), &[]).expect("it is kept");
+        assert_eq!(store.get(&key(2)).expect("it is read"), Some(Vec::new()));
+        let commit = CommitId::new("a".repeat(40));
+        store.pin(&commit, &BTreeSet::from([key(1)])).expect("it is pinned");
+        store.pin(&commit, &BTreeSet::from([key(2)])).expect("it is pinned");
+        for number in 3..3 + UNPINNED_MAX + 2 {
+            store.put(&key(number), &[format!("n: {number}\n").into_bytes()]).expect("it is kept");
+        }
+        store.retain(|kept| *kept == commit).expect("the others go");
+        let left = (3..3 + UNPINNED_MAX + 2).filter(|number| store.get(&key(*number)).expect("it is read").is_some());
+        assert_eq!(left.count(), UNPINNED_MAX);
+        assert!(store.get(&key(1)).expect("it is read").is_some() && store.get(&key(2)).expect("it is read").is_some());
+        // Without its pin a result is one of many.
+        store.retain(|_| false).expect("all pins go");
+        assert!(store.reader.pins().expect("they are read").keys().all(|name| !name.starts_with(PIN)));
+        // It opens again as it is, and a damaged one is made again.
+        let dir = store.dir.clone();
+        drop(store);
+        let again = RenderedStore::open(&dir).expect("it opens");
+        assert!(again.reader.pins().expect("they are read").len() <= UNPINNED_MAX);
+        let lost = again.put(&key(1), &parts).expect("it is kept");
+        fs::remove_dir_all(dir.join("objects")).expect("it is damaged");
+        let again = RenderedStore::open(&dir).expect("it opens");
+        assert_eq!(again.get(&key(1)).expect("it is read"), None);
+        assert_eq!(again.put(&key(1), &parts).expect("it is made again"), lost);
+    }
+
+    #[test]
+    fn a_reader_of_another_repository_finds_results() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = RenderedStore::open(&dir.path().join("rendered.git")).expect("it opens");
+        let source = RenderedStore::open(&dir.path().join("source.git")).expect("it opens").reader;
+        let part = store.put(&key(1), &[b"a: 1\n".to_vec()]).expect("it is kept").remove(0);
+        assert!(matches!(source.blob(&part), Err(Error::ObjectMissing { .. })));
+        let source = source.with_rendered(&store);
+        assert_eq!(source.blob(&part).expect("it is read"), b"a: 1\n");
+        assert_eq!(source.blobs(&[part]).expect("they are read"), [super::super::Blob::Content(b"a: 1\n".to_vec())]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Errors of rendering, and what programs say, made fit to be shown.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::{MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
+use crate::error::{Classify, ErrorClass};
+use crate::text::is_unseen;
+
+/// Why a folder was not rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such program.
+    #[error(
+        "folders are to be rendered by {program} {wanted}, and there is no {program} in {places}: put it there, or set `render.folder`"
+    )]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// The version that was asked for.
+        wanted: String,
+        /// Where it was looked for.
+        places: String,
+    },
+    /// The program has another version.
+    #[error(
+        "folders are to be rendered by {program} {wanted}, and {path} is {}: install that version, or change `render.{program}`",
+        found.as_deref().unwrap_or("of no version that can be read")
+    )]
+    OtherVersion {
+        /// The program.
+        program: &'static str,
+        /// Where it is.
+        path: String,
+        /// The version that was asked for.
+        wanted: String,
+        /// The version that it says it has.
+        found: Option<String>,
+    },
+    /// The program cannot be started.
+    #[error("{program} cannot be started")]
+    Start {
+        /// The program.
+        program: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder that the program works in cannot be made.
+    #[error("the folder {} for rendering cannot be written", path.display())]
+    Scratch {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The program refuses the folder.
+    #[error("{program} says: {message}")]
+    Failed {
+        /// The program.
+        program: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The program takes too long.
+    #[error("{program} took longer than {seconds} s and was ended")]
+    Slow {
+        /// The program.
+        program: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The program prints too much.
+    #[error("{program} printed more than {OUTPUT_BYTES_MAX} bytes and was ended")]
+    Large {
+        /// The program.
+        program: &'static str,
+    },
+    /// The program was ended by the system, at a limit of memory or time.
+    #[error("{program} was ended at a limit of memory, time or size of files ({how})")]
+    Ended {
+        /// The program.
+        program: &'static str,
+        /// How it ended.
+        how: String,
+    },
+}
+
+impl Error {
+    /// Tells whether the folder is the cause: the commit is then refused. Otherwise another attempt may succeed.
+    pub fn is_of_the_folder(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Slow { .. } | Self::Large { .. } | Self::Ended { .. })
+    }
+}
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Start { .. } | Self::Scratch { .. } => ErrorClass::Transient,
+            Self::Missing { .. }
+            | Self::OtherVersion { .. }
+            | Self::Failed { .. }
+            | Self::Slow { .. }
+            | Self::Large { .. }
+            | Self::Ended { .. } => ErrorClass::Invalid,
+        }
+    }
+}
+
+/// Makes what a program said fit for an error: from its first `Error`, on one line, without the scratch folder and control
+/// characters. It still has to be shortened, by [`shortened`], when secret values are hidden.
+pub(super) fn message(said: &[u8], root: &str) -> String {
+    let text = String::from_utf8_lossy(said);
+    let start = text.lines().position(|line| line.starts_with("Error:")).unwrap_or(0);
+    let lines = text.lines().skip(start).take_while(|line| !line.starts_with("goroutine "));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    let text = words.join(" ").replace(&format!("{root}/"), "").replace(root, ".");
+    let text = text.strip_prefix("Error: ").unwrap_or(&text);
+    text.chars().filter(|c| !is_unseen(*c)).collect()
+}
+
+/// Shortens what a program said to [`MESSAGE_BYTES_MAX`].
+pub fn shortened(mut text: String) -> String {
+    if text.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say() {
+        let rows: [(&str, &str); 4] = [
+            ("# Warning: 'bases' is deprecated\nError: /s/tree/app: no\n", "app: no"),
+            ("Error: a\n\t* b\u{1b}[31m c\u{202e}\n", "a * b[31m c"),
+            ("fatal error: out of memory\n\ngoroutine 1 [running]:\nmain.main()\n", "fatal error: out of memory"),
+            ("in /s/tree\n", "in ."),
+        ];
+        for (said, shown) in rows {
+            assert_eq!(message(said.as_bytes(), "/s/tree"), shown);
+        }
+        assert_eq!(shortened("ü".repeat(MESSAGE_BYTES_MAX)).len(), MESSAGE_BYTES_MAX + 3);
+    }
+}

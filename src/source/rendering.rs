@@ -1,0 +1,297 @@
+//! Decides which folders of a tree are rendered, what their program reads, and what it must not be given.
+//!
+//! A folder with a kustomization is rendered unless another kustomization of the tree names it (as resource, base, component, or as a
+//! folder of generators, transformers or validators), or it is a Component: it is then an input of the other. A folder with a chart is
+//! rendered unless it lies below another chart, or is a library. What a program could fetch, run or read elsewhere is refused here,
+//! before the program is started.
+
+mod chart;
+mod hooks;
+mod inputs;
+mod kustomization;
+mod secrets;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::kustomization::{Kustomization, kustomization};
+use crate::model::manifest::InputError;
+use crate::model::rendering::{KUSTOMIZE_FILES, Renderer};
+
+pub use hooks::without_hooks;
+pub use inputs::refused_input;
+pub use secrets::hide_secrets;
+
+/// Folders that one kustomization may reach through others.
+pub const REACHED_MAX: usize = 1_000;
+
+/// The files of a tree, as far as they are asked for. Paths are relative to the root of the source's subtree.
+pub trait Files {
+    /// Why files cannot be read.
+    type Error;
+
+    /// Lists all files in and below a folder, sorted; the root is an empty text. A folder that is not there has none.
+    fn below(&mut self, folder: &str) -> Result<Vec<String>, Self::Error>;
+
+    /// Returns the content of a listed file.
+    fn content(&mut self, path: &str) -> Result<Vec<u8>, Self::Error>;
+}
+
+/// A folder to render.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedFolder {
+    /// Its path; the root is an empty text.
+    pub path: String,
+    /// The file that asks for it.
+    pub marker: String,
+    /// What renders it.
+    pub renderer: Renderer,
+    /// The name of the release, for Helm: that of the folder, or of the chart at the root.
+    pub release: String,
+    /// The folders that the program may read, each with everything below it.
+    pub reads: BTreeSet<String>,
+}
+
+/// The folders to render, by path, and everything that refuses the commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Folders {
+    /// The folders.
+    pub rendered: Vec<RenderedFolder>,
+    /// Every complaint that needs no program.
+    pub errors: Vec<InputError>,
+}
+
+/// Returns the folders that the files in `markers` ask to be rendered; see the module.
+///
+/// # Errors
+/// Those of `files`.
+pub fn folders<F: Files>(markers: &[String], files: &mut F) -> Result<Folders, F::Error> {
+    let mut resolver = Resolver { files, known: BTreeMap::new(), found: Folders::default() };
+    let mut by_folder: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    for marker in markers {
+        by_folder.entry(folder_of(marker)).or_default().push(marker);
+    }
+    let mut kustomizations = Vec::new();
+    for (folder, markers) in by_folder {
+        match markers.as_slice() {
+            [marker] if Renderer::of_file(name(marker)) == Some(Renderer::Helm) => resolver.chart(folder, marker)?,
+            [marker] => kustomizations.push((folder, *marker)),
+            several => {
+                let names: Vec<&str> = several.iter().map(|path| name(path)).collect();
+                let message = format!("the folder has {}, so what renders it is not clear", names.join(" and "));
+                resolver.complain(several[0], message, "keep one of them");
+            }
+        }
+    }
+    resolver.kustomizations(&kustomizations)?;
+    let mut found = resolver.found;
+    found.rendered.sort_by(|a, b| a.path.cmp(&b.path));
+    found.errors.sort();
+    found.errors.dedup();
+    Ok(found)
+}
+
+/// Returns the folder of a path; the root is an empty text.
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Joins a folder and what is in it.
+fn joined(folder: &str, below: &str) -> String {
+    if folder.is_empty() { below.to_owned() } else { format!("{folder}/{below}") }
+}
+
+/// Tells whether a path is in or below a folder.
+fn is_in(path: &str, folder: &str) -> bool {
+    folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Returns where a relative path leads from a folder; `None` where it leads out of the tree.
+fn resolved(folder: &str, relative: &str) -> Option<String> {
+    let mut names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
+    for name in relative.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()?),
+            name => names.push(name),
+        }
+    }
+    Some(names.join("/"))
+}
+
+fn complaint(path: &str, message: impl Into<String>, hint: &str) -> InputError {
+    let hint = (!hint.is_empty()).then(|| hint.to_owned());
+    InputError { path: path.to_owned(), line: 0, object: None, field: None, message: message.into(), hint }
+}
+
+struct Resolver<'f, F> {
+    files: &'f mut F,
+    /// Kustomizations that were read, by folder.
+    known: BTreeMap<String, Option<Kustomization>>,
+    found: Folders,
+}
+
+impl<F: Files> Resolver<'_, F> {
+    fn complain(&mut self, path: &str, message: impl Into<String>, hint: &str) {
+        self.found.errors.push(complaint(path, message, hint));
+    }
+
+    fn chart(&mut self, folder: &str, marker: &str) -> Result<(), F::Error> {
+        let content = self.files.content(marker)?;
+        let chart = match chart::chart(marker, &content) {
+            Ok(chart) => chart,
+            Err(error) => {
+                self.found.errors.push(*error);
+                return Ok(());
+            }
+        };
+        let below = self.files.below(&joined(folder, "charts"))?;
+        self.found.errors.extend(chart.not_vendored(marker, folder, &below));
+        if !chart.is_library {
+            self.found.rendered.push(RenderedFolder {
+                path: folder.to_owned(),
+                marker: marker.to_owned(),
+                renderer: Renderer::Helm,
+                release: if folder.is_empty() { chart.name } else { name(folder).to_owned() },
+                reads: BTreeSet::from([folder.to_owned()]),
+            });
+        }
+        Ok(())
+    }
+
+    fn kustomizations(&mut self, markers: &[(&str, &String)]) -> Result<(), F::Error> {
+        let mut referenced = BTreeSet::new();
+        let mut reached = Vec::new();
+        for (folder, marker) in markers {
+            let reads = self.reached(folder)?;
+            if let Some(circle) = self.circle(folder) {
+                let message = format!("the kustomization leads back to itself: {}", circle.join(" -> "));
+                self.complain(marker, message, "take one of the references out");
+            }
+            referenced.extend(reads.iter().filter(|read| *read != folder).cloned());
+            reached.push((*folder, *marker, reads));
+        }
+        for (folder, marker, reads) in reached {
+            let is_component = self.known.get(folder).is_some_and(|it| it.as_ref().is_some_and(|it| it.is_component));
+            if !is_component && !referenced.contains(folder) {
+                self.found.rendered.push(RenderedFolder {
+                    path: folder.to_owned(),
+                    marker: marker.clone(),
+                    renderer: Renderer::Kustomize,
+                    release: String::new(),
+                    reads,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the folders that a kustomization reads: its own, and those it names, directly or not.
+    fn reached(&mut self, folder: &str) -> Result<BTreeSet<String>, F::Error> {
+        let (mut reads, mut next) = (BTreeSet::new(), vec![folder.to_owned()]);
+        while let Some(folder) = next.pop() {
+            if reads.len() > REACHED_MAX {
+                let message = format!("the kustomization reaches more than {REACHED_MAX} folders");
+                self.complain(&folder, message, "divide it");
+                break;
+            }
+            self.read(&folder)?;
+            if let Some(Some(kustomization)) = self.known.get(&folder) {
+                next.extend(kustomization.folders.iter().filter(|it| !reads.contains(*it)).cloned());
+            }
+            reads.insert(folder);
+        }
+        Ok(reads)
+    }
+
+    /// Returns the way from a folder back to itself.
+    fn circle(&self, folder: &str) -> Option<Vec<String>> {
+        let (mut seen, mut ways) = (BTreeSet::new(), vec![vec![folder.to_owned()]]);
+        while let Some(way) = ways.pop() {
+            let last = way.last()?;
+            let Some(Some(kustomization)) = self.known.get(last) else { continue };
+            for next in &kustomization.folders {
+                let longer: Vec<String> = way.iter().chain([next]).cloned().collect();
+                if next == folder {
+                    return Some(longer.into_iter().map(|it| if it.is_empty() { ".".into() } else { it }).collect());
+                }
+                if seen.insert(next.clone()) {
+                    ways.push(longer);
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads the kustomization of a folder, once.
+    fn read(&mut self, folder: &str) -> Result<(), F::Error> {
+        if self.known.contains_key(folder) {
+            return Ok(());
+        }
+        let below = self.files.below(folder)?;
+        let marker = KUSTOMIZE_FILES.iter().map(|name| joined(folder, name)).find(|path| below.contains(path));
+        let read = match marker {
+            // The program says that there is none.
+            None => None,
+            Some(marker) => {
+                let content = self.files.content(&marker)?;
+                self.understood(folder, &marker, &content, &below)?
+            }
+        };
+        self.known.insert(folder.to_owned(), read);
+        Ok(())
+    }
+
+    fn understood(
+        &mut self,
+        folder: &str,
+        marker: &str,
+        content: &[u8],
+        below: &[String],
+    ) -> Result<Option<Kustomization>, F::Error> {
+        let (mut read, references) = match kustomization(marker, content) {
+            Ok(read) => read,
+            Err(errors) => {
+                self.found.errors.extend(errors);
+                return Ok(None);
+            }
+        };
+        for (field, reference) in references.files {
+            if !resolved(folder, &reference).is_some_and(|path| is_in(&path, folder)) || reference.starts_with('/') {
+                let message = format!("{reference:?} is not in or below the folder of the kustomization");
+                let hint =
+                    "Kustomize reads files nowhere else: move it, or make its folder a kustomization and name that";
+                self.found.errors.push(InputError { field: Some(field), ..complaint(marker, message, hint) });
+            }
+        }
+        for (field, reference) in references.resources {
+            let place = resolved(folder, &reference).filter(|_| !reference.starts_with('/'));
+            let Some(place) = place else {
+                let message = format!("{reference:?} leads out of the source's path");
+                let error =
+                    complaint(marker, message, "put it below `source.path`, or set that to a folder above both");
+                self.found.errors.push(InputError { field: Some(field), ..error });
+                continue;
+            };
+            if below.contains(&place) {
+                continue;
+            }
+            let is_folder = below.iter().any(|path| is_in(path, &place)) || !self.files.below(&place)?.is_empty();
+            if is_folder {
+                read.folders.insert(place);
+                continue;
+            }
+            let message =
+                format!("{reference:?} is no file in or below the folder of the kustomization, and no folder");
+            let hint = "what it names must be in the source: commit it, remote bases too";
+            self.found.errors.push(InputError { field: Some(field), ..complaint(marker, message, hint) });
+        }
+        Ok(Some(read))
+    }
+}
+
+#[cfg(test)]
+mod tests;

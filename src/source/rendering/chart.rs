@@ -1,0 +1,66 @@
+//! Reads what matters of a chart.
+
+use serde_json::Value;
+
+use super::kustomization::folded;
+use super::{complaint, is_in, joined, name};
+use crate::model::manifest::InputError;
+use crate::yaml;
+
+/// A chart, as far as it matters here.
+pub(super) struct Chart {
+    /// It is a library: only other charts use it.
+    pub is_library: bool,
+    /// Its name.
+    pub name: String,
+    dependencies: Vec<String>,
+}
+
+/// Reads a Chart.yaml.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn chart(path: &str, content: &[u8]) -> Result<Chart, Box<InputError>> {
+    let text =
+        std::str::from_utf8(content).map_err(|_| Box::new(complaint(path, "is not UTF-8 text", "save it as UTF-8")))?;
+    let mut chart = Chart { is_library: false, name: String::new(), dependencies: Vec::new() };
+    for document in yaml::parse_documents(text) {
+        let document = document
+            .map_err(|error| Box::new(InputError { line: error.line, ..complaint(path, error.message, "") }))?;
+        for (field, value) in document.value.as_object().into_iter().flatten() {
+            match folded(field).as_str() {
+                "name" => value.as_str().unwrap_or_default().clone_into(&mut chart.name),
+                "type" => chart.is_library = value == "library",
+                "dependencies" => {
+                    let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                    chart
+                        .dependencies
+                        .extend(list.iter().filter_map(|it| it.get("name").and_then(Value::as_str)).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(chart)
+}
+
+impl Chart {
+    /// Returns an error for each dependency that is in no folder and no archive below `charts/`.
+    pub fn not_vendored(&self, path: &str, folder: &str, below: &[String]) -> Vec<InputError> {
+        let charts = joined(folder, "charts");
+        let is_vendored = |wanted: &String| {
+            let own = joined(&charts, wanted);
+            let is_archive = |file: &String| {
+                let archive = name(file).strip_suffix(".tgz").and_then(|stem| stem.strip_prefix(wanted.as_str()));
+                archive.is_some_and(|version| version.starts_with('-'))
+            };
+            below.iter().any(|file| is_in(file, &own) || is_archive(file))
+        };
+        let complain = |(position, wanted): (usize, &String)| {
+            let message = format!("the chart {wanted:?} is not in charts/");
+            let hint = "run `helm dependency build` and commit charts/: nothing is fetched while a folder is rendered";
+            InputError { field: Some(format!("dependencies[{position}]")), ..complaint(path, message, hint) }
+        };
+        self.dependencies.iter().enumerate().filter(|(_, wanted)| !is_vendored(wanted)).map(complain).collect()
+    }
+}

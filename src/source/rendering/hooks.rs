@@ -1,0 +1,29 @@
+//! Hooks of Helm: objects that belong to one moment of an installation and not to the state of a cluster.
+
+use std::sync::Arc;
+
+use crate::source::blob::{BlobError, ParsedBlob};
+
+/// The annotation that makes an object a hook.
+const HOOK: &str = "helm.sh/hook";
+
+/// Takes hooks out of what Helm rendered, and warns of each: gitfleet runs none, and an object that Helm deletes when it has run must
+/// not be kept on clusters.
+pub fn without_hooks(blob: &Arc<ParsedBlob>) -> Arc<ParsedBlob> {
+    let is_hook =
+        |object: &serde_json::Value| object.pointer("/metadata/annotations").is_some_and(|it| it.get(HOOK).is_some());
+    if !blob.documents.iter().any(|document| is_hook(&document.object)) {
+        return Arc::clone(blob);
+    }
+    let mut blob = ParsedBlob::clone(blob);
+    let (hooks, documents) = blob.documents.into_iter().partition(|document| is_hook(&document.object));
+    blob.documents = documents;
+    blob.warnings.extend(Vec::into_iter(hooks).map(|hook: crate::source::ParsedDocument| BlobError {
+        line: hook.line,
+        object: Some(hook.id.to_string()),
+        field: None,
+        message: "is a hook of Helm; it is not delivered, because gitfleet runs no hooks".to_owned(),
+        hint: None,
+    }));
+    Arc::new(blob)
+}
