@@ -393,10 +393,13 @@ fn a_member_moves_between_agents_and_the_daemon_without_a_second_writer() {
     let daemon = world.start();
     let _agents = ["one", "two"].map(|name| edge.agent(name, edge.port, &[]));
     daemon.await_rolled_out("moving", 0);
+    let answered = || world.logged("cluster answers").iter().filter(|(_, cluster)| *cluster == member.name).count();
     let owners = [Some("one"), Some("two"), None, Some("two"), Some("one"), None];
     for (owner, version) in owners.into_iter().zip(1..) {
-        let before = writes();
+        let (before, already) = (writes(), answered());
         edge.configure(&[(&member.name, owner)], "");
+        // Counts are exact only after the move: what the earlier owner had in flight may be asked for once more.
+        daemon.until("the member has moved", || answered() > already);
         world.write("app.yaml", &app(version));
         world.commit("Next");
         daemon.await_rolled_out("moving", version as u64);
