@@ -318,7 +318,6 @@ fn a_missing_guard_of_agents_is_caught() {
     let rows = [
         ("agents ignore their lease", AgentGuards { lease: false, ..guarded }, "is written by agent"),
         ("members are given away too early", AgentGuards { patience: false, ..guarded }, "is written by agent"),
-        ("agents obey an older epoch", AgentGuards { epoch: false, ..guarded }, "obeys epoch"),
         ("a report is taken twice", AgentGuards { once: false, ..guarded }, "is taken twice"),
         (
             "a daemon answers agents when its lease is over",
