@@ -15,7 +15,7 @@ use super::run::{Agent, AgentStanding};
 use crate::clock;
 use crate::core::MemberEvent;
 use crate::model::id::Digest;
-use crate::remote::agent::{AgentSession, Fetch, Fetched, Next};
+use crate::remote::agent_session::{AgentSession, Fetch, Fetched, Next};
 use crate::wire::{
     self, Acked, FetchObjects, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH, REPORTS_PATH, Reports,
     SESSION_PATH,

@@ -61,6 +61,8 @@ pub enum MemberCommand {
     Announce,
     /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.
     Forget(PlacementKey),
+    /// These are all placements of the member, after a restart of its task: what is kept of any other is forgotten.
+    Placements(BTreeSet<PlacementKey>),
 }
 
 /// An update for the bot.

@@ -176,6 +176,7 @@ impl Core {
                 // The new task knows no orders: the next decision sends all of them.
                 self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
                 self.queue.concerns_holders(&cluster);
+                self.restarted.insert(cluster);
             }
             MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
             MemberEvent::Namespaces { cluster, namespaces } => self.note_namespaces(cluster, namespaces),

@@ -106,6 +106,8 @@ pub struct Batch {
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     accepted_rewrite: Option<CommitId>,
     agent_tokens: Option<Arc<AgentTokens>>,
+    /// Members whose tasks began again and are told which placements they have.
+    restarted: BTreeSet<ClusterName>,
 }
 
 /// A decided OCM Placement: its record before, and when time alone changes the decision.
@@ -147,6 +149,8 @@ pub struct Core {
     answered: BTreeSet<ClusterName>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
+    /// Members whose tasks began again and are not told yet which placements they have.
+    restarted: BTreeSet<ClusterName>,
     /// The warning about clusters that no entry of `members:` reaches.
     unreached: Option<Warning>,
     /// The last orders to members, by placement.
@@ -239,6 +243,7 @@ impl Core {
             agent_tokens: Arc::new(saved.agent_tokens),
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
+            restarted: BTreeSet::new(),
             unreached: None,
             sent: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -383,6 +388,7 @@ impl Core {
             self.decide_placements(&mut batch, now);
             self.has_decided = true;
             self.end_taking_over(&mut batch);
+            batch.restarted = std::mem::take(&mut self.restarted);
         }
         self.write_store(&mut batch);
         // Immediate effects depend on no record, so they go out with an empty batch.
@@ -390,6 +396,7 @@ impl Core {
             && !batch.refreshed
             && batch.picked.is_empty()
             && batch.decided.is_empty()
+            && batch.restarted.is_empty()
             && self.effects.is_empty();
         self.outstanding = !is_idle;
         (!is_idle).then_some(batch)

@@ -80,6 +80,11 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
+        for cluster in batch.restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
+            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key.clone());
+            let placements = MemberCommand::Placements(sent.collect());
+            self.effects.push(Effect::Command(cluster, placements));
+        }
         if self.retained != self.fleet.tree.commit {
             self.retain();
         }
@@ -107,6 +112,7 @@ impl Core {
             self.fleet.ocm.hold_again(&picked.key, picked.known.clone());
         }
         self.fleet.overrides.refused(batch.overrides);
+        self.restarted.extend(batch.restarted);
         let placements = batch.decided.into_iter().map(|(key, _)| key);
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
         self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));

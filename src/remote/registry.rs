@@ -3,6 +3,7 @@
 //! A member of a pool has one writer at most. It moves to another agent when its agent has said that it stopped it, or when the lease of
 //! its agent has run out; the lease counts from the last request that came from the agent. Agents count it from before that request.
 
+mod orders;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,6 +205,7 @@ impl Registry {
         for session in self.sessions.values_mut() {
             if session.members.remove(cluster) {
                 session.pending.retain(|(of, _), _| of != cluster);
+                session.placements.remove(cluster);
                 for order in removed.iter().flat_map(|remote| remote.orders.values()) {
                     session.content.remove(&order.digest);
                 }
@@ -214,29 +216,6 @@ impl Registry {
         self.settle(now);
     }
 
-    /// Passes a command on to the member's agent.
-    pub fn command(&mut self, cluster: &ClusterName, id: u64, command: MemberCommand) {
-        let Some(remote) = self.members.get_mut(cluster).filter(|remote| remote.id == id) else { return };
-        let session = self.sessions.values_mut().find(|session| session.members.contains(cluster));
-        match command {
-            MemberCommand::Order { order, reported } => {
-                let woken = take_order(remote, session, cluster, order, reported);
-                self.effects.extend(woken.map(RegistryEffect::Wake));
-            }
-            // The agent announces its members by itself when a session begins.
-            MemberCommand::Announce => {}
-            MemberCommand::Forget(placement) => {
-                let earlier = remote.orders.remove(&placement);
-                let Some(session) = session else { return };
-                if let Some(earlier) = earlier {
-                    session.content.remove(&earlier.digest);
-                }
-                session.pending.insert((cluster.clone(), placement), Pending::Forget);
-                self.effects.push(RegistryEffect::Wake(session.id.clone()));
-            }
-        }
-    }
-
     /// Opens a session.
     ///
     /// # Errors
@@ -245,7 +224,7 @@ impl Registry {
         &mut self,
         agent: &str,
         id: String,
-        credential: Credential,
+        credential: &Credential,
         hello: &Hello,
         now: Uptime,
     ) -> Result<(), SessionRefusal> {
@@ -273,6 +252,7 @@ impl Registry {
             lists: true,
             members: BTreeSet::new(),
             pending: BTreeMap::new(),
+            placements: BTreeMap::new(),
             content: AgentContent::default(),
         };
         self.sessions.insert(agent.to_owned(), session);
@@ -381,7 +361,12 @@ impl Registry {
             Some(((cluster, placement), Pending::Forget)) => {
                 NextFrame::Frame(Box::new(FromServer::Forget { cluster, placement }))
             }
-            None => NextFrame::Wait,
+            None => match session.placements.pop_first() {
+                Some((cluster, placements)) => {
+                    NextFrame::Frame(Box::new(FromServer::Placements { cluster, placements }))
+                }
+                None => NextFrame::Wait,
+            },
         }
     }
 
@@ -458,36 +443,6 @@ impl Registry {
         self.farewells.insert(session.id.clone(), why.to_owned());
         self.effects.push(RegistryEffect::HangUp(session.id));
     }
-}
-
-/// Takes an order for a member. Returns the session whose stream has something to send now.
-fn take_order(
-    remote: &mut Remote,
-    session: Option<&mut RemoteSession>,
-    cluster: &ClusterName,
-    order: Arc<WorkOrder>,
-    reported: Option<Arc<WorkStatus>>,
-) -> Option<String> {
-    let digest = match AgentOrder::from(order.as_ref()).encode() {
-        Ok((digest, _)) => digest,
-        Err(error) => {
-            tracing::error!(%error, %cluster, placement = %order.placement, "an order cannot be sent to an agent; please report it");
-            return None;
-        }
-    };
-    let placement = order.placement.clone();
-    let new = CurrentOrder { digest: digest.clone(), order };
-    let Some(session) = session else {
-        remote.orders.insert(placement, new);
-        return None;
-    };
-    session.content.add(&digest, &new.order);
-    let earlier = remote.orders.insert(placement.clone(), new);
-    if let Some(earlier) = earlier.filter(|earlier| earlier.digest != digest) {
-        session.content.remove(&earlier.digest);
-    }
-    session.pending.insert((cluster.clone(), placement), Pending::Order { digest, reported });
-    Some(session.id.clone())
 }
 
 #[cfg(test)]

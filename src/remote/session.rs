@@ -50,6 +50,8 @@ pub(super) struct RemoteSession {
     pub(super) members: BTreeSet<ClusterName>,
     /// What is to be sent about placements.
     pub(super) pending: BTreeMap<(ClusterName, PlacementKey), Pending>,
+    /// Members of which the agent is to be told all placements, after their orders.
+    pub(super) placements: BTreeMap<ClusterName, BTreeSet<PlacementKey>>,
     /// What the agent may fetch.
     pub(super) content: AgentContent,
 }

@@ -102,6 +102,13 @@ pub enum FromServer {
         /// The placement.
         placement: PlacementKey,
     },
+    /// These are all placements of a member: orders that the agent keeps of any other are forgotten, and their objects left alone.
+    Placements {
+        /// The member.
+        cluster: ClusterName,
+        /// The placements.
+        placements: BTreeSet<PlacementKey>,
+    },
     /// The server ends the session.
     Bye {
         /// Why, for people.

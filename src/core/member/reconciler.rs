@@ -158,6 +158,8 @@ impl Reconciler {
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
             MemberCommand::Announce => self.report_again(),
+            // A task has no orders but those that it was sent.
+            MemberCommand::Placements(_) => {}
         }
     }
 

@@ -87,7 +87,7 @@ async fn session(
     let hang_up = Arc::clone(&connection.hang_up);
     let wake = Arc::new(Notify::new());
     let opened = hub.change(|shared, now| {
-        let opened = shared.registry.open(&agent, id.clone(), credential, &hello, now);
+        let opened = shared.registry.open(&agent, id.clone(), &credential, &hello, now);
         if opened.is_ok() {
             shared.streams.insert(id.clone(), StreamHandle { wake: Arc::clone(&wake), hang_up });
         }

@@ -59,7 +59,7 @@ fn server_of(lease: &str, fence: &Fence) -> Agents {
 
 /// The fence of a daemon that leads in epoch 7.
 fn leading() -> Fence {
-    let fence = Fence::of_lease(Duration::from_secs(60), crate::daemon::fence::lease_clock());
+    let fence = Fence::of_lease(Duration::from_mins(1), crate::daemon::fence::lease_clock());
     fence.open_until(7, Uptime::MAX);
     fence
 }

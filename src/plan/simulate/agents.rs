@@ -169,7 +169,9 @@ impl Simulation {
         }
         self.hang_up_own();
         let clusters: Vec<ClusterName> = self.members.keys().cloned().collect();
-        clusters.iter().for_each(|cluster| self.stop_member(cluster));
+        for cluster in &clusters {
+            self.stop_member(cluster);
+        }
         self.end_incarnation();
         self.push_in(self.latencies.restart, Happening::Agent(AgentHappening::Start));
         self.enter_leader();

@@ -289,7 +289,7 @@ impl fmt::Display for Fact {
             Self::Given { agent: Some(agent), cluster } => write!(f, "agent {agent} is GIVEN {cluster}"),
             Self::Given { agent: None, cluster } => write!(f, "the daemon delivers to {cluster} itself"),
             Self::Told { agent, members } => {
-                let names: Vec<&str> = members.iter().map(|name| name.as_str()).collect();
+                let names: Vec<&str> = members.iter().map(ClusterName::as_str).collect();
                 write!(f, "agent {agent} runs {}", names.join(", "))
             }
             Self::Obeyed { agent, epoch } => write!(f, "agent {agent} obeys epoch {epoch}"),

@@ -98,6 +98,7 @@ impl Registry {
                 } else if Some(agent) != writer && has {
                     session.members.remove(cluster);
                     session.pending.retain(|(of, _), _| of != cluster);
+                    session.placements.remove(cluster);
                     for order in remote.orders.values() {
                         session.content.remove(&order.digest);
                     }

@@ -79,7 +79,7 @@ impl World {
                 };
                 let (id, pools) = (self.opened.to_string(), hello.pools.clone());
                 let credential = Credential { digest: [1; 32], pools };
-                let opened = self.registry.open(&i.to_string(), id.clone(), credential, &hello, now);
+                let opened = self.registry.open(&i.to_string(), id.clone(), &credential, &hello, now);
                 opened.expect("the same start of the agent");
                 (seen.session, seen.has_list, seen.seq, seen.sent) = (Some(id), false, 0, Some(now));
             }

@@ -9,7 +9,8 @@ use super::network::Message;
 use super::{AgentHappening, DIAL};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::id::ClusterName;
-use crate::remote::agent::{AgentDisk as _, AgentSession, AgentState, ChangedMembers, Fetch, Fetched, Next};
+use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
+use crate::remote::agent_session::{AgentSession, Fetch, Fetched, Next};
 use crate::wire::{Acked, FetchObjects, FetchedObject, Frames, FromServer, ToServer, pack, unpack};
 
 /// How long a session may take to begin.

@@ -1,0 +1,389 @@
+//! One session of an agent with a server: what follows from a frame and an answer, when a heartbeat is due, and what is to be fetched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::agent::{AgentDisk, AgentState, AgentTasks, ChangedMembers};
+use crate::core::MemberCommand;
+use crate::model::id::{ClusterName, Digest, PlacementKey};
+use crate::model::records::WorkStatus;
+use crate::model::uptime::Uptime;
+use crate::snapshot::go_json;
+use crate::wire::{self, AgentOrder, FetchedObject, FromServer, OBJECTS_MAX, Protocols, Reports, ToServer, WholeOrder};
+
+/// Orders that are fetched together.
+const ORDERS_MAX: usize = 64;
+/// Heartbeats in a lease.
+const BEATS: u32 = 3;
+/// The part of a lease in which no write begins any more: one in so many.
+const MARGIN_PART: u32 = 5;
+/// Shortest lease that is taken at its word.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+
+/// An order to give to a member's task.
+#[derive(Debug)]
+struct WantedOrder {
+    digest: Digest,
+    reported: Option<Arc<WorkStatus>>,
+}
+
+/// Orders that are fetched together, as far as they are here.
+#[derive(Debug, Default)]
+struct OrderBatch {
+    wanted: BTreeMap<(ClusterName, PlacementKey), WantedOrder>,
+    orders: BTreeMap<Digest, AgentOrder>,
+    objects: BTreeMap<Digest, Arc<Value>>,
+    /// What the server has no more: something newer follows.
+    gone: BTreeSet<Digest>,
+}
+
+/// What to fetch from the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// These orders.
+    Orders(Vec<Digest>),
+    /// These objects.
+    Objects(Vec<Digest>),
+}
+
+/// What a fetch brought.
+#[derive(Debug)]
+pub enum Fetched {
+    /// Orders as JSON; `None` where the server has it no more.
+    Orders(Vec<(Digest, Option<Vec<u8>>)>),
+    /// The digests that were asked for, and what came.
+    Objects(Vec<Digest>, Vec<FetchedObject>),
+}
+
+/// What is to be done with a frame beyond what is done already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// Run exactly the members of the assignment, then call [`AgentSession::take_list`].
+    SetMembers,
+    /// The server ends the session, and says why.
+    Leave(String),
+}
+
+/// One session with a server, without the connection.
+#[derive(Debug)]
+pub struct AgentSession {
+    id: String,
+    lease: Duration,
+    /// The server has sent the members: before that nothing is known about whose they are now.
+    is_listed: bool,
+    seq: u64,
+    in_flight: Vec<ToServer>,
+    /// When the request was sent that has no answer yet.
+    posted: Option<Uptime>,
+    beat_at: Uptime,
+    wanted: BTreeMap<(ClusterName, PlacementKey), WantedOrder>,
+    batch: Option<OrderBatch>,
+    is_fetching: bool,
+    /// Members of which this session has told all placements.
+    complete: BTreeSet<ClusterName>,
+}
+
+impl AgentSession {
+    /// Begins with the first frame of a server. Returns the session and the server's epoch.
+    ///
+    /// # Errors
+    /// Why the agent leaves the server, for people.
+    pub fn welcome<D: AgentDisk, T: AgentTasks>(
+        agent: &mut AgentState<D, T>,
+        first: FromServer,
+        now: Uptime,
+    ) -> Result<(Self, u64), String> {
+        let (id, protocol, epoch, lease_ms) = match first {
+            FromServer::Welcome { session, protocol, epoch, lease_ms } => (session, protocol, epoch, lease_ms),
+            FromServer::Bye { reason } => return Err(reason),
+            _ => return Err("it did not begin with a welcome".to_owned()),
+        };
+        if Protocols::default().common(Protocols { oldest: protocol, newest: protocol }).is_none() {
+            return Err(format!("it speaks version {protocol} of the protocol, which this agent does not"));
+        }
+        let seen = agent.disk.epoch();
+        if epoch < seen {
+            return Err(format!("it has epoch {epoch}, and a server with epoch {seen} has replaced it"));
+        }
+        agent.disk.note_epoch(epoch);
+        agent.tasks.set_epoch(epoch);
+        let session = Self {
+            id,
+            lease: Duration::from_millis(lease_ms).max(LEASE_MIN),
+            is_listed: false,
+            seq: 0,
+            in_flight: Vec::new(),
+            posted: None,
+            beat_at: now,
+            wanted: BTreeMap::new(),
+            batch: None,
+            is_fetching: false,
+            complete: BTreeSet::new(),
+        };
+        Ok((session, epoch))
+    }
+
+    /// Returns the name that the server gave it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns when a heartbeat is due; `None` while a request has no answer.
+    pub fn beat_at(&self) -> Option<Uptime> {
+        Some(self.beat_at).filter(|_| self.posted.is_none())
+    }
+
+    /// Returns the request that is to be sent now: waiting reports, or a heartbeat where one is due.
+    pub fn post<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, now: Uptime) -> Option<Reports> {
+        let has_news = self.is_listed && !agent.outbox.is_empty();
+        if self.posted.is_some() || !has_news && now < self.beat_at {
+            return None;
+        }
+        self.in_flight = if has_news { agent.outbox.take() } else { Vec::new() };
+        self.beat_at = now.after(self.lease / BEATS);
+        Some(self.request(now))
+    }
+
+    /// Returns the last request, after all members have been stopped: what is left to report, and that the agent ends.
+    pub fn goodbye<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, now: Uptime) -> Reports {
+        agent.outbox.push(ToServer::Bye);
+        self.in_flight = agent.outbox.take();
+        self.request(now)
+    }
+
+    fn request(&mut self, now: Uptime) -> Reports {
+        self.seq += 1;
+        self.posted = Some(now);
+        Reports { session: self.id.clone(), seq: self.seq, events: self.in_flight.clone() }
+    }
+
+    /// The server has what was sent. The lease counts from before the request.
+    pub fn take_ack<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) {
+        self.in_flight.clear();
+        let Some(began) = self.posted.take().filter(|_| self.is_listed) else { return };
+        agent.tasks.prolong(agent.disk.epoch(), began.after(self.lease * (MARGIN_PART - 1) / MARGIN_PART));
+    }
+
+    /// Ends the session: what no server has is reported in the next.
+    pub fn end<D: AgentDisk, T: AgentTasks>(self, agent: &mut AgentState<D, T>) {
+        agent.outbox.put_back(self.in_flight);
+    }
+
+    /// Takes a frame.
+    pub fn take_frame<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, frame: FromServer) -> Next {
+        match frame {
+            FromServer::Members { source, health, members } => {
+                let kept = agent.disk.assignment();
+                let names: BTreeSet<&ClusterName> = members.iter().map(|member| &member.cluster).collect();
+                kept.orders.retain(|cluster, _| names.contains(cluster));
+                self.wanted.retain(|(cluster, _), _| names.contains(cluster));
+                self.complete.retain(|cluster| names.contains(cluster));
+                (kept.source, kept.health, kept.members) = (source, health, members);
+                return Next::SetMembers;
+            }
+            FromServer::Order { cluster, placement, digest, reported } => {
+                let given = agent.given.get(&cluster).and_then(|given| given.get(&placement));
+                let key = (cluster, placement);
+                if given == Some(&digest) {
+                    // It overtakes one that is being fetched.
+                    self.unwant(&key);
+                } else if agent.tasks.has(&key.0) {
+                    self.wanted.insert(key, WantedOrder { digest, reported });
+                }
+            }
+            FromServer::Forget { cluster, placement } => {
+                let key = (cluster, placement);
+                self.unwant(&key);
+                let (cluster, placement) = key;
+                for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+                    orders.entry(cluster.clone()).or_default().remove(&placement);
+                }
+                agent.tasks.send(&cluster, MemberCommand::Forget(placement));
+                agent.disk.save();
+            }
+            FromServer::Placements { cluster, placements } => {
+                self.forget_others(agent, &cluster, &placements);
+                self.complete.insert(cluster);
+            }
+            FromServer::Bye { reason } => return Next::Leave(reason),
+            FromServer::Welcome { .. } | FromServer::Unknown => {}
+        }
+        Next::Nothing
+    }
+
+    /// Forgets what the agent keeps of other placements of a member: it was away when they left.
+    fn forget_others<D: AgentDisk, T: AgentTasks>(
+        &mut self,
+        agent: &mut AgentState<D, T>,
+        cluster: &ClusterName,
+        placements: &BTreeSet<PlacementKey>,
+    ) {
+        let mut others = BTreeSet::new();
+        for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+            let Some(orders) = orders.get_mut(cluster) else { continue };
+            others.extend(orders.keys().filter(|placement| !placements.contains(placement)).cloned());
+            orders.retain(|placement, _| placements.contains(placement));
+        }
+        if others.is_empty() {
+            return;
+        }
+        for placement in others {
+            agent.tasks.send(cluster, MemberCommand::Forget(placement));
+        }
+        agent.disk.save();
+    }
+
+    fn unwant(&mut self, key: &(ClusterName, PlacementKey)) {
+        self.wanted.remove(key);
+        if let Some(batch) = &mut self.batch {
+            batch.wanted.remove(key);
+        }
+    }
+
+    /// The members of the assignment run.
+    pub fn take_list<D: AgentDisk, T: AgentTasks>(
+        &mut self,
+        agent: &mut AgentState<D, T>,
+        changed: ChangedMembers,
+        now: Uptime,
+    ) {
+        agent.take_changed(changed);
+        agent.disk.save();
+        if self.is_listed {
+            // One that is reached in another way now continues with the orders of this session.
+            agent.take_kept_orders_of(|cluster| self.complete.contains(cluster));
+        } else {
+            self.is_listed = true;
+            agent.tasks.announce();
+            // The lease of this session begins with the next answer.
+            self.beat_at = now;
+        }
+    }
+
+    /// Returns what to fetch next; gives orders to members where nothing lacks any more.
+    pub fn fetch<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) -> Option<Fetch> {
+        while !self.is_fetching {
+            let Some(batch) = &mut self.batch else {
+                if self.wanted.is_empty() {
+                    return None;
+                }
+                let mut batch = OrderBatch::default();
+                while batch.wanted.len() < ORDERS_MAX
+                    && let Some((key, wanted)) = self.wanted.pop_first()
+                {
+                    if let Some(order) = agent.disk.order(&wanted.digest) {
+                        batch.orders.insert(wanted.digest.clone(), order);
+                    }
+                    batch.wanted.insert(key, wanted);
+                }
+                self.batch = Some(batch);
+                continue;
+            };
+            let fetch = batch.lacking(&mut agent.disk);
+            if fetch.is_some() {
+                self.is_fetching = true;
+                return fetch;
+            }
+            let batch = self.batch.take().unwrap_or_default();
+            self.give(agent, batch);
+        }
+        None
+    }
+
+    /// Takes what a fetch brought.
+    ///
+    /// # Errors
+    /// An order's form is another than this version knows.
+    pub fn take_fetched<D: AgentDisk, T: AgentTasks>(
+        &mut self,
+        agent: &mut AgentState<D, T>,
+        fetched: Fetched,
+    ) -> Result<(), wire::Error> {
+        self.is_fetching = false;
+        let Some(batch) = &mut self.batch else { return Ok(()) };
+        match fetched {
+            Fetched::Orders(orders) => {
+                for (digest, json) in orders {
+                    let kept = json.map(|json| agent.disk.keep_order(&digest, &json)).transpose()?.flatten();
+                    match kept {
+                        Some(order) => drop(batch.orders.insert(digest, order)),
+                        None => drop(batch.gone.insert(digest)),
+                    }
+                }
+            }
+            Fetched::Objects(asked, objects) => {
+                for FetchedObject { digest, object } in objects {
+                    if Digest::new(format!("{:x}", Sha256::digest(go_json(&object)))) == digest
+                        && asked.contains(&digest)
+                    {
+                        agent.disk.keep_object(&digest, &object);
+                        batch.objects.insert(digest, object);
+                    }
+                }
+                batch.gone.extend(asked.into_iter().filter(|digest| !batch.objects.contains_key(digest)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives members the orders of a batch that are whole.
+    fn give<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, batch: OrderBatch) {
+        let mut commands = Vec::new();
+        for ((cluster, placement), wanted) in batch.wanted {
+            // A newer one is already known.
+            let is_newest = !self.wanted.contains_key(&(cluster.clone(), placement.clone()));
+            let Some(order) = batch.orders.get(&wanted.digest).filter(|_| is_newest && agent.tasks.has(&cluster))
+            else {
+                continue;
+            };
+            match (WholeOrder { order: order.clone(), objects: batch.objects.clone() }).join() {
+                Ok(order) => {
+                    for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+                        orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
+                    }
+                    let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
+                    commands.push((cluster, command));
+                }
+                Err(digest) => {
+                    tracing::warn!(%cluster, %placement, object = digest.short(), "an order lacks an object that the server does not have; waiting for a newer order");
+                }
+            }
+        }
+        // Before a write: an agent that is killed and starts without a server must not go back to what was before.
+        agent.disk.save();
+        for (cluster, command) in commands {
+            agent.tasks.send(&cluster, command);
+        }
+    }
+}
+
+impl OrderBatch {
+    /// Returns what it lacks; `None` where it is whole, or as whole as it gets.
+    fn lacking(&mut self, disk: &mut impl AgentDisk) -> Option<Fetch> {
+        let digests: BTreeSet<&Digest> = self.wanted.values().map(|wanted| &wanted.digest).collect();
+        let lacks = |digest: &&&Digest| !self.orders.contains_key(**digest) && !self.gone.contains(**digest);
+        let orders: Vec<Digest> = digests.iter().filter(lacks).map(|digest| (*digest).clone()).collect();
+        if !orders.is_empty() {
+            return Some(Fetch::Orders(orders));
+        }
+        let needed: BTreeSet<Digest> = self.orders.values().flat_map(AgentOrder::objects).cloned().collect();
+        let mut objects = Vec::new();
+        for digest in needed {
+            if self.objects.contains_key(&digest) || self.gone.contains(&digest) {
+                continue;
+            }
+            match disk.object(&digest) {
+                Some(object) => drop(self.objects.insert(digest, object)),
+                None => objects.push(digest),
+            }
+        }
+        objects.truncate(OBJECTS_MAX);
+        (!objects.is_empty()).then_some(Fetch::Objects(objects))
+    }
+}
