@@ -308,7 +308,7 @@ impl Session {
                 agent.take_members().await;
                 agent.disk.save();
                 if self.is_listed {
-                    // One that is reached in another way now goes on with the orders of this session.
+                    // One that is reached in another way now continues with the orders of this session.
                     agent.take_kept_orders();
                 } else {
                     self.is_listed = true;
