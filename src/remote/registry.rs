@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use super::credentials::{Credential, Credentials};
 use super::session::{AgentContent, Pending, RemoteSession};
+use crate::core::MemberEvent;
 use crate::core::agent_tokens::AgentTokens;
-use crate::core::{MemberCommand, MemberEvent};
 use crate::model::agent::AgentChoice;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::model::records::WorkStatus;
 use crate::model::uptime::Uptime;
 use crate::model::work::{SourceName, WorkOrder};
-use crate::wire::{AgentHealth, AgentMember, AgentOrder, AgentReach, FromServer, Hello, Protocols, Reports, ToServer};
+use crate::wire::{AgentHealth, AgentMember, AgentReach, FromServer, Hello, Protocols, Reports, ToServer};
 
 /// How long a member waits for its agent before it counts as offline: after a restart of the daemon agents need a moment to connect.
 const FIRST_WAIT: Duration = Duration::from_secs(5);

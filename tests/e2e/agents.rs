@@ -200,7 +200,7 @@ fn await_offline(daemon: &Daemon<'_>, name: &str, why: &str) {
 }
 
 #[test]
-fn an_agent_delivers_as_the_daemon_does_and_goes_on_through_a_cut() {
+fn an_agent_delivers_as_the_daemon_does_and_continues_through_a_cut() {
     let (near, far) = (&shared().members[0], &shared().members[2]);
     let edge = Edge::new(&["edge"]);
     edge.admit(of_members(&shared().members));
@@ -236,13 +236,13 @@ fn an_agent_delivers_as_the_daemon_does_and_goes_on_through_a_cut() {
     patch(far, "edged", "settings", "by hand");
     daemon.until("drift is put back", || value(far, "edged", "settings") == "1");
 
-    // Through a cut the agent goes on alone, and nothing is removed.
+    // Through a cut the agent continues alone, and nothing is removed.
     let before = identity(far, "edged", "settings");
     line.set_cut(true);
     await_offline(&daemon, &far.name, "agent edge is not connected any more: it was not heard for 3 s");
     world.write("app.yaml", &app("2"));
     world.commit("Two");
-    daemon.until("the other goes on", || value(near, "edged", "settings") == "2");
+    daemon.until("the other continues", || value(near, "edged", "settings") == "2");
     patch(far, "edged", "settings", "by hand");
     daemon.until("drift is put back without the daemon", || value(far, "edged", "settings") == "1");
     line.set_cut(false);
