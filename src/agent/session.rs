@@ -15,7 +15,7 @@ use super::run::{Agent, AgentStanding};
 use crate::clock;
 use crate::core::MemberEvent;
 use crate::model::id::Digest;
-use crate::remote::agent_session::{AgentSession, Fetch, Fetched, Next};
+use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
 use crate::wire::{
     self, Acked, FetchObjects, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH, REPORTS_PATH, Reports,
     SESSION_PATH,
@@ -43,7 +43,7 @@ impl From<Error> for Ended {
 }
 
 /// The connection of a session, and what comes over it.
-struct Line {
+struct SessionLine {
     requests: Requests,
     /// Cut with the session.
     _connection: ServerConnection,
@@ -63,7 +63,7 @@ impl Agent {
     pub(super) async fn session(&mut self, endpoint: &Endpoint, stop: &mut watch::Receiver<bool>) -> Ended {
         let hello = self.state.hello(env!("CARGO_PKG_VERSION"), &self.instance, &self.pools);
         let opened = {
-            let opening = Box::pin(Line::open(&self.connector, endpoint, hello));
+            let opening = Box::pin(SessionLine::open(&self.connector, endpoint, hello));
             tokio::select! {
                 biased;
                 _ = stop.changed() => None,
@@ -89,7 +89,12 @@ impl Agent {
         ended
     }
 
-    async fn keep(&mut self, session: &mut AgentSession, line: &mut Line, stop: &mut watch::Receiver<bool>) -> Ended {
+    async fn keep(
+        &mut self,
+        session: &mut AgentSession,
+        line: &mut SessionLine,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Ended {
         let mut under_way = UnderWay::default();
         loop {
             if let Some(reports) = session.post(&mut self.state, clock::uptime()) {
@@ -119,13 +124,13 @@ impl Agent {
                 }
                 Done::Frame(Err(error)) => Err(error),
                 Done::Frame(Ok(frame)) => match session.take_frame(&mut self.state, frame) {
-                    Next::Nothing => Ok(()),
-                    Next::SetMembers => {
+                    AfterFrame::Nothing => Ok(()),
+                    AfterFrame::SetMembers => {
                         let changed = self.set_members().await;
                         session.take_list(&mut self.state, changed, clock::uptime());
                         Ok(())
                     }
-                    Next::Leave(reason) => return Ended::Left(reason),
+                    AfterFrame::Leave(reason) => return Ended::Left(reason),
                 },
                 Done::Fetched(fetched) => {
                     under_way.fetching = None;
@@ -148,7 +153,7 @@ impl Agent {
     }
 
     /// Stops all members, reports what is left, and says that the agent ends.
-    async fn say_goodbye(&mut self, session: &mut AgentSession, line: &Line, under_way: UnderWay) {
+    async fn say_goodbye(&mut self, session: &mut AgentSession, line: &SessionLine, under_way: UnderWay) {
         self.state.tasks.stop().await;
         let goodbye = async {
             if let Some(posting) = under_way.posting {
@@ -162,7 +167,7 @@ impl Agent {
     }
 }
 
-impl Line {
+impl SessionLine {
     /// Opens a session. Returns its connection and its first frame.
     async fn open(connector: &Connector, endpoint: &Endpoint, hello: Hello) -> Result<(Self, FromServer), Ended> {
         let connection = connector.connect(endpoint).await?;

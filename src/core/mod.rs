@@ -207,18 +207,16 @@ impl Core {
             members::await_answer(record, now);
         }
         let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.forge.is_some());
-        let approvals = configuration.approval_rules();
         let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
-        let overrides = saved.overrides;
         let fleet = FleetState {
             source: source_name(&configuration, &stored_source),
             records,
             ocm,
-            approvals,
+            approvals: configuration.approval_rules(),
             approvers,
             floor: configuration.floor(),
             servers: configuration.metric_servers(),
-            overrides,
+            overrides: saved.overrides,
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..FleetState::default()
         };

@@ -15,6 +15,7 @@ use crate::decide::state::{Payload, PlacementState};
 use crate::decide::strategies::Staged;
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::journal::JournalKind;
+use crate::model::manifest::InputError;
 use crate::model::records::{JournalEntry, ResourceSnapshot, SourceRecord};
 use crate::model::tree::{Skipped, Tree};
 use crate::model::work::SourceName;
@@ -25,6 +26,8 @@ const NOTHING_NEW: &str =
     "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
 /// Documents without an object that the log names for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
+/// Errors of a refused commit that the log names.
+const REFUSAL_ERRORS_MAX: usize = 20;
 /// Characters of a refused commit's first error that the journal keeps; the source's record has all errors.
 const REFUSAL_CHARS_MAX: usize = 1_000;
 
@@ -76,14 +79,7 @@ impl Core {
             }
             SourceEvent::Readable => tracing::info!("the source can be read again"),
             SourceEvent::Refused(commit, errors) => {
-                tracing::error!(
-                    commit = commit.short(),
-                    errors = errors.len(),
-                    "commit refused; the last good one stays accepted"
-                );
-                for error in errors.iter().take(20) {
-                    tracing::error!("  {error}");
-                }
+                log_refusal(&commit, &errors);
                 self.see(commit, now);
                 self.source.refused = errors;
                 // A person may have accepted the history that it rewrites: it is not what it waits for any more.
@@ -354,6 +350,14 @@ fn unaccepted(source: &SourceRecord, at: Timestamp) -> Option<JournalEntry> {
         (JournalKind::CommitRefused, json!({"commit": commit, "errors": source.refused.len(), "message": message}))
     };
     Some(JournalEntry { at, event, placement: None, cluster: None, facts })
+}
+
+/// Logs a refused commit, with its first errors.
+fn log_refusal(commit: &CommitId, errors: &[InputError]) {
+    tracing::error!(commit = commit.short(), errors = errors.len(), "commit refused; the last good one stays accepted");
+    for error in errors.iter().take(REFUSAL_ERRORS_MAX) {
+        tracing::error!("  {error}");
+    }
 }
 
 /// Logs the documents of a commit that are not read, so that nobody misses a manifest that became plain text by accident.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entries};
 use crate::decide::Decision;
 use crate::decide::state::PlacementState;
-use crate::model::id::PlacementKey;
+use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::warning::WarningKind;
 use crate::rollout::staged::queries;
 use crate::store::Op;
@@ -60,8 +60,7 @@ impl Core {
         self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
         self.changed.clusters.extend(batch.pushed.keys().cloned());
         self.changed.ocm |= !batch.picked.is_empty();
-        let clusters = batch.clusters.into_iter().map(|record| (record.name.clone(), record));
-        self.stored_clusters.extend(clusters);
+        self.stored_clusters.extend(batch.clusters.into_iter().map(|record| (record.name.clone(), record)));
         for (name, record) in batch.pushed {
             if let Some(known) = self.fleet.records.get_mut(&name) {
                 known.pushed.clone_from(&record.pushed);
@@ -80,11 +79,7 @@ impl Core {
         for (key, decision) in batch.decided {
             self.act(&key, decision, now);
         }
-        for cluster in batch.restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
-            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key.clone());
-            let placements = MemberCommand::Placements(sent.collect());
-            self.effects.push(Effect::Command(cluster, placements));
-        }
+        self.tell_placements(batch.restarted);
         if self.retained != self.fleet.tree.commit {
             self.retain();
         }
@@ -117,6 +112,15 @@ impl Core {
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
         self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
         self.queue.put_back(placements, ocm, now + STORE_RETRY);
+    }
+
+    /// Tells members whose tasks began again which placements they have.
+    fn tell_placements(&mut self, restarted: BTreeSet<ClusterName>) {
+        for cluster in restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
+            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key.clone());
+            let placements = MemberCommand::Placements(sent.collect());
+            self.effects.push(Effect::Command(cluster, placements));
+        }
     }
 
     /// Forgets stored reports; reports that arrived meanwhile are decided next.

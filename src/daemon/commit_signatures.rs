@@ -9,7 +9,7 @@ use crate::config::{VerifiedCommits, Verify, read_public};
 use crate::git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
-use crate::signature::{self, AllowedSigners, Keyring, Keys, Refusal, Signer, VERIFIED_COMMITS_MAX};
+use crate::signature::{self, AllowedSigners, Keyring, Keys, SignatureRefusal, Signer, VERIFIED_COMMITS_MAX};
 
 /// Reads the files of keys that a configuration names.
 ///
@@ -67,9 +67,9 @@ pub fn check(
     commit: &CommitId,
     keys: &Keys,
     now: Timestamp,
-) -> Result<Result<Signer, Refusal>, Error> {
+) -> Result<Result<Signer, SignatureRefusal>, Error> {
     Ok(match reader.signed(commit)? {
         Signed::Read { payload, signatures } => signature::check(&payload, &signatures, keys, now),
-        Signed::TooLarge(bytes) => Err(Refusal::CommitTooLong { bytes, max: SIGNED_SIZE_MAX_BYTES }),
+        Signed::TooLarge(bytes) => Err(SignatureRefusal::CommitTooLong { bytes, max: SIGNED_SIZE_MAX_BYTES }),
     })
 }

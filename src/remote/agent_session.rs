@@ -61,7 +61,7 @@ pub enum Fetched {
 
 /// What is to be done with a frame beyond what is done already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterFrame {
     /// Nothing.
     Nothing,
     /// Run exactly the members of the assignment, then call [`AgentSession::take_list`].
@@ -176,7 +176,11 @@ impl AgentSession {
     }
 
     /// Takes a frame.
-    pub fn take_frame<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, frame: FromServer) -> Next {
+    pub fn take_frame<D: AgentDisk, T: AgentTasks>(
+        &mut self,
+        agent: &mut AgentState<D, T>,
+        frame: FromServer,
+    ) -> AfterFrame {
         match frame {
             FromServer::Members { source, health, members } => {
                 let kept = agent.disk.assignment();
@@ -185,7 +189,7 @@ impl AgentSession {
                 self.wanted.retain(|(cluster, _), _| names.contains(cluster));
                 self.complete.retain(|cluster| names.contains(cluster));
                 (kept.source, kept.health, kept.members) = (source, health, members);
-                return Next::SetMembers;
+                return AfterFrame::SetMembers;
             }
             FromServer::Order { cluster, placement, digest, reported } => {
                 let given = agent.given.get(&cluster).and_then(|given| given.get(&placement));
@@ -208,35 +212,13 @@ impl AgentSession {
                 agent.disk.save();
             }
             FromServer::Placements { cluster, placements } => {
-                self.forget_others(agent, &cluster, &placements);
+                forget_others(agent, &cluster, &placements);
                 self.complete.insert(cluster);
             }
-            FromServer::Bye { reason } => return Next::Leave(reason),
+            FromServer::Bye { reason } => return AfterFrame::Leave(reason),
             FromServer::Welcome { .. } | FromServer::Unknown => {}
         }
-        Next::Nothing
-    }
-
-    /// Forgets what the agent keeps of other placements of a member: it was away when they left.
-    fn forget_others<D: AgentDisk, T: AgentTasks>(
-        &mut self,
-        agent: &mut AgentState<D, T>,
-        cluster: &ClusterName,
-        placements: &BTreeSet<PlacementKey>,
-    ) {
-        let mut others = BTreeSet::new();
-        for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
-            let Some(orders) = orders.get_mut(cluster) else { continue };
-            others.extend(orders.keys().filter(|placement| !placements.contains(placement)).cloned());
-            orders.retain(|placement, _| placements.contains(placement));
-        }
-        if others.is_empty() {
-            return;
-        }
-        for placement in others {
-            agent.tasks.send(cluster, MemberCommand::Forget(placement));
-        }
-        agent.disk.save();
+        AfterFrame::Nothing
     }
 
     fn unwant(&mut self, key: &(ClusterName, PlacementKey)) {
@@ -361,6 +343,27 @@ impl AgentSession {
             agent.tasks.send(&cluster, command);
         }
     }
+}
+
+/// Forgets what the agent keeps of other placements of a member: it was away when they left.
+fn forget_others<D: AgentDisk, T: AgentTasks>(
+    agent: &mut AgentState<D, T>,
+    cluster: &ClusterName,
+    placements: &BTreeSet<PlacementKey>,
+) {
+    let mut others = BTreeSet::new();
+    for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+        let Some(orders) = orders.get_mut(cluster) else { continue };
+        others.extend(orders.keys().filter(|placement| !placements.contains(placement)).cloned());
+        orders.retain(|placement, _| placements.contains(placement));
+    }
+    if others.is_empty() {
+        return;
+    }
+    for placement in others {
+        agent.tasks.send(cluster, MemberCommand::Forget(placement));
+    }
+    agent.disk.save();
 }
 
 impl OrderBatch {

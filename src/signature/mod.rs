@@ -87,7 +87,7 @@ impl fmt::Display for Signer {
 
 /// Why a commit is refused. The text continues a sentence that begins with the commit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SignatureRefusal {
     /// It has no signature.
     #[error("is not signed")]
     Unsigned,
@@ -128,15 +128,15 @@ pub enum Refusal {
 ///
 /// # Errors
 /// Why the commit is refused.
-pub fn check(payload: &[u8], signatures: &[Vec<u8>], keys: &Keys, now: Timestamp) -> Result<Signer, Refusal> {
+pub fn check(payload: &[u8], signatures: &[Vec<u8>], keys: &Keys, now: Timestamp) -> Result<Signer, SignatureRefusal> {
     let signature = match signatures {
-        [] => return Err(Refusal::Unsigned),
-        [signature] if signature.len() > SIGNATURE_BYTES_MAX => return Err(Refusal::TooLong(signature.len())),
+        [] => return Err(SignatureRefusal::Unsigned),
+        [signature] if signature.len() > SIGNATURE_BYTES_MAX => return Err(SignatureRefusal::TooLong(signature.len())),
         [signature] => signature,
-        several => return Err(Refusal::Several(several.len())),
+        several => return Err(SignatureRefusal::Several(several.len())),
     };
-    let (kind, text) = block::read(signature).map_err(|why| Refusal::Unreadable(why.to_owned()))?;
-    let not_named = Refusal::KindNotNamed(kind);
+    let (kind, text) = block::read(signature).map_err(|why| SignatureRefusal::Unreadable(why.to_owned()))?;
+    let not_named = SignatureRefusal::KindNotNamed(kind);
     match kind {
         SignatureKind::Ssh => ssh::check(payload, text, keys.ssh.as_ref().ok_or(not_named)?, now),
         SignatureKind::OpenPgp => openpgp::check(payload, text, keys.openpgp.as_ref().ok_or(not_named)?, now),
@@ -146,20 +146,24 @@ pub fn check(payload: &[u8], signatures: &[Vec<u8>], keys: &Keys, now: Timestamp
 
 /// Returns what is wrong with commits that come together: one complaint for each that is refused, and one for those beyond a limit.
 /// Without any they may be accepted.
-pub fn complaints<'a>(checked: impl IntoIterator<Item = (&'a CommitId, Result<Signer, Refusal>)>) -> Vec<InputError> {
+pub fn complaints<'a>(
+    checked: impl IntoIterator<Item = (&'a CommitId, Result<Signer, SignatureRefusal>)>,
+) -> Vec<InputError> {
     let mut refused = checked.into_iter().filter_map(|(commit, checked)| Some((commit, checked.err()?)));
     let named = refused.by_ref().take(NAMED_MAX).map(|(commit, refusal)| {
         let hint = match refusal {
-            Refusal::Unsigned => {
+            SignatureRefusal::Unsigned => {
                 "sign it with a key that `source.verify` lists: `git commit --amend -S`, or `git rebase` with `-S`"
             }
-            Refusal::Bad(_) | Refusal::Several(_) | Refusal::Unreadable(_) => {
+            SignatureRefusal::Bad(_) | SignatureRefusal::Several(_) | SignatureRefusal::Unreadable(_) => {
                 "find out who made it; then sign it again"
             }
-            Refusal::Unknown(_) | Refusal::KindNotNamed(_) => {
+            SignatureRefusal::Unknown(_) | SignatureRefusal::KindNotNamed(_) => {
                 "list the key if its signatures shall count, or sign it again"
             }
-            Refusal::NotValid(..) | Refusal::TooLong(_) | Refusal::CommitTooLong { .. } => "sign it again",
+            SignatureRefusal::NotValid(..) | SignatureRefusal::TooLong(_) | SignatureRefusal::CommitTooLong { .. } => {
+                "sign it again"
+            }
         };
         about(format!("commit {}", commit.short()), refusal.to_string(), hint)
     });

@@ -10,7 +10,7 @@ use rpgpie::certificate::{Certificate, Checked};
 use rpgpie::key::ComponentKeyPub;
 use rpgpie::signature::signature_acceptable;
 
-use super::{KeyName, Refusal, SignatureKind, Signer};
+use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
 
 /// How an armoured key begins and ends.
 const KEY_BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
@@ -121,22 +121,22 @@ fn names(signature: &Signature, fingerprint: &Fingerprint, id: KeyId) -> bool {
 }
 
 /// Checks a signature; see [`super::check`].
-pub(super) fn check(payload: &[u8], text: &str, keyring: &Keyring, now: Timestamp) -> Result<Signer, Refusal> {
-    let unreadable = |why: &str| Refusal::Unreadable(why.to_owned());
-    let signatures =
-        rpgpie::signature::load(&mut Cursor::new(text)).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+pub(super) fn check(payload: &[u8], text: &str, keyring: &Keyring, now: Timestamp) -> Result<Signer, SignatureRefusal> {
+    let unreadable = |why: &str| SignatureRefusal::Unreadable(why.to_owned());
+    let signatures = rpgpie::signature::load(&mut Cursor::new(text))
+        .map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     let signature = match &signatures[..] {
         [signature] => signature,
         [] => return Err(unreadable("it holds none")),
-        several => return Err(Refusal::Several(several.len())),
+        several => return Err(SignatureRefusal::Several(several.len())),
     };
     let fingerprint = issuer(signature).ok_or_else(|| unreadable("it does not say which key made it"))?;
     let name = KeyName { kind: SignatureKind::OpenPgp, fingerprint };
     // A file may have copies of a key of several times.
     let copies: Vec<&ListedKey> = keyring.keys.iter().filter(|key| key.is_named_by(signature)).collect();
-    let Some(owner) = copies.first().map(|key| key.owner()) else { return Err(Refusal::Unknown(name)) };
+    let Some(owner) = copies.first().map(|key| key.owner()) else { return Err(SignatureRefusal::Unknown(name)) };
     let signer = Signer { key: name, name: owner };
-    let not_valid = |why: &str| Refusal::NotValid(signer.clone(), why.to_owned());
+    let not_valid = |why: &str| SignatureRefusal::NotValid(signer.clone(), why.to_owned());
     if copies.iter().any(|key| key.is_revoked) {
         return Err(not_valid("which is revoked"));
     }
@@ -150,7 +150,7 @@ pub(super) fn check(payload: &[u8], text: &str, keyring: &Keyring, now: Timestam
     }
     // Last, so that a message says what else is wrong with a good signature.
     if signature.verify(&verifier, payload).is_err() {
-        return Err(Refusal::Bad(signer));
+        return Err(SignatureRefusal::Bad(signer));
     }
     Ok(signer)
 }

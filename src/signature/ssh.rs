@@ -7,7 +7,7 @@ use ssh_key::authorized_keys::ConfigOpts;
 use ssh_key::public::KeyData;
 use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
 
-use super::{KeyName, Refusal, SignatureKind, Signer};
+use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
 
 /// What git signs for: a signature of a file, which anybody may have asked for, is none of a commit.
 ///
@@ -25,12 +25,12 @@ const LINE_CHARS: usize = 70;
 /// Who may sign, by their SSH keys.
 #[derive(Debug)]
 pub struct AllowedSigners {
-    lines: Vec<Line>,
+    lines: Vec<SignerLine>,
 }
 
 /// One line of the file.
 #[derive(Debug)]
-struct Line {
+struct SignerLine {
     principals: String,
     /// The patterns of what the key may sign for; `None` for everything.
     namespaces: Option<String>,
@@ -53,7 +53,7 @@ impl AllowedSigners {
             match line.trim() {
                 "" => {}
                 line if line.starts_with('#') => {}
-                line => match Line::parse(line) {
+                line => match SignerLine::parse(line) {
                     Ok(line) => lines.push(line),
                     Err(why) => errors.push(format!("line {}: {why}", number + 1)),
                 },
@@ -71,7 +71,7 @@ impl AllowedSigners {
     }
 }
 
-impl Line {
+impl SignerLine {
     fn parse(line: &str) -> Result<Self, String> {
         let fields = fields(line);
         let (principals, options, algorithm, key) = match fields[..] {
@@ -183,30 +183,35 @@ fn weakness(key: &KeyData) -> Option<String> {
 }
 
 /// Checks a signature; see [`super::check`].
-pub(super) fn check(payload: &[u8], text: &str, allowed: &AllowedSigners, now: Timestamp) -> Result<Signer, Refusal> {
-    let signature = SshSig::from_pem(wrapped(text)).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+pub(super) fn check(
+    payload: &[u8],
+    text: &str,
+    allowed: &AllowedSigners,
+    now: Timestamp,
+) -> Result<Signer, SignatureRefusal> {
+    let signature = SshSig::from_pem(wrapped(text)).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     // The library reads versions that there never were, and lengths that do not fit.
-    let written = signature.to_pem(LineEnding::LF).map_err(|error| Refusal::Unreadable(error.to_string()))?;
+    let written = signature.to_pem(LineEnding::LF).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     let plain = |text: &str| text.split_whitespace().collect::<String>();
     if signature.version() != SshSig::VERSION || plain(&written) != plain(text) {
-        return Err(Refusal::Unreadable("it is not as ssh-keygen writes it".to_owned()));
+        return Err(SignatureRefusal::Unreadable("it is not as ssh-keygen writes it".to_owned()));
     }
     let key = PublicKey::from(signature.public_key().clone());
     let name = KeyName { kind: SignatureKind::Ssh, fingerprint: key.fingerprint(HashAlg::Sha256).to_string() };
-    let listed: Vec<&Line> = allowed.lines.iter().filter(|line| line.key.key_data() == key.key_data()).collect();
+    let listed: Vec<&SignerLine> = allowed.lines.iter().filter(|line| line.key.key_data() == key.key_data()).collect();
     // One key may stand in several lines, such as one for each time that it is valid: any of them is enough.
     let line = listed.iter().find(|line| line.objection(now).is_none()).or(listed.last());
-    let Some(line) = line else { return Err(Refusal::Unknown(name)) };
+    let Some(line) = line else { return Err(SignatureRefusal::Unknown(name)) };
     let signer = Signer { key: name, name: line.principals.clone() };
     if signature.namespace() != NAMESPACE {
         let namespace: String = signature.namespace().chars().take(NAMESPACE_CHARS_MAX).collect();
-        return Err(Refusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
+        return Err(SignatureRefusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
     }
     if key.verify(NAMESPACE, payload, &signature).is_err() {
-        return Err(Refusal::Bad(signer));
+        return Err(SignatureRefusal::Bad(signer));
     }
     match line.objection(now) {
-        Some(why) => Err(Refusal::NotValid(signer, why)),
+        Some(why) => Err(SignatureRefusal::NotValid(signer, why)),
         None => Ok(signer),
     }
 }

@@ -63,10 +63,10 @@ fn complaints_name_commits_and_keys() {
     let signer = Signer { key: key.clone(), name: "alice".to_owned() };
     let ids: Vec<CommitId> = ('1'..='4').map(id).collect();
     let refusals = [
-        Err(Refusal::Unsigned),
+        Err(SignatureRefusal::Unsigned),
         Ok(signer.clone()),
-        Err(Refusal::Unknown(key)),
-        Err(Refusal::NotValid(signer, "which is revoked".to_owned())),
+        Err(SignatureRefusal::Unknown(key)),
+        Err(SignatureRefusal::NotValid(signer, "which is revoked".to_owned())),
     ];
     let said: Vec<String> = complaints(ids.iter().zip(refusals)).iter().map(ToString::to_string).collect();
     let short = |digit: &str| digit.repeat(CommitId::new("1".repeat(40)).short().len());
@@ -80,7 +80,7 @@ fn complaints_name_commits_and_keys() {
         assert!(said[line].starts_with(&begin), "{begin}: {}", said[line]);
     }
     let many: Vec<CommitId> = (0..NAMED_MAX + 5).map(|number| CommitId::new(format!("{number:040}"))).collect();
-    let said = complaints(many.iter().map(|commit| (commit, Err(Refusal::Unsigned))));
+    let said = complaints(many.iter().map(|commit| (commit, Err(SignatureRefusal::Unsigned))));
     assert_eq!(said.len(), NAMED_MAX + 1);
     assert!(said[NAMED_MAX].to_string().contains("5 more commits are refused"), "{}", said[NAMED_MAX]);
     assert_eq!(complaints([]), []);

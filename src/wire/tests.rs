@@ -258,5 +258,11 @@ fn what_is_too_large_cut_or_damaged_is_an_error_for_people() {
     let damaged = unpack::<Value>(b"plain text").expect_err("no zlib");
     let form = unpack::<Reports>(&pack(&json!({"session": "canary"})).expect("packs")).expect_err("no seq");
     let text = [large, bomb, cut, damaged, form].map(|error| error.to_string()).join("\n");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r"
+    a frame has more than 32 MiB; the limit protects the memory of this process
+    a decompressed message has more than 0 MiB; the limit protects the memory of this process
+    the stream ended in the middle of a frame: 10 bytes are missing
+    a body is not compressed by zlib, or it is damaged
+    a body has another form than expected (line 1, column 20); are both sides of versions that fit?
+    ");
 }

@@ -101,8 +101,10 @@ impl Signed {
         assert_eq!(status.code, 1, "{}", status.out);
         let journal = self.scratch.run(&["export", "journal", "-c", CONFIG]).out;
         let entry = journal.lines().rfind(|line| line.contains("CommitRefused")).expect("an entry of the journal");
-        for said in [found.err.as_str(), &status.out, entry] {
-            assert!(said.contains(&format!("commit {about}")) && said.contains(words), "{about} {words}: {said}");
+        // A commit is in the journal once, with the reason that it was first refused for.
+        assert!(entry.contains(&format!("commit {about}: ")), "{about}: {entry}");
+        for said in [&found.err, &status.out] {
+            assert!(said.contains(&format!("commit {about}: ")) && said.contains(words), "{about} {words}: {said}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! 13: with agents, a member has one writer at every instant, and an agent obeys no server that another has replaced. All other promises
+//! 13: with agents, a member has one writer at every instant, and an agent follows no server that another has replaced. All other promises
 //! hold as without agents.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ pub struct WatchedAgents {
     dice: Dice,
     guards: AgentGuards,
     /// Which entry each cluster has.
-    entries: [usize; CLUSTERS_MAX as usize],
+    entries: Vec<usize>,
     rules: Option<Rules>,
     seen: Seen,
     shown: Shown,
@@ -75,7 +75,8 @@ struct Shown {
 impl WatchedAgents {
     fn of(seed: u64, guards: AgentGuards) -> Self {
         let mut dice = Dice::new(seed ^ 0x0a9e_7a9e);
-        let entries = std::array::from_fn(|_| [0, 0, 0, 1, 1, 2][usize::try_from(dice.below(6)).unwrap_or(0)]);
+        let entry = |_| [0, 0, 0, 1, 1, 2][usize::try_from(dice.below(6)).unwrap_or(0)];
+        let entries = (0..CLUSTERS_MAX).map(entry).collect();
         Self { dice, guards, entries, rules: None, seen: Seen::default(), shown: Shown::default() }
     }
 
@@ -110,7 +111,7 @@ impl WatchedAgents {
         if is_own {
             return Ok(());
         }
-        // A named agent delivers without a server: it goes on until it hears that its member is another's.
+        // A named agent delivers without a server: it continues until it hears that its member is another's.
         if agent == Some(NAMED) && self.seen.told.get(&NAMED).is_some_and(|told| told.contains(cluster)) {
             self.shown.untold += 1;
             return Ok(());
@@ -143,17 +144,15 @@ impl Seen {
             Fact::DiskLost(agent) => {
                 self.epochs.remove(agent);
             }
-            Fact::Obeyed { agent, epoch } => {
+            Fact::Executed { agent, epoch } => {
                 let newest = self.epochs.entry(*agent).or_default();
                 if epoch < newest {
-                    return Err(format!("13: agent {agent} obeys epoch {epoch}, and it saw epoch {newest}"));
+                    return Err(format!("13: agent {agent} follows epoch {epoch}, and it saw epoch {newest}"));
                 }
                 *newest = *epoch;
             }
-            Fact::Heard { session, number } => {
-                if !self.heard.insert((session.clone(), *number)) {
-                    return Err(format!("13: request {number} of session {session} is taken twice"));
-                }
+            Fact::Heard { session, number } if !self.heard.insert((session.clone(), *number)) => {
+                return Err(format!("13: request {number} of session {session} is taken twice"));
             }
             _ => {}
         }
@@ -175,7 +174,9 @@ impl Run {
         };
         let mut agents: Vec<AgentIdentity> =
             [("a", &["eu"][..]), ("b", &["eu"][..]), ("edge", &[][..])].map(identity).into();
-        agents.iter_mut().for_each(|agent| agent.is_strange = watched.dice.chance(300));
+        for agent in &mut agents {
+            agent.is_strange = watched.dice.chance(300);
+        }
         let twice = if watched.dice.chance(500) { watched.dice.between(1, 300) } else { 0 };
         watched.rules = rules;
         self.simulation.begin_with(watched.configuration());
@@ -337,7 +338,7 @@ fn a_forged_history_of_agents_is_caught() {
     let wrote =
         |agent, passed| Fact::Wrote { agent, cluster: "a".into(), epoch: 1, passed: at(passed), left: at(passed) };
     let heard = |number| Fact::Heard { session: "s".to_owned(), number };
-    let obeyed = |agent, epoch| Fact::Obeyed { agent, epoch };
+    let follows = |agent, epoch| Fact::Executed { agent, epoch };
     let told =
         |agent, members: &[&str]| Fact::Told { agent, members: members.iter().map(|name| (*name).into()).collect() };
     let rows: [ForgedRow; 11] = [
@@ -389,10 +390,14 @@ fn a_forged_history_of_agents_is_caught() {
         ),
         (
             "an older epoch",
-            vec![(0, obeyed(0, 1)), (1, obeyed(1, 2)), (2, obeyed(0, 2)), (3, obeyed(0, 1))],
-            Some("13: agent 0 obeys epoch 1"),
+            vec![(0, follows(0, 1)), (1, follows(1, 2)), (2, follows(0, 2)), (3, follows(0, 1))],
+            Some("13: agent 0 follows epoch 1"),
         ),
-        ("an older epoch and an empty disk", vec![(0, obeyed(0, 2)), (1, Fact::DiskLost(0)), (2, obeyed(0, 1))], None),
+        (
+            "an older epoch and an empty disk",
+            vec![(0, follows(0, 2)), (1, Fact::DiskLost(0)), (2, follows(0, 1))],
+            None,
+        ),
         (
             "a report twice",
             vec![(0, heard(1)), (1, heard(2)), (2, heard(1))],

@@ -304,7 +304,7 @@ impl Checker {
             | Fact::Replaced { .. }
             | Fact::Given { .. }
             | Fact::Told { .. }
-            | Fact::Obeyed { .. }
+            | Fact::Executed { .. }
             | Fact::Heard { .. }
             | Fact::DiskLost(_)
             | Fact::Wrote { .. } => Ok(()),

@@ -59,7 +59,7 @@ pub enum Error {
 /// What the listener, the members and the event loop share.
 #[derive(Debug)]
 struct AgentHub {
-    shared: Mutex<Shared>,
+    shared: Mutex<SharedRegistry>,
     /// Something changed that may end an earlier wait.
     changed: Notify,
     /// Agents are answered while it is open: another daemon gives their members away when the lease of this one is over.
@@ -69,9 +69,9 @@ struct AgentHub {
 
 /// The registry, and whom its effects reach.
 #[derive(Debug)]
-struct Shared {
+struct SharedRegistry {
     registry: Registry,
-    /// Where the core hears of a member, by the number of its registration.
+    /// Where the core gets the events of a member, by the number of its registration.
     members: BTreeMap<u64, mpsc::UnboundedSender<MemberEvent>>,
     /// The streams of sessions, by the sessions' names.
     streams: BTreeMap<String, StreamHandle>,
@@ -86,7 +86,7 @@ struct StreamHandle {
     hang_up: Arc<Notify>,
 }
 
-impl Shared {
+impl SharedRegistry {
     fn carry_out(&mut self) {
         for effect in self.registry.take_effects() {
             match effect {
@@ -118,7 +118,7 @@ impl AgentHub {
     }
 
     /// Does something with the registry and whom it reaches, and what follows from it.
-    fn change<T>(&self, act: impl FnOnce(&mut Shared, Uptime) -> T) -> T {
+    fn change<T>(&self, act: impl FnOnce(&mut SharedRegistry, Uptime) -> T) -> T {
         let mut shared = self.read();
         let opened = shared.registry.opened;
         let done = act(&mut shared, clock::uptime());
@@ -130,7 +130,7 @@ impl AgentHub {
     }
 
     /// Reads something of the registry.
-    fn read(&self) -> MutexGuard<'_, Shared> {
+    fn read(&self) -> MutexGuard<'_, SharedRegistry> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +197,7 @@ impl Agents {
             listens: section.is_some(),
         };
         let registry = Registry::new(settings, clock::uptime());
-        let shared = Mutex::new(Shared {
+        let shared = Mutex::new(SharedRegistry {
             registry,
             members: BTreeMap::new(),
             streams: BTreeMap::new(),

@@ -87,13 +87,13 @@ pub struct Member {
     sink: mpsc::Sender<Observation>,
     observations: mpsc::Receiver<Observation>,
     offline: Option<String>,
-    presence: Standing,
+    presence: SaidPresence,
     last_facts: Option<Box<Facts>>,
 }
 
 /// What was said of the member last.
 #[derive(Debug)]
-enum Standing {
+enum SaidPresence {
     /// Nothing yet.
     Unknown,
     /// It answers, and has this version.
@@ -152,7 +152,7 @@ impl Member {
             sink,
             observations,
             offline: None,
-            presence: Standing::Unknown,
+            presence: SaidPresence::Unknown,
             last_facts: None,
         }
     }
@@ -171,7 +171,7 @@ impl Member {
                     self.report_namespaces();
                     // The receiver goes only when the process ends.
                     drop(self.events.send(self.reconciler.announce(version.clone())));
-                    self.presence = Standing::Online(version);
+                    self.presence = SaidPresence::Online(version);
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     let since = Instant::now();
                     if self.serve().await.is_none() {
@@ -188,7 +188,7 @@ impl Member {
             self.watches.clear();
             self.facts = None;
             self.namespaces = None;
-            self.presence = Standing::Offline(reason.clone());
+            self.presence = SaidPresence::Offline(reason.clone());
             if self.events.send(MemberEvent::Offline { cluster: self.cluster.clone(), reason }).is_err() {
                 return;
             }
@@ -254,9 +254,9 @@ impl Member {
         let cluster = self.cluster.clone();
         let event = match &self.presence {
             // The first connection will say it.
-            Standing::Unknown => return,
-            Standing::Offline(reason) => MemberEvent::Offline { cluster, reason: reason.clone() },
-            Standing::Online(version) => {
+            SaidPresence::Unknown => return,
+            SaidPresence::Offline(reason) => MemberEvent::Offline { cluster, reason: reason.clone() },
+            SaidPresence::Online(version) => {
                 let version = version.clone();
                 self.report_namespaces();
                 self.reconciler.announce(version)

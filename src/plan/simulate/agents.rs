@@ -21,7 +21,7 @@ use crate::core::{ConfigurationEvent, Event};
 use crate::model::id::ClusterName;
 use crate::model::uptime::Uptime;
 use disk::SimulatedDisk;
-use network::{Line, Message};
+use network::{Message, SimulatedLine};
 use process::AgentProcess;
 use server::AgentServer;
 
@@ -76,10 +76,10 @@ struct AgentMachine {
 }
 
 /// The agents, their daemons' sides and the network between them.
-pub(super) struct Agents {
+pub(super) struct SimulatedAgents {
     machines: Vec<AgentMachine>,
     servers: BTreeMap<usize, AgentServer>,
-    lines: BTreeMap<u64, Line>,
+    lines: BTreeMap<u64, SimulatedLine>,
     dialed: u64,
     began: Timestamp,
     lease: Duration,
@@ -125,7 +125,7 @@ impl Simulation {
         };
         let machines: Vec<AgentMachine> = agents.into_iter().map(machine).collect();
         let count = machines.len();
-        self.agents = Some(Agents {
+        self.agents = Some(SimulatedAgents {
             machines,
             servers: BTreeMap::new(),
             lines: BTreeMap::new(),

@@ -168,8 +168,8 @@ pub enum Fact {
         /// The members.
         members: BTreeSet<ClusterName>,
     },
-    /// An agent acted on a frame of a server.
-    Obeyed {
+    /// An agent executed a frame of a server.
+    Executed {
         /// The agent.
         agent: usize,
         /// The epoch of the server.
@@ -222,6 +222,28 @@ impl Fact {
             | SourceEvent::Payload(..) => false,
         };
         accepted.into_iter().chain(is_seen.then_some(Self::SourceSeen)).collect()
+    }
+}
+
+impl Fact {
+    /// Writes what concerns agents.
+    fn fmt_of_agents(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given { agent: Some(agent), cluster } => write!(f, "agent {agent} is GIVEN {cluster}"),
+            Self::Given { agent: None, cluster } => write!(f, "the daemon delivers to {cluster} itself"),
+            Self::Told { agent, members } => {
+                let names: Vec<&str> = members.iter().map(ClusterName::as_str).collect();
+                write!(f, "agent {agent} runs {}", names.join(", "))
+            }
+            Self::Executed { agent, epoch } => write!(f, "agent {agent} follows epoch {epoch}"),
+            Self::Heard { session, number } => write!(f, "request {number} of session {session} is taken"),
+            Self::DiskLost(agent) => write!(f, "agent {agent} LOST its disk"),
+            Self::Wrote { agent, cluster, epoch, passed, left } => {
+                let who = agent.map_or_else(|| "the daemon".to_owned(), |agent| format!("agent {agent}"));
+                write!(f, "{cluster} is written by {who} under epoch {epoch}, begun {passed}, sent {left}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -286,19 +308,7 @@ impl fmt::Display for Fact {
             Self::Led { replica, epoch } => write!(f, "replica {replica} LEADS, epoch {epoch}"),
             Self::Batch { epoch } => write!(f, "batch of epoch {epoch}"),
             Self::Replaced { epoch } => write!(f, "batch of epoch {epoch} REFUSED: another replica leads"),
-            Self::Given { agent: Some(agent), cluster } => write!(f, "agent {agent} is GIVEN {cluster}"),
-            Self::Given { agent: None, cluster } => write!(f, "the daemon delivers to {cluster} itself"),
-            Self::Told { agent, members } => {
-                let names: Vec<&str> = members.iter().map(ClusterName::as_str).collect();
-                write!(f, "agent {agent} runs {}", names.join(", "))
-            }
-            Self::Obeyed { agent, epoch } => write!(f, "agent {agent} obeys epoch {epoch}"),
-            Self::Heard { session, number } => write!(f, "request {number} of session {session} is taken"),
-            Self::DiskLost(agent) => write!(f, "agent {agent} LOST its disk"),
-            Self::Wrote { agent, cluster, epoch, passed, left } => {
-                let who = agent.map_or_else(|| "the daemon".to_owned(), |agent| format!("agent {agent}"));
-                write!(f, "{cluster} is written by {who} under epoch {epoch}, begun {passed}, sent {left}")
-            }
+            other => other.fmt_of_agents(f),
         }
     }
 }

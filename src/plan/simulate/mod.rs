@@ -39,7 +39,7 @@ use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
 
 pub use agents::{AgentGuards, AgentIdentity};
-use agents::{AgentHappening, Agents};
+use agents::{AgentHappening, SimulatedAgents};
 pub use dice::Dice;
 pub use fact::Fact;
 pub use faults::{Faults, Latencies};
@@ -123,7 +123,7 @@ pub struct Simulation {
     /// `None`: one daemon has the store for itself.
     replicas: Option<Replicas>,
     /// `None`: the daemons deliver to all members themselves.
-    agents: Option<Agents>,
+    agents: Option<SimulatedAgents>,
 }
 
 impl Simulation {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::time::later;
 use super::super::{Happening, LATE_MAX, Simulation};
-use super::{AgentHappening, Agents};
+use super::{AgentHappening, SimulatedAgents};
 use crate::model::id::Digest;
 
 /// How long a message takes.
@@ -15,7 +15,7 @@ const NOTICED: (Duration, Duration) = (Duration::from_millis(10), Duration::from
 const ARRIVES: u64 = 500;
 
 /// A connection.
-pub(super) struct Line {
+pub(super) struct SimulatedLine {
     pub(super) agent: usize,
     pub(super) server: usize,
     /// The process of the daemon.
@@ -40,11 +40,11 @@ pub(in super::super) enum Message {
     Refused,
 }
 
-impl Agents {
+impl SimulatedAgents {
     /// Makes a connection of an agent to a daemon's process. Returns its number.
     pub(super) fn connect(&mut self, agent: usize, server: usize, life: u64, now: jiff::Timestamp) -> u64 {
         self.dialed += 1;
-        self.lines.insert(self.dialed, Line { agent, server, life, is_cut: false, frames_until: now });
+        self.lines.insert(self.dialed, SimulatedLine { agent, server, life, is_cut: false, frames_until: now });
         self.dialed
     }
 }
@@ -107,7 +107,7 @@ impl Simulation {
     }
 
     /// Cuts connections: each side notices later, or the lease ends first.
-    pub(super) fn cut_lines(&mut self, which: impl Fn(&Line) -> bool) {
+    pub(super) fn cut_lines(&mut self, which: impl Fn(&SimulatedLine) -> bool) {
         let (now, daemons) = (self.now, self.replicas());
         let Some(agents) = &mut self.agents else { return };
         let cut = agents.lines.iter_mut().filter(|(_, line)| !line.is_cut && which(line));

@@ -10,7 +10,7 @@ use super::{AgentHappening, DIAL};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::id::ClusterName;
 use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
-use crate::remote::agent_session::{AgentSession, Fetch, Fetched, Next};
+use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
 use crate::wire::{Acked, FetchObjects, FetchedObject, Frames, FromServer, ToServer, pack, unpack};
 
 /// How long a session may take to begin.
@@ -79,7 +79,7 @@ impl Simulation {
                 process.state.take_changed(changed);
                 process.state.take_kept_orders();
             });
-            self.go_on();
+            self.proceed();
         }
     }
 
@@ -184,13 +184,13 @@ impl Simulation {
             return;
         }
         self.with_agent(|process| process.beat_at = None);
-        self.go_on();
+        self.proceed();
     }
 
     /// The acting agent takes an event of a member's task.
     pub(in super::super) fn note_event(&mut self, event: MemberEvent) {
         self.with_agent(|process| process.state.note(event));
-        self.go_on();
+        self.proceed();
     }
 
     /// A message arrives at the acting agent.
@@ -221,7 +221,7 @@ impl Simulation {
             }
             _ => false,
         };
-        if is_kept { self.go_on() } else { self.lose_line(line) }
+        if is_kept { self.proceed() } else { self.lose_line(line) }
     }
 
     fn take_fetched(&mut self, fetched: Fetched) -> bool {
@@ -232,7 +232,7 @@ impl Simulation {
         taken.flatten().is_some()
     }
 
-    /// Takes a frame. Returns whether the session goes on.
+    /// Takes a frame. Returns whether the session continues.
     fn take_frame(&mut self, bytes: &[u8]) -> bool {
         let (now, agent) = (self.uptime(), self.own_agent().unwrap_or(0));
         let mut frames = Frames::default();
@@ -241,16 +241,16 @@ impl Simulation {
         let next = self.with_agent(|process| {
             let Some((session, epoch)) = &mut process.session else {
                 let welcomed = AgentSession::welcome(&mut process.state, frame, now);
-                return welcomed.map(|welcomed| process.session = Some(welcomed)).map(|()| (Next::Nothing, None));
+                return welcomed.map(|welcomed| process.session = Some(welcomed)).map(|()| (AfterFrame::Nothing, None));
             };
             Ok((session.take_frame(&mut process.state, frame), Some(*epoch)))
         });
         let Some(Ok((next, epoch))) = next else { return false };
-        self.facts.extend(epoch.map(|epoch| Fact::Obeyed { agent, epoch }));
+        self.facts.extend(epoch.map(|epoch| Fact::Executed { agent, epoch }));
         match next {
-            Next::Nothing => true,
-            Next::Leave(_) => false,
-            Next::SetMembers => {
+            AfterFrame::Nothing => true,
+            AfterFrame::Leave(_) => false,
+            AfterFrame::SetMembers => {
                 let changed = self.set_members();
                 self.with_agent(|process| {
                     if let Some((session, _)) = &mut process.session {
@@ -297,7 +297,7 @@ impl Simulation {
     }
 
     /// Sends what is to be sent, and does what is to be done with members' tasks.
-    fn go_on(&mut self) {
+    fn proceed(&mut self) {
         let (now, agent) = (self.uptime(), self.own_agent().unwrap_or(0));
         let sent = self.with_agent(|process| {
             let (session, _) = process.session.as_mut()?;
