@@ -120,7 +120,11 @@ impl Agent {
                 }
                 Done::Posted(acked) => {
                     under_way.posting = None;
-                    acked.map(|_| session.take_ack(&mut self.state))
+                    match acked {
+                        Ok(Acked { acked }) if session.take_ack(&mut self.state, acked) => Ok(()),
+                        Ok(_) => return Ended::Left("it acknowledged another request than was sent".to_owned()),
+                        Err(error) => Err(error),
+                    }
                 }
                 Done::Frame(Err(error)) => Err(error),
                 Done::Frame(Ok(frame)) => match session.take_frame(&mut self.state, frame) {

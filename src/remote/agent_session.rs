@@ -163,11 +163,17 @@ impl AgentSession {
         Reports { session: self.id.clone(), seq: self.seq, events: self.in_flight.clone() }
     }
 
-    /// The server has what was sent. The lease counts from before the request.
-    pub fn take_ack<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) {
+    /// The server has the request of this number. The lease counts from before that request.
+    ///
+    /// Returns whether it is the request that has no answer yet; nothing follows from the answer to an earlier one.
+    pub fn take_ack<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, number: u64) -> bool {
+        let Some(began) = self.posted.filter(|_| number == self.seq) else { return false };
+        self.posted = None;
         self.in_flight.clear();
-        let Some(began) = self.posted.take().filter(|_| self.is_listed) else { return };
-        agent.tasks.prolong(agent.disk.epoch(), began.after(self.lease * (MARGIN_PART - 1) / MARGIN_PART));
+        if self.is_listed {
+            agent.tasks.prolong(agent.disk.epoch(), began.after(self.lease * (MARGIN_PART - 1) / MARGIN_PART));
+        }
+        true
     }
 
     /// Ends the session: what no server has is reported in the next.

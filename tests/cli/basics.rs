@@ -44,6 +44,7 @@ fn help() {
       run         Follow the source and keep the fleet in step with it
       check       Say whether all that the daemon needs is there: source, store, members, git host
       member      Prepare a member cluster
+      agent       Deliver to members from where they are, as a daemon says; or say which agents may
       forge       Connect the git host: statuses, comments, webhooks
       source      Say that a source that moved is the same one
       store       Back the store up, restore it, or continue after it was lost

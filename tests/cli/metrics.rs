@@ -13,8 +13,13 @@ use crate::scratch::CONFIG;
 use crate::staged::{LIMIT, fleet};
 
 /// What only webhooks, a git host, receivers, many callers, several daemons or an error of ours set: their own tests see them set.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 12] = [
     "gitfleet_leading_epoch",
+    "gitfleet_agents",
+    "gitfleet_agent_sessions",
+    "gitfleet_agent_refused_events",
+    "gitfleet_agent_received_bytes",
+    "gitfleet_agent_sent_bytes",
     "gitfleet_notifications",
     "gitfleet_http_connections_closed",
     "gitfleet_http_webhooks",

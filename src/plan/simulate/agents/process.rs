@@ -204,13 +204,14 @@ impl Simulation {
         let is_kept = match message {
             Message::Frame(bytes) => self.take_frame(&bytes),
             Message::Acked(bytes) => {
-                let is_ack = unpack::<Acked>(&bytes).is_ok();
+                let acked = unpack::<Acked>(&bytes);
                 self.with_agent(|process| {
-                    if let Some((session, _)) = &mut process.session {
-                        session.take_ack(&mut process.state);
+                    if let (Some((session, _)), Ok(Acked { acked })) = (&mut process.session, &acked) {
+                        // The answer to a request that arrived twice comes twice.
+                        session.take_ack(&mut process.state, *acked);
                     }
                 });
-                is_ack
+                acked.is_ok()
             }
             Message::Orders(orders) => self.take_fetched(Fetched::Orders(orders)),
             Message::Objects(asked, bytes) => {
