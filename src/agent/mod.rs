@@ -1,6 +1,6 @@
 //! The agent: a program next to clusters that delivers to their members in the daemon's place.
 //!
-//! [`run`] dials servers and keeps a [`session`]; [`disk`] keeps the last orders, sealed; [`members`] runs the same tasks as the daemon
+//! [`run`] dials servers and keeps a `session`; `disk` keeps the last orders, sealed; `members` runs the same tasks as the daemon
 //! does. What follows from what happens is decided in [`crate::remote::agent`]. Why it is this way: docs/design/051-agents.md.
 
 pub mod connect;

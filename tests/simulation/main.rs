@@ -57,7 +57,7 @@ const STEPS_MAX: usize = 60_000;
 /// After the last fault: time to come to rest, and time to stay there.
 const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
-/// The same with agents, whose heartbeats go on for ever.
+/// The same with agents, whose heartbeats continue for ever.
 const SETTLE_WITH_AGENTS: Duration = Duration::from_hours(1);
 const REST_WITH_AGENTS: Duration = Duration::from_mins(20);
 /// How often a person looks after what waits, once faults have stopped.
