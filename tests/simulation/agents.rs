@@ -310,11 +310,6 @@ fn a_missing_guard_of_agents_is_caught() {
         ("agents ignore their lease", AgentGuards { lease: false, ..guarded }, "is written by agent"),
         ("members are given away too early", AgentGuards { patience: false, ..guarded }, "is written by agent"),
         ("a report is taken twice", AgentGuards { once: false, ..guarded }, "is taken twice"),
-        (
-            "a daemon answers agents when its lease is over",
-            AgentGuards { answers_while_leading: false, ..guarded },
-            "is written by agent",
-        ),
     ];
     for (name, guards, wanted) in rows {
         let caught = (0..FORGED_MAX).find_map(|seed| {
