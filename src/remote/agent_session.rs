@@ -129,11 +129,6 @@ impl AgentSession {
         Ok((session, epoch))
     }
 
-    /// Returns the name that the server gave it.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
     /// Returns when a heartbeat is due; `None` while a request has no answer.
     pub fn beat_at(&self) -> Option<Uptime> {
         Some(self.beat_at).filter(|_| self.posted.is_none())
