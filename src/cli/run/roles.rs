@@ -119,15 +119,22 @@ pub(super) fn daemon(
     let (keeper, front) = begun?;
     let stepping_down = keeper.stepping_down();
     let replaced = stepping_down.clone();
-    if once.is_none() {
-        // Beside the daemon, which may be in the middle of a decision.
+    let stopped = stop.clone();
+    // Beside the daemon, which may be in the middle of a decision.
+    let again = once.is_none().then(|| {
         runtime.spawn(async move {
             replaced.wait().await;
-            begin_again();
-        });
-    }
-    let replica = Replica { configuration, file, supervisor, stepping_down, front, lead, once };
+            if !*stopped.borrow() {
+                begin_again();
+            }
+        })
+    });
+    let replica = Replica { configuration, file, supervisor, stepping_down: stepping_down.clone(), front, lead, once };
     let ended = complete(&runtime, replica.live(stop));
+    if let Some(again) = again.filter(|_| stepping_down.is_over()) {
+        // The daemon may have ended first, and the end of the runtime would drop what has not begun.
+        runtime.block_on(again)?;
+    }
     // What blocks, such as the write of a file, ends before another daemon leads.
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     keeper.release();
