@@ -96,7 +96,7 @@ fn claims(
             let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
             for (index, picked) in newest.into_iter().chain(held) {
                 let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
-                let left_out = left_out(ids_of(state, index), &picked, |id| fleet.overrides.get(id));
+                let left_out = left_out(objects_of(state, index), &picked, |id| fleet.overrides.get(id));
                 let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
                 let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
                 if !claimed.is_empty() {
@@ -110,11 +110,13 @@ fn claims(
 }
 
 fn keys_of(state: &PlacementState, snapshot: u64) -> BTreeSet<ObjectKey> {
-    ids_of(state, snapshot).map(ObjectId::key).collect()
+    objects_of(state, snapshot).map(|(id, _)| id.key()).collect()
 }
 
-fn ids_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = &ObjectId> {
-    state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources).map(|resource| &resource.id)
+/// Returns the objects of a snapshot with their files.
+fn objects_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = (&ObjectId, &str)> {
+    let resources = state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources);
+    resources.map(|resource| (&resource.id, &*resource.origin.path))
 }
 
 impl PlacementState {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::folder::holds;
 use super::id::{CommitId, Digest};
 use crate::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 
@@ -58,10 +59,20 @@ pub struct OverrideSnapshot {
     pub hash: Digest,
     /// The spec.
     pub spec: OverrideSpec,
+    /// The folder whose objects it changes; absent if it changes those of every folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The commit that first had it.
     pub commit: CommitId,
     /// When it was created.
     pub created_at: Timestamp,
+}
+
+impl OverrideSnapshot {
+    /// Tells whether it may change what stands in a file.
+    pub fn reaches(&self, path: &str) -> bool {
+        self.folder.as_deref().is_none_or(|folder| holds(folder, path))
+    }
 }
 
 /// The overrides for one cluster's objects. The objects depend only on this and the snapshot: a relabelled cluster or a changed

@@ -29,6 +29,7 @@ fn snapshot(namespace: &str, name: &str, index: u64, objects: &[&str], rules: &V
         id: OverrideRef { key, index },
         hash: "h".into(),
         spec,
+        folder: None,
         commit: "c".into(),
         created_at,
     })
@@ -362,5 +363,46 @@ proptest! {
         prop_assert_eq!(spec.get("zone").is_some(), tier == "gold");
         prop_assert_eq!(&spec["replicas"], if zone == "b" { 3 } else { 1 });
         prop_assert!(works.iter().zip(&objects).take(3).all(|(a, b)| Arc::ptr_eq(&a.object, &b.object)));
+    }
+}
+
+#[test]
+fn an_override_of_a_folder_changes_objects_of_that_folder() {
+    let rule = patch("add", "/metadata/labels", &json!({"a": "b"}));
+    let rules = Value::Array(vec![rule]);
+    let in_folder = |folder: &str, of: Arc<OverrideSnapshot>| {
+        Arc::new(OverrideSnapshot { folder: Some(folder.to_owned()), ..OverrideSnapshot::clone(&of) })
+    };
+    let of_map = || snapshot("app", "o", 0, &["ConfigMap/m"], &rules);
+    let of_namespace = || snapshot("", "o", 0, &["Namespace/app"], &rules);
+    let mut objects = objects();
+    // All stand in one file; the Namespace comes from outside.
+    objects.iter_mut().for_each(|manifest| manifest.origin.path = "apps/production/x.yaml".into());
+    objects[0].origin.path = "namespaces.yaml".into();
+    let rows = [
+        ("everywhere", of_map(), vec!["m"]),
+        ("in its folder", in_folder("apps/production", of_map()), vec!["m"]),
+        ("in a folder around", in_folder("apps", of_map()), vec!["m"]),
+        ("in another", in_folder("apps/staging", of_map()), vec![]),
+        ("all of a namespace", of_namespace(), vec!["app", "m", "web"]),
+        ("all of a namespace in a folder", in_folder("apps/production", of_namespace()), vec!["m", "web"]),
+        ("the Namespace alone", in_folder("namespaces.yaml", of_namespace()), vec!["app"]),
+    ];
+    for (name, one, wanted) in rows {
+        let candidates = Candidates::of([&one].into_iter(), &PlacementKey::cluster_scoped("p"), &objects);
+        assert_eq!(candidates.is_empty(), wanted.is_empty(), "{name}");
+        // Also where it is picked: another placement may have a reason to.
+        let picked = PickedOverrides { cluster: vec![one.id.clone()], ..PickedOverrides::default() };
+        let works = works_for_cluster(&objects, &"east".into(), &picked, |_| Some(&*one)).expect("it is applied");
+        let changed = works.iter().filter(|manifest| manifest.label("a").is_some());
+        assert_eq!(changed.map(|manifest| manifest.id.name.as_str()).collect::<Vec<_>>(), wanted, "{name}");
+        let delete = json!([{"clusterSelector": {}, "overrideType": "Delete"}]);
+        let spec = match &one.spec {
+            OverrideSpec::Cluster(_) => snapshot("", "o", 0, &["Namespace/app"], &delete).spec.clone(),
+            OverrideSpec::Namespaced(_) => snapshot("app", "o", 0, &["ConfigMap/m"], &delete).spec.clone(),
+        };
+        let one = OverrideSnapshot { spec, ..OverrideSnapshot::clone(&one) };
+        let ids = objects.iter().map(|manifest| (&manifest.id, &*manifest.origin.path));
+        assert_eq!(left_out(ids, &picked, |_| Some(&one)).len(), wanted.len(), "{name}");
     }
 }
