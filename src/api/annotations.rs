@@ -26,7 +26,7 @@ pub const ON_FAILURE: &str = "gitfleet.io/on-failure";
 pub const OCM_PLACEMENT: &str = "gitfleet.io/placement";
 /// On a placement: which clusters exported decisions hold, `scheduled` (default) or `rolled-out`.
 pub const DECISIONS: &str = "gitfleet.io/decisions";
-/// On a placement or an override: the folder of the source whose objects it is about, plain or rendered, such as `apps/production`; everything by default.
+/// On a placement or an override: a folder of the source, such as `apps/production`: a placement sees only its objects, plain or rendered, and an override is for such placements; everything by default.
 pub const PATH: &str = "gitfleet.io/path";
 /// On a placement: the namespace of namespaced objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "gitfleet.io/default-namespace";

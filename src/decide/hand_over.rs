@@ -84,7 +84,7 @@ fn claims(
     for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
         let newest = state.newest().map(|newest| newest.index);
         let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(fleet, &state.record.key, payload));
+        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
         let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
@@ -96,7 +96,7 @@ fn claims(
             let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
             for (index, picked) in newest.into_iter().chain(held) {
                 let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
-                let left_out = left_out(objects_of(state, index), &picked, |id| fleet.overrides.get(id));
+                let left_out = left_out(ids_of(state, index), &picked, |id| fleet.overrides.get(id));
                 let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
                 let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
                 if !claimed.is_empty() {
@@ -110,13 +110,11 @@ fn claims(
 }
 
 fn keys_of(state: &PlacementState, snapshot: u64) -> BTreeSet<ObjectKey> {
-    objects_of(state, snapshot).map(|(id, _)| id.key()).collect()
+    ids_of(state, snapshot).map(ObjectId::key).collect()
 }
 
-/// Returns the objects of a snapshot with their files.
-fn objects_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = (&ObjectId, &str)> {
-    let resources = state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources);
-    resources.map(|resource| (&resource.id, &*resource.origin.path))
+fn ids_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = &ObjectId> {
+    state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources).map(|resource| &resource.id)
 }
 
 impl PlacementState {

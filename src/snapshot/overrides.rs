@@ -68,7 +68,7 @@ impl OverrideCandidate {
 
 impl Candidates {
     /// Finds the newest snapshots of overrides that apply to the placement, by name or to all, and select one of its delivered
-    /// objects: one of their folder, if they name one. A ClusterResourceOverride of a Namespace applies to everything in it.
+    /// objects. A ClusterResourceOverride of a Namespace applies to everything in it.
     pub fn of<'a>(
         newest: impl Iterator<Item = &'a Arc<OverrideSnapshot>>,
         placement: &PlacementKey,
@@ -77,14 +77,9 @@ impl Candidates {
         let mut found = Self::default();
         let mut objects = None;
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
-            let has_one = if snapshot.folder.is_some() {
-                Objects::of(manifests.iter().filter(|manifest| snapshot.reaches(&manifest.origin.path)))
-                    .has_one_of(snapshot)
-            } else {
-                // Created lazily, because most placements have no override.
-                objects.get_or_insert_with(|| Objects::of(manifests)).has_one_of(snapshot)
-            };
-            if !has_one {
+            // Created lazily, because most placements have no override.
+            let objects = objects.get_or_insert_with(|| Objects::of(manifests));
+            if !objects.has_one_of(snapshot) {
                 continue;
             }
             match snapshot.spec {
@@ -127,10 +122,9 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn of(manifests: impl IntoIterator<Item = &'a Manifest>) -> Self {
-        let ids: BTreeSet<&ObjectId> = manifests.into_iter().map(|manifest| &manifest.id).collect();
-        let namespaces = ids.iter().map(|id| id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        Self { namespaces: namespaces.collect(), ids }
+    fn of(manifests: &'a [Manifest]) -> Self {
+        let namespaces = manifests.iter().map(|m| m.id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        Self { ids: manifests.iter().map(|m| &m.id).collect(), namespaces: namespaces.collect() }
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {
@@ -197,11 +191,8 @@ fn selector_keys(rule: &OverrideRule) -> impl Iterator<Item = String> {
     selectors.flat_map(|s| s.match_labels.keys().chain(s.match_expressions.iter().map(|e| &e.key))).cloned()
 }
 
-/// Tells whether an override changes an object of a file.
-fn changes(snapshot: &OverrideSnapshot, id: &ObjectId, path: &str) -> bool {
-    if !snapshot.reaches(path) {
-        return false;
-    }
+/// Tells whether an override changes an object.
+fn changes(snapshot: &OverrideSnapshot, id: &ObjectId) -> bool {
     let is_it = |group: &str, version: &str, kind: &str, name: &str| {
         (group, version, kind, name) == (id.group.as_str(), id.version.as_str(), id.kind.as_str(), id.name.as_str())
     };
@@ -240,23 +231,21 @@ pub fn works_for_cluster<'a, 's>(
     };
     let picked_snapshots: Vec<&OverrideSnapshot> =
         picked.cluster.iter().chain(&picked.namespaced).map(find).collect::<Result<_, _>>()?;
-    let changes_it =
-        |snapshot: &OverrideSnapshot, manifest: &Manifest| changes(snapshot, &manifest.id, &manifest.origin.path);
-    if !manifests.iter().any(|manifest| picked_snapshots.iter().any(|snapshot| changes_it(snapshot, manifest))) {
+    if !manifests.iter().any(|manifest| picked_snapshots.iter().any(|snapshot| changes(snapshot, &manifest.id))) {
         return Ok(Cow::Borrowed(manifests));
     }
     let mut works = Vec::with_capacity(manifests.len());
     for manifest in manifests {
-        let concerned = picked_snapshots.iter().filter(|snapshot| changes_it(snapshot, manifest));
+        let concerned = picked_snapshots.iter().filter(|snapshot| changes(snapshot, &manifest.id));
         works.extend(overridden(manifest, concerned.copied(), cluster, &picked.labels)?);
     }
     Ok(Cow::Owned(works))
 }
 
-/// Returns the objects that picked overrides delete on a cluster. It needs no content but the files of the objects, so it also works
-/// for snapshots with an unread payload.
+/// Returns the objects that picked overrides delete on a cluster. It needs no content, so it also works for snapshots with an
+/// unread payload.
 pub fn left_out<'a, 's>(
-    objects: impl IntoIterator<Item = (&'a ObjectId, &'a str)>,
+    ids: impl IntoIterator<Item = &'a ObjectId>,
     picked: &PickedOverrides,
     lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
 ) -> BTreeSet<ObjectKey> {
@@ -265,8 +254,8 @@ pub fn left_out<'a, 's>(
         rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits(rule, &picked.labels))
     };
     let deleting: Vec<_> = snapshots.iter().filter(deletes).collect();
-    let is_left_out = |(id, path): &(&ObjectId, &str)| deleting.iter().any(|snapshot| changes(snapshot, id, path));
-    objects.into_iter().filter(is_left_out).map(|(id, _)| id.key()).collect()
+    let is_left_out = |id: &&ObjectId| deleting.iter().any(|snapshot| changes(snapshot, id));
+    ids.into_iter().filter(is_left_out).map(ObjectId::key).collect()
 }
 
 /// Applies overrides to one object; `None` if one of them deletes it.

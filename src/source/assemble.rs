@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use self::check::{FoundObject, namespaces, overrides, scopes, unused_fields};
 use self::fill::fill;
-use self::folders::{duplicates, empty_folders, sights, twins_in_given_namespaces};
+use self::folders::{duplicates, empty_folders, lost_overrides, sights, twins_in_given_namespaces};
 use super::blob::ParsedBlob;
 use super::budget::COMMIT;
 use super::paths::Selection;
@@ -72,13 +72,14 @@ pub fn assemble(
     let sights = sights(&found);
     // First: errors about objects would name files again that have an error already.
     if selection.places.is_none() {
-        empty_folders(&found, files.iter().map(|(path, _, _)| &**path), &mut errors);
+        empty_folders(&sights, files.iter().map(|(path, _, _)| &**path), &mut errors);
     }
     // Else each object of a folder might be an error, because one placement has one.
     if !files.iter().any(|(_, _, blob)| blob.unread_sight) {
         duplicates(&found, &tree.scopes, &sights, &mut errors);
         twins_in_given_namespaces(&found, &tree.scopes, &sights, &mut errors);
         namespaces(&found, &tree.scopes, &sights, &mut errors);
+        lost_overrides(&found, &sights, &mut errors);
     }
     overrides(&found, &mut errors);
     if !errors.is_empty() {

@@ -166,17 +166,37 @@ fn a_cluster_moves_from_one_environment_to_the_other_without_a_deletion() {
     assert_eq!((held(&scratch, "east"), held(&scratch, "west")), ("production".to_owned(), "staging".to_owned()));
 }
 
+/// A ResourceOverride that gives `shop/c` another value.
+fn value_override(name: &str, annotations: &str, value: &str) -> String {
+    format!(
+        "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {{name: {name}, namespace: shop, annotations: \
+         {{{annotations}}}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: ConfigMap, name: c}}]\n  policy:\n    \
+         overrideRules: [{{clusterSelector: {{clusterSelectorTerms: []}}, jsonPatchOverrides: [{{op: add, path: /data/key, value: \
+         {value}}}]}}]\n"
+    )
+}
+
+#[test]
+fn a_folder_that_moves_is_no_new_content_and_keeps_its_overrides() {
+    let scratch = two_environments();
+    scratch.write("override.yaml", &value_override("o", "gitfleet.io/path: production", "other"));
+    scratch.commit("first");
+    scratch.run(&ONCE).text(0);
+    scratch.remove("production/shop.yaml");
+    scratch.write("apps/prod/shop.yaml", &[namespace("shop"), map("c", "shop", "production")].concat());
+    scratch.write("placements/production.yaml", &placement("production", "gitfleet.io/path: apps/prod", "west"));
+    scratch.write("override.yaml", &value_override("o", "gitfleet.io/path: apps", "another"));
+    scratch.commit("second");
+    scratch.run(&ONCE).text(0);
+    assert_eq!((held(&scratch, "east"), held(&scratch, "west")), ("staging".to_owned(), "another".to_owned()));
+    let snapshots = scratch.run(&["get", "crs", "-c", CONFIG, "-o", "json"]).json(0);
+    assert_eq!(snapshots["items"].as_array().map(Vec::len), Some(2), "{snapshots}");
+}
+
 #[test]
 fn an_override_is_for_its_folder() {
     let scratch = two_environments();
-    let of = |name: &str, annotations: &str, value: &str| {
-        format!(
-            "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {{name: {name}, namespace: shop, annotations: \
-             {{{annotations}}}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: ConfigMap, name: c}}]\n  policy:\n    \
-             overrideRules: [{{clusterSelector: {{clusterSelectorTerms: []}}, jsonPatchOverrides: [{{op: add, path: /data/key, value: \
-             {value}}}]}}]\n"
-        )
-    };
+    let of = value_override;
     scratch.write("override.yaml", &of("o", "gitfleet.io/path: production", "other"));
     scratch.commit("first");
     scratch.run(&ONCE).text(0);

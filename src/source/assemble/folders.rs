@@ -160,15 +160,34 @@ fn seen_twice(item: &FoundObject<'_>, other: &FoundObject<'_>, sight: &Sight<'_>
     item.complain("metadata.name", message, &hint)
 }
 
-/// Reports folders that placements and overrides name and of which no file is read: nothing is there, or a typing error.
+/// Reports overrides of folders that no placement is about: they would change nothing.
+pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[Sight<'_>], errors: &mut Vec<InputError>) {
+    let is_override =
+        |item: &&FoundObject<'_>| !item.document.is_payload() && item.document.id.kind.ends_with("Override");
+    for item in found.iter().filter(is_override) {
+        let Some(folder) = item.annotation(PATH) else { continue };
+        let mut named = sights.iter().filter_map(|sight| sight.folder);
+        if !named.clone().any(|seen| holds(folder, seen)) {
+            let close = suggest(folder, named.by_ref());
+            let hint = close.map_or_else(
+                || format!("annotate the placement that it is for with {PATH}, too"),
+                |close| format!("did you mean `{close}`?"),
+            );
+            let message = format!("no placement has the folder {folder} or one in it");
+            errors.push(item.complain(&format!("metadata.annotations.{PATH}"), message, &hint));
+        }
+    }
+}
+
+/// Reports folders that placements name and of which no file is read: nothing is there, or a typing error.
 pub(super) fn empty_folders<'a>(
-    found: &[FoundObject<'_>],
+    sights: &[Sight<'_>],
     files: impl Iterator<Item = &'a str> + Clone,
     errors: &mut Vec<InputError>,
 ) {
     let mut empty = Vec::new();
-    for item in found.iter().filter(|item| !item.document.is_payload()) {
-        let Some(folder) = item.annotation(PATH) else { continue };
+    for sight in sights {
+        let Some(folder) = sight.folder else { continue };
         let is_in = |path: &str| holds(folder, path);
         // What is wrong in the folder may be why there is nothing.
         if files.clone().any(is_in) || errors.iter().any(|error| is_in(&error.path)) {
@@ -180,7 +199,7 @@ pub(super) fn empty_folders<'a>(
             None => "name a folder with manifests; a base that others render is none".to_owned(),
         };
         let message = format!("no file of the source is read in {folder}");
-        empty.push(item.complain(&format!("metadata.annotations.{PATH}"), message, &hint));
+        empty.push(sight.placement.complain(&format!("metadata.annotations.{PATH}"), message, &hint));
     }
     errors.extend(empty);
 }

@@ -178,14 +178,22 @@ fn folders_without_files_are_named() {
     for (folder, more, expected) in rows {
         assert_eq!(files(folder, more), expected, "{folder}");
     }
-    let own =
-        |text: &str| placement("q", &path("apps/prodution"), &[NAMESPACE]).replace("ClusterResourcePlacement", text);
-    let text = own("ClusterResourceOverride").replace(
-        "spec: {resourceSelectors",
-        "spec: {policy: {overrideRules: [{overrideType: Delete}]}, clusterResourceSelectors",
-    );
-    let found = files("apps/production", ("o.yaml", &text));
-    assert!(found.len() == 1 && found[0].starts_with("o.yaml:1: ") && found[0].contains("no file"), "{found:?}");
+    let of = |folder: &str| {
+        let text =
+            placement("q", &path(folder), &[NAMESPACE]).replace("ClusterResourcePlacement", "ClusterResourceOverride");
+        text.replace(
+            "spec: {resourceSelectors",
+            "spec: {policy: {overrideRules: [{overrideType: Delete}]}, clusterResourceSelectors",
+        )
+    };
+    let lost = |folder: &str| files("apps/production", ("o.yaml", &of(folder)));
+    assert_eq!((lost("apps/production"), lost("apps")), (vec![], vec![]));
+    let name =
+        "o.yaml:1: ClusterResourceOverride.placement.kubernetes-fleet.io q: metadata.annotations.gitfleet.io/path:";
+    let none = |folder: &str| format!("{name} no placement has the folder {folder} or one in it");
+    assert_eq!(lost("apps/prodution"), [format!("{} (did you mean `apps/production`?)", none("apps/prodution"))]);
+    let hint = "annotate the placement that it is for with gitfleet.io/path, too";
+    assert_eq!(lost("other"), [format!("{} ({hint})", none("other"))]);
     // What is wrong in a folder is why nothing is read there.
     let selection = Selection {
         errors: vec![InputError {
@@ -237,7 +245,10 @@ fn overrides_of_one_object_are_for_different_folders() {
             ("a/b/x.yaml", "values: 1\n".to_owned()),
             ("c/x.yaml", "values: 1\n".to_owned()),
         ];
-        errors(&[&objects[..], &[("o1.yaml", of("one", first)), ("o2.yaml", of("two", second))]].concat())
+        let placements =
+            ["a", "a/b", "c"].map(|folder| placement(&folder.replace('/', "-"), &path(folder), &[NAMESPACE])).concat();
+        let overrides = [("o1.yaml", of("one", first)), ("o2.yaml", of("two", second)), ("p.yaml", placements)];
+        errors(&[&objects[..], &overrides[..]].concat())
     };
     let rows =
         [("", "", 1), ("a", "", 1), ("", "a", 1), ("a", "a", 1), ("a", "a/b", 1), ("a", "c", 0), ("a/b", "c", 0)];
