@@ -13,7 +13,7 @@ use crate::api::placement::PlacementSpec;
 mod seen;
 
 use self::seen::Index;
-pub use self::seen::Seen;
+pub use self::seen::SeenObjects;
 
 /// A placement of the source.
 #[derive(Clone, Debug, PartialEq)]

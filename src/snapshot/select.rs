@@ -8,7 +8,7 @@ use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
-use crate::model::tree::{Placement, Scope, Seen, Tree};
+use crate::model::tree::{Placement, Scope, SeenObjects, Tree};
 
 use super::sanitise::{sanitised, sort_for_snapshot};
 
@@ -176,7 +176,7 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 pub(super) struct Selection<'a> {
     tree: &'a Tree,
     /// What the selectors see.
-    pub(super) seen: Seen<'a>,
+    pub(super) seen: SeenObjects<'a>,
     /// The namespace for selectors of namespaced kinds; `None` if they are not allowed.
     namespace: Option<&'a str>,
     /// Whether the placement is a ResourcePlacement.

@@ -40,12 +40,12 @@ impl Index {
 
 /// The payload that the selectors of one placement see, ordered by identity.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct SeenObjects<'a> {
     manifests: Cow<'a, [Manifest]>,
     index: Cow<'a, Index>,
 }
 
-impl Seen<'_> {
+impl SeenObjects<'_> {
     /// Returns all objects, in order of identity.
     pub fn manifests(&self) -> &[Manifest] {
         &self.manifests
@@ -66,10 +66,10 @@ impl Seen<'_> {
 impl Tree {
     /// Returns the payload that a placement sees: with `gitfleet.io/path` the objects of that folder and the Namespaces around it that
     /// they need, else all; with `gitfleet.io/default-namespace` each namespaced object that names no namespace is in that one.
-    pub fn seen_by(&self, placement: &Placement) -> Seen<'_> {
+    pub fn seen_by(&self, placement: &Placement) -> SeenObjects<'_> {
         let (folder, given) = (placement.folder(), placement.default_namespace());
         if folder.is_none() && given.is_none() {
-            return Seen { manifests: Cow::Borrowed(&self.manifests), index: Cow::Borrowed(&self.index) };
+            return SeenObjects { manifests: Cow::Borrowed(&self.manifests), index: Cow::Borrowed(&self.index) };
         }
         let mut manifests = match folder {
             Some(folder) => self.in_folder(folder),
@@ -85,7 +85,7 @@ impl Tree {
             manifests.extend(around);
         }
         manifests.sort_by(|a, b| a.id.cmp(&b.id));
-        Seen { index: Cow::Owned(Index::of(&manifests)), manifests: Cow::Owned(manifests) }
+        SeenObjects { index: Cow::Owned(Index::of(&manifests)), manifests: Cow::Owned(manifests) }
     }
 
     /// Returns the objects in the namespaces that placements give them, where they name none themselves. Each object is there once for each

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::folders::{Sight, overlap};
+use super::folders::{PlacementSight, overlap};
 use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::table::{self, PLACEMENT_GROUP};
 use crate::api::unused::unused;
@@ -90,7 +90,7 @@ pub(super) fn scopes(found: &[FoundObject<'_>]) -> (Scopes, BTreeSet<(String, St
 pub(super) fn namespaces(
     found: &[FoundObject<'_>],
     scopes: &Scopes,
-    sights: &[Sight<'_>],
+    sights: &[PlacementSight<'_>],
     errors: &mut Vec<InputError>,
 ) {
     for item in found {

@@ -16,7 +16,7 @@ use crate::model::manifest::InputError;
 const SUGGESTED_MAX: usize = 10;
 
 /// What one placement sees.
-pub(super) struct Sight<'a> {
+pub(super) struct PlacementSight<'a> {
     placement: &'a FoundObject<'a>,
     spec: &'a PlacementSpec,
     /// The folder of the objects; `None` for all.
@@ -25,7 +25,7 @@ pub(super) struct Sight<'a> {
     pub(super) given: Option<&'a str>,
 }
 
-impl std::fmt::Display for Sight<'_> {
+impl std::fmt::Display for PlacementSight<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (id, origin) = (&self.placement.document.id, &self.placement.origin);
         let namespace = if id.namespace.is_empty() { String::new() } else { format!("{}/", id.namespace) };
@@ -34,9 +34,9 @@ impl std::fmt::Display for Sight<'_> {
 }
 
 /// Returns what each placement sees.
-pub(super) fn sights<'a>(found: &'a [FoundObject<'a>]) -> Vec<Sight<'a>> {
+pub(super) fn sights<'a>(found: &'a [FoundObject<'a>]) -> Vec<PlacementSight<'a>> {
     let sight = |placement: &'a FoundObject<'a>| match &placement.document.checked {
-        Some(Checked::Placement(spec)) => Some(Sight {
+        Some(Checked::Placement(spec)) => Some(PlacementSight {
             placement,
             spec,
             folder: placement.annotation(PATH),
@@ -47,7 +47,7 @@ pub(super) fn sights<'a>(found: &'a [FoundObject<'a>]) -> Vec<Sight<'a>> {
     found.iter().filter_map(sight).collect()
 }
 
-impl Sight<'_> {
+impl PlacementSight<'_> {
     /// Tells whether an object is in its folder.
     pub(super) fn sees(&self, item: &FoundObject<'_>) -> bool {
         self.folder.is_none_or(|folder| holds(folder, item.path))
@@ -89,7 +89,7 @@ pub(super) fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
 pub(super) fn duplicates(
     found: &[FoundObject<'_>],
     scopes: &Scopes,
-    sights: &[Sight<'_>],
+    sights: &[PlacementSight<'_>],
     errors: &mut Vec<InputError>,
 ) {
     let folders: BTreeSet<String> = sights.iter().filter_map(|sight| sight.folder).map(str::to_owned).collect();
@@ -127,10 +127,11 @@ pub(super) fn duplicates(
 pub(super) fn twins_in_given_namespaces(
     found: &[FoundObject<'_>],
     scopes: &Scopes,
-    sights: &[Sight<'_>],
+    sights: &[PlacementSight<'_>],
     errors: &mut Vec<InputError>,
 ) {
-    let giving: Vec<(&Sight<'_>, &str)> = sights.iter().filter_map(|sight| Some((sight, sight.given?))).collect();
+    let giving: Vec<(&PlacementSight<'_>, &str)> =
+        sights.iter().filter_map(|sight| Some((sight, sight.given?))).collect();
     if giving.is_empty() {
         return;
     }
@@ -150,7 +151,7 @@ pub(super) fn twins_in_given_namespaces(
     }
 }
 
-fn seen_twice(item: &FoundObject<'_>, other: &FoundObject<'_>, sight: &Sight<'_>) -> InputError {
+fn seen_twice(item: &FoundObject<'_>, other: &FoundObject<'_>, sight: &PlacementSight<'_>) -> InputError {
     let given = sight.given.map(|namespace| format!(" in the namespace {namespace}")).unwrap_or_default();
     let given = if item.document.id.namespace == other.document.id.namespace { "" } else { &given };
     let message =
@@ -161,7 +162,7 @@ fn seen_twice(item: &FoundObject<'_>, other: &FoundObject<'_>, sight: &Sight<'_>
 }
 
 /// Reports overrides of folders that no placement is about: they would change nothing.
-pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[Sight<'_>], errors: &mut Vec<InputError>) {
+pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[PlacementSight<'_>], errors: &mut Vec<InputError>) {
     let is_override =
         |item: &&FoundObject<'_>| !item.document.is_payload() && item.document.id.kind.ends_with("Override");
     for item in found.iter().filter(is_override) {
@@ -181,7 +182,7 @@ pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[Sight<'_>], er
 
 /// Reports folders that placements name and of which no file is read: nothing is there, or a typing error.
 pub(super) fn empty_folders<'a>(
-    sights: &[Sight<'_>],
+    sights: &[PlacementSight<'_>],
     files: impl Iterator<Item = &'a str> + Clone,
     errors: &mut Vec<InputError>,
 ) {

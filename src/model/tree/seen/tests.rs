@@ -58,17 +58,17 @@ fn seen(tree: &Tree, annotations: &[(&str, &str)]) -> Vec<String> {
 fn a_placement_sees_its_folder() {
     let tree = tree(
         vec![
+            at("apps/production", "ConfigMap", "shop", "rendered"),
+            at("apps/production-old/a.yaml", "ConfigMap", "shop", "a"),
             at("apps/production/a.yaml", "ConfigMap", "shop", "a"),
             at("apps/production/eu/b.yaml", "ConfigMap", "shop", "b"),
-            at("apps/production-old/a.yaml", "ConfigMap", "shop", "a"),
-            at("apps/production", "ConfigMap", "shop", "rendered"),
             at("apps/staging/a.yaml", "ConfigMap", "shop", "a"),
             at("apps/staging.yaml", "Node", "", "n"),
         ],
         &[],
     );
-    let all = "ConfigMap shop/a apps/production/a.yaml\n\
-               ConfigMap shop/a apps/production-old/a.yaml\n\
+    let all = "ConfigMap shop/a apps/production-old/a.yaml\n\
+               ConfigMap shop/a apps/production/a.yaml\n\
                ConfigMap shop/a apps/staging/a.yaml\n\
                ConfigMap shop/b apps/production/eu/b.yaml\n\
                ConfigMap shop/rendered apps/production\n\
@@ -83,7 +83,7 @@ fn a_placement_sees_its_folder() {
     assert_eq!(seen(&tree, &[(PATH, "apps")]).join("\n"), all);
     assert_eq!(seen(&tree, &[(PATH, "app")]), Vec::<String>::new());
     let found: Vec<_> = tree.at(&tree.manifests[0].id).iter().map(|manifest| &*manifest.origin.path).collect();
-    assert_eq!(found, ["apps/production/a.yaml", "apps/production-old/a.yaml", "apps/staging/a.yaml"]);
+    assert_eq!(found, ["apps/production-old/a.yaml", "apps/production/a.yaml", "apps/staging/a.yaml"]);
 }
 
 #[test]

@@ -66,20 +66,20 @@ fn one_object_may_stand_in_folders_that_no_placement_selects_both_of() {
         ("a folder for each", [a.clone(), b.clone()].concat(), map("shop"), vec![]),
         ("a folder for one, and nobody sees the other", a.clone(), map("shop"), vec![]),
         ("folders that hold neither", placement("p", &path("p.yaml"), &[NAMESPACE]), map("shop"), vec![beside.to_owned()]),
-        ("somebody selects from both", [a.clone(), named(NAMESPACE)].concat(), map("shop"), vec![both("p", 5)]),
-        ("by label", [a.clone(), named("{group: '', version: v1, kind: Namespace, labelSelector: {matchLabels: {x: y}}}")].concat(), map("shop"), vec![both("p", 5)]),
-        ("some kinds of it", [a.clone(), placement("p", "", &[SOME, &maps("")])].concat(), map("shop"), vec![both("p", 5)]),
+        ("somebody selects from both", [a.clone(), named(NAMESPACE)].concat(), map("shop"), vec![both("p", 6)]),
+        ("by label", [a.clone(), named("{group: '', version: v1, kind: Namespace, labelSelector: {matchLabels: {x: y}}}")].concat(), map("shop"), vec![both("p", 6)]),
+        ("some kinds of it", [a.clone(), placement("p", "", &[SOME, &maps("")])].concat(), map("shop"), vec![both("p", 6)]),
         ("other kinds of it", [a.clone(), placement("p", "", &[SOME, "{group: apps, version: v1, kind: Deployment}"])].concat(), map("shop"), vec![]),
         ("other names of it", [a.clone(), placement("p", "", &[SOME, &maps(", name: d")])].concat(), map("shop"), vec![]),
         ("another namespace", [a.clone(), named("{group: '', version: v1, kind: Namespace, name: infra}")].concat(), map("shop"), vec![]),
         ("the Namespace alone", [a.clone(), named("{group: '', version: v1, kind: Namespace, name: shop, selectionScope: NamespaceOnly}")].concat(), map("shop"), vec![]),
-        ("from within", [a.clone(), within("shop", "")].concat(), map("shop"), vec![format!("{beside}, and the ResourcePlacement shop/p (p.yaml:5) selects from both files")]),
+        ("from within", [a.clone(), within("shop", "")].concat(), map("shop"), vec![format!("{beside}, and the ResourcePlacement shop/p (p.yaml:6) selects from both files")]),
         ("from within one folder", [a.clone(), within("shop", &path("a"))].concat(), map("shop"), vec![]),
         ("from within another namespace", [a.clone(), within("other", "")].concat(), map("shop"), vec![]),
-        ("a cluster-scoped one", [a.clone(), named(&role_of(""))].concat(), role(), vec![format!("{of_role}, and the ClusterResourcePlacement p (p.yaml:5) selects from both files")]),
+        ("a cluster-scoped one", [a.clone(), named(&role_of(""))].concat(), role(), vec![format!("{of_role}, and the ClusterResourcePlacement p (p.yaml:6) selects from both files")]),
         ("a cluster-scoped one of a name", [a.clone(), named(&role_of(", name: other"))].concat(), role(), vec![]),
         ("with a namespace given", [placement("a", "gitfleet.io/path: a, gitfleet.io/default-namespace: shop", &[NAMESPACE]), placement("b", "gitfleet.io/path: b, gitfleet.io/default-namespace: other", &[NAMESPACE])].concat(), map(""), vec![]),
-        ("given for both", [a, placement("p", "gitfleet.io/default-namespace: shop", &[NAMESPACE])].concat(), map(""), vec!["b/x.yaml:1: ConfigMap c: metadata.name: the same object stands at a/x.yaml:1 too, and the ClusterResourcePlacement p (p.yaml:5) selects from both files".to_owned()]),
+        ("given for both", [a, placement("p", "gitfleet.io/default-namespace: shop", &[NAMESPACE])].concat(), map(""), vec!["b/x.yaml:1: ConfigMap c: metadata.name: the same object stands at a/x.yaml:1 too, and the ClusterResourcePlacement p (p.yaml:6) selects from both files".to_owned()]),
     ];
     for (name, placements, text, wanted) in rows {
         let mut files = twice(text).to_vec();
@@ -92,7 +92,8 @@ fn one_object_may_stand_in_folders_that_no_placement_selects_both_of() {
 fn what_one_folder_holds_twice_is_refused_whoever_selects_it() {
     let inside = placement("p", &path("apps/a"), &["{group: '', version: v1, kind: Namespace, name: other}"]);
     let files = |first: &'static str, second: &'static str, text: &str| {
-        errors(&[("p.yaml", inside.clone()), (first, text.to_owned()), (second, text.to_owned())])
+        let values = ("apps/a/values.yaml", "a: 1\n".to_owned());
+        errors(&[("p.yaml", inside.clone()), values, (first, text.to_owned()), (second, text.to_owned())])
     };
     let beside = "ConfigMap shop/c: metadata.name: the same object stands at";
     assert_eq!(
