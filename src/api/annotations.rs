@@ -26,6 +26,10 @@ pub const ON_FAILURE: &str = "gitfleet.io/on-failure";
 pub const OCM_PLACEMENT: &str = "gitfleet.io/placement";
 /// On a placement: which clusters exported decisions hold, `scheduled` (default) or `rolled-out`.
 pub const DECISIONS: &str = "gitfleet.io/decisions";
+/// On a placement or an override: a folder of the source, such as `apps/production`: a placement sees only its objects, plain or rendered, and an override is for such placements; everything by default.
+pub const PATH: &str = "gitfleet.io/path";
+/// On a placement: the namespace of namespaced objects that name none.
+pub const DEFAULT_NAMESPACE: &str = "gitfleet.io/default-namespace";
 /// On a strategy: who may approve, comma-separated.
 pub const APPROVERS: &str = "gitfleet.io/approvers";
 /// On a strategy: picked clusters in no stage make its runs wait (`Refuse`, default), keep what they have (`Ignore`), or are updated before or after all stages (`First`, `Last`).
@@ -73,7 +77,13 @@ pub const ON_PLACEMENT: &[Rule] = &[
     (ON_FAILURE, |v| one_of(v, &["Halt", "Rollback"])),
     (OCM_PLACEMENT, namespaced_name),
     (DECISIONS, |v| one_of(v, &["scheduled", "rolled-out"])),
+    (PATH, folder),
+    // Of a ResourcePlacement it must be its own: see `placement_rules`.
+    (DEFAULT_NAMESPACE, namespace),
 ];
+
+/// What an override may carry.
+pub const ON_OVERRIDE: &[Rule] = &[(PATH, folder)];
 
 /// What a staged update strategy may carry.
 pub const ON_STRATEGY: &[Rule] = &[
@@ -182,6 +192,19 @@ fn namespaced_name(value: &str) -> Result<(), String> {
     let Ok(key) = value.parse::<PlacementKey>();
     let fits = key.namespace.is_some_and(|ns| check::is_dns_label(&ns)) && check::is_dns_subdomain(&key.name);
     if fits { Ok(()) } else { Err("NAMESPACE/NAME".to_owned()) }
+}
+
+/// Spelled in one way only: paths are compared as text.
+fn folder(value: &str) -> Result<(), String> {
+    let is_odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
+    if value.split('/').any(is_odd) {
+        return Err("a folder as it is named from the root of the source, such as apps/production".to_owned());
+    }
+    Ok(())
+}
+
+fn namespace(value: &str) -> Result<(), String> {
+    if check::is_dns_label(value) { Ok(()) } else { Err("the name of a namespace".to_owned()) }
 }
 
 fn positive_duration(value: &str) -> Result<(), String> {

@@ -71,6 +71,12 @@ pub fn extension_errors(metadata: &Metadata, spec: &PlacementSpec) -> Vec<FieldE
         let message = "an OCM Placement picks the clusters, and the placement has a policy of its own";
         errors.push(FieldError::new(path(annotations::OCM_PLACEMENT), message).hint("remove one of the two"));
     }
+    let given = metadata.annotations.get(annotations::DEFAULT_NAMESPACE);
+    if given.is_some_and(|given| !metadata.namespace.is_empty() && *given != metadata.namespace) {
+        let message =
+            format!("a ResourcePlacement places objects of its own namespace, which is {}", metadata.namespace);
+        errors.push(FieldError::new(path(annotations::DEFAULT_NAMESPACE), message).hint("name that one"));
+    }
     errors
 }
 

@@ -166,8 +166,10 @@ pub const KINDS: &[Kind] = &[
         Cluster,
         ALL,
         of_spec::<ClusterResourceOverrideSpec>,
-    ),
-    kind(PLACEMENT_GROUP, "ResourceOverride", "resourceoverrides", Namespaced, ALL, of_spec::<ResourceOverrideSpec>),
+    )
+    .annotated(annotations::ON_OVERRIDE),
+    kind(PLACEMENT_GROUP, "ResourceOverride", "resourceoverrides", Namespaced, ALL, of_spec::<ResourceOverrideSpec>)
+        .annotated(annotations::ON_OVERRIDE),
     kind(PLACEMENT_GROUP, "ClusterResourceEnvelope", "clusterresourceenvelopes", Cluster, OLD, envelope),
     kind(PLACEMENT_GROUP, "ResourceEnvelope", "resourceenvelopes", Namespaced, OLD, envelope),
     kind(

@@ -358,7 +358,9 @@ fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<
     let envelopes =
         tree.manifests.iter().chain(&tree.inputs).filter_map(|m| envelope::entries(&m.object).ok()).flatten();
     let inner = envelopes.filter_map(|(_, object)| ObjectId::of(&object)).map(|id| id.key());
-    let found: BTreeSet<ObjectKey> = tree.manifests.iter().map(|m| m.id.key()).chain(inner).filter(is_meant).collect();
+    let given = tree.in_given_namespaces();
+    let plain = tree.manifests.iter().chain(&given).map(|manifest| manifest.id.key());
+    let found: BTreeSet<ObjectKey> = plain.chain(inner).filter(is_meant).collect();
     if found.is_empty() {
         return Err(anyhow!("{option} {what}: the tree has no such placement, and no such object as Kind/NAME"));
     }

@@ -233,7 +233,8 @@ fn same_payload(old: &Tree, new: &Tree) -> bool {
         let inputs = tree.inputs.iter().filter(|m| !is_own_business(&m.id.kind));
         inputs.map(|m| (m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
     };
-    payload && old.scopes == new.scopes && shared(old) == shared(new)
+    // Which Namespaces a folder sees around it depends on the folders that others name.
+    payload && old.scopes == new.scopes && old.folders == new.folders && shared(old) == shared(new)
 }
 
 /// Returns the keys of the labels that sort clusters into stages.

@@ -16,7 +16,7 @@ use crate::model::records::ResourceSnapshot;
 use crate::model::tree::{Skipped, Tree};
 use crate::plan::pull_request::Candidate;
 use crate::snapshot;
-use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Weight};
+use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Selection, Weight};
 
 /// Parsed files by blob.
 type ParsedBlobs = BTreeMap<BlobId, Arc<ParsedBlob>>;
@@ -338,6 +338,7 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
 pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Error> {
     let mut errors = Vec::new();
     let mut files = Vec::new();
+    let mut places = Vec::new();
     let meter = source::COMMIT.meter();
     for path in paths {
         let name = path.display().to_string();
@@ -355,10 +356,12 @@ pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Erro
                 rendering.render(&mut Inputs::new(OnDisk::new(path), filter), &selection.markers, &mut errors)?;
             wanted.extend(rendered.wanted());
             folder.contents.extend(rendering.contents(&rendered)?);
+            let place = name.trim_end_matches('/').to_owned();
             files.extend(wanted.into_iter().filter_map(|(file, blob)| {
                 let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);
-                Some((format!("{}/{file}", name.trim_end_matches('/')).into(), blob, Arc::new(parsed)))
+                Some((format!("{place}/{file}").into(), blob, Arc::new(parsed)))
             }));
+            places.push(place);
             continue;
         }
         let content = if name == "-" { read_input() } else { std::fs::read(path) };
@@ -367,7 +370,7 @@ pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Erro
         // These files are in no repository: their names identify them as well as blob ids would.
         files.push((name.as_str().into(), BlobId::from(name.as_str()), Arc::new(parsed)));
     }
-    assemble(None, &source::Selection::default(), files, errors)
+    assemble(None, &Selection { places: Some(places), ..Selection::default() }, files, errors)
 }
 
 fn read_input() -> std::io::Result<Vec<u8>> {
@@ -380,7 +383,7 @@ fn chosen(
     listed: Vec<git::File>,
     ignore: Option<&[u8]>,
     rendering: &Rendering,
-) -> (source::Selection, Vec<(Arc<str>, BlobId)>) {
+) -> (Selection, Vec<(Arc<str>, BlobId)>) {
     let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
     let selection = source::select_rendering(blobs.keys().map(AsRef::as_ref), ignore, &rendering.versions());
     let read = selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str()));
@@ -390,19 +393,17 @@ fn chosen(
 
 fn assemble(
     commit: Option<CommitId>,
-    selection: &source::Selection,
+    selection: &Selection,
     files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
-    mut errors: Vec<InputError>,
+    errors: Vec<InputError>,
 ) -> Result<Tree, Error> {
-    match source::assemble(commit, selection, files) {
-        Ok(tree) if errors.is_empty() => Ok(tree),
-        // A tree without the unreadable files would look like a request to delete their objects.
-        Ok(_) => Err(Error::Refused(sorted(errors))),
-        Err(more) => {
-            errors.extend(more);
-            Err(Error::Refused(sorted(errors)))
-        }
+    if errors.is_empty() {
+        return source::assemble(commit, selection, files).map_err(|errors| Error::Refused(sorted(errors)));
     }
+    // A tree without the unreadable files would look like a request to delete their objects.
+    let known = Selection { errors: [selection.errors.clone(), errors.clone()].concat(), ..selection.clone() };
+    let more = source::assemble(commit, &known, files).err().unwrap_or_default();
+    Err(Error::Refused(sorted([errors, more].concat())))
 }
 
 fn sorted(mut errors: Vec<InputError>) -> Vec<InputError> {
@@ -436,9 +437,13 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
     let manifest = |resource: &crate::model::records::SnapshotResource| {
         let document =
             parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
-        let manifest =
-            Manifest { id: resource.id.clone(), object: Arc::clone(&document.object), origin: resource.origin.clone() };
-        let manifest = snapshot::sanitised(&manifest);
+        let (id, object) = (document.id.clone(), Arc::clone(&document.object));
+        let mut manifest = Manifest { id, object, origin: resource.origin.clone() };
+        if manifest.id.namespace != resource.id.namespace {
+            // The placement gave it one.
+            manifest = manifest.in_namespace(&resource.id.namespace);
+        }
+        let manifest = Manifest { id: resource.id.clone(), ..snapshot::sanitised(&manifest) };
         // The blob id is the same, but another version of gitfleet may read or sanitise it differently.
         (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
     };

@@ -84,7 +84,7 @@ fn claims(
     for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
         let newest = state.newest().map(|newest| newest.index);
         let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(fleet, &state.record.key, payload));
+        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
         let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::strategies::read;
+use crate::api::annotations;
 use crate::api::table::PLACEMENT_GROUP;
 use crate::model::id::{ClusterName, Digest};
 use crate::model::manifest::Manifest;
@@ -38,13 +39,14 @@ impl Overrides {
         overrides
     }
 
-    /// Follows a commit: an override whose spec changed gets a snapshot, a removed one no longer applies. Snapshots that
+    /// Follows a commit: an override whose spec or folder changed gets a snapshot, a removed one no longer applies. Snapshots that
     /// nothing names (`named`) are deleted with their override, or when there are more than ten.
     pub fn follow(&mut self, tree: &Tree, named: &BTreeSet<OverrideRef>, now: Timestamp) {
-        let specs: BTreeMap<OverrideKey, OverrideSpec> = tree.inputs.iter().filter_map(spec).collect();
+        let specs: BTreeMap<OverrideKey, (OverrideSpec, Option<String>)> =
+            tree.inputs.iter().filter_map(spec).collect();
         self.present = specs.keys().cloned().collect();
-        for (key, spec) in specs {
-            let hash = override_hash(&spec);
+        for (key, (spec, folder)) in specs {
+            let hash = override_hash(&spec, folder.as_deref());
             let known = self.snapshots.entry(key.clone()).or_default();
             let existing: Vec<(u64, Digest)> = known.values().map(|s| (s.id.index, s.hash.clone())).collect();
             let Next::Create { index, prune } = next_snapshot(&existing, &hash, SNAPSHOTS_MAX) else { continue };
@@ -56,7 +58,7 @@ impl Overrides {
             }
             let id = OverrideRef { key, index };
             let commit = tree.commit.clone().unwrap_or_else(|| "".into());
-            let snapshot = OverrideSnapshot { id: id.clone(), hash, spec, commit, created_at: now };
+            let snapshot = OverrideSnapshot { id: id.clone(), hash, spec, folder, commit, created_at: now };
             known.insert(index, Arc::new(snapshot));
             self.unwritten.insert(id);
         }
@@ -97,7 +99,8 @@ impl Overrides {
     }
 }
 
-fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
+/// Returns what an override says, and the folder that it is about.
+fn spec(manifest: &Manifest) -> Option<(OverrideKey, (OverrideSpec, Option<String>))> {
     if manifest.id.group != PLACEMENT_GROUP {
         return None;
     }
@@ -106,7 +109,8 @@ fn spec(manifest: &Manifest) -> Option<(OverrideKey, OverrideSpec)> {
         "ResourceOverride" => (Some(manifest.id.namespace.clone()), OverrideSpec::Namespaced(read(manifest)?)),
         _ => return None,
     };
-    Some((OverrideKey { namespace, name: manifest.id.name.clone() }, spec))
+    let folder = manifest.annotation(annotations::PATH).map(str::to_owned);
+    Some((OverrideKey { namespace, name: manifest.id.name.clone() }, (spec, folder)))
 }
 
 /// A cluster's objects after overrides, or why they cannot be rendered, as text for users.

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use super::overrides::Objects;
 use super::state::{FleetState, Payload, PlacementState, desired};
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::api::annotations::PATH;
+use crate::model::id::ClusterName;
 use crate::model::overrides::{OverrideRef, PickedOverrides};
+use crate::model::records::PlacementRecord;
 use crate::snapshot::{Candidates, works_for_cluster};
 
 /// Returns the overrides of the accepted commit that concern a placement's payload.
-pub fn candidates(fleet: &FleetState, placement: &PlacementKey, payload: &Payload) -> Candidates {
-    Candidates::of(fleet.overrides.newest(), placement, &payload.manifests)
+pub fn candidates(fleet: &FleetState, placement: &PlacementRecord, payload: &Payload) -> Candidates {
+    let folder = placement.annotations.get(PATH).map(String::as_str);
+    let newest = fleet.overrides.newest().filter(|snapshot| snapshot.concerns(folder));
+    Candidates::of(newest, &placement.key, &payload.manifests)
 }
 
 /// Renders a cluster's objects from a payload and its picked overrides. Unchanged objects are shared with the payload.

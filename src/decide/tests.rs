@@ -3,6 +3,7 @@
 mod answering;
 mod checks;
 mod events;
+mod folders;
 mod gates;
 mod guard;
 mod history;

@@ -22,9 +22,9 @@ impl Pass<'_> {
         if self.fleet.overrides.is_empty() {
             return;
         }
-        let key = &self.state.record.key;
+        let record = &self.state.record;
         let payloads = self.state.payloads.iter();
-        self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.fleet, key, payload))).collect();
+        self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.fleet, record, payload))).collect();
     }
 
     /// Returns the overrides for a cluster's objects at a snapshot, by the present overrides and labels. Without the snapshot's

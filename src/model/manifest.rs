@@ -40,6 +40,17 @@ impl Manifest {
         self.object.get("metadata")?.get("labels")?.get(key)?.as_str()
     }
 
+    /// Returns it in a namespace: a copy with another identity.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        let mut object = Value::clone(&self.object);
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("namespace".to_owned(), namespace.into());
+        }
+        let id = ObjectId { namespace: namespace.to_owned(), ..self.id.clone() };
+        Self { id, object: Arc::new(object), origin: self.origin.clone() }
+    }
+
     /// Returns the value of an annotation, if the object has it.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.object.get("metadata")?.get("annotations")?.get(key)?.as_str()

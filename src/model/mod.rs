@@ -10,6 +10,7 @@ pub mod decisions;
 pub mod diff;
 pub mod explanation;
 pub mod facts;
+pub mod folder;
 pub mod forge;
 pub mod glob;
 pub mod id;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::folder::holds;
 use super::id::{CommitId, Digest};
 use crate::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 
@@ -58,10 +59,21 @@ pub struct OverrideSnapshot {
     pub hash: Digest,
     /// The spec.
     pub spec: OverrideSpec,
+    /// The folder whose placements it concerns; absent if it concerns all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The commit that first had it.
     pub commit: CommitId,
     /// When it was created.
     pub created_at: Timestamp,
+}
+
+impl OverrideSnapshot {
+    /// Tells whether it concerns a placement that sees this folder: its own, or one in it. By the placement and not by the files of the
+    /// objects: a file may move, and the snapshot stays.
+    pub fn concerns(&self, seen: Option<&str>) -> bool {
+        self.folder.as_deref().is_none_or(|folder| seen.is_some_and(|seen| holds(folder, seen)))
+    }
 }
 
 /// The overrides for one cluster's objects. The objects depend only on this and the snapshot: a relabelled cluster or a changed
@@ -84,5 +96,34 @@ impl PickedOverrides {
     /// Tells whether no override applies to the cluster.
     pub fn is_empty(&self) -> bool {
         self.cluster.is_empty() && self.namespaced.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_of_a_folder_concerns_placements_of_that_folder() {
+        let of = |folder: Option<&str>| {
+            let spec = serde_json::json!({"name": "o", "index": 0, "hash": "h", "commit": "c",
+                "createdAt": "2026-01-01T00:00:00Z",
+                "spec": {"clusterResourceSelectors": [], "policy": {"overrideRules": []}}});
+            let snapshot: OverrideSnapshot = serde_json::from_value(spec).expect("as records without a folder are");
+            OverrideSnapshot { folder: folder.map(str::to_owned), ..snapshot }
+        };
+        let rows = [
+            (None, None, true),
+            (None, Some("apps/production"), true),
+            (Some("apps/production"), Some("apps/production"), true),
+            (Some("apps/production"), Some("apps/production/eu"), true),
+            (Some("apps/production"), Some("apps"), false),
+            (Some("apps/production"), Some("apps/production-eu"), false),
+            (Some("apps/production"), None, false),
+        ];
+        for (folder, seen, wanted) in rows {
+            assert_eq!(of(folder).concerns(seen), wanted, "{folder:?} {seen:?}");
+        }
+        assert!(!serde_json::to_string(&of(None)).expect("a record").contains("folder"), "records stay as they were");
     }
 }

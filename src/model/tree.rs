@@ -4,10 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use super::id::{ClusterName, CommitId, PlacementKey};
+use super::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementSpec;
+
+mod seen;
+
+use self::seen::Index;
+pub use self::seen::SeenObjects;
 
 /// A placement of the source.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +26,18 @@ pub struct Placement {
     pub annotations: BTreeMap<String, String>,
     /// Its position.
     pub origin: Origin,
+}
+
+impl Placement {
+    /// Returns the folder whose objects its selectors see; `None` if they see the whole source.
+    pub fn folder(&self) -> Option<&str> {
+        self.annotations.get(PATH).map(String::as_str)
+    }
+
+    /// Returns the namespace that it gives to namespaced objects that name none.
+    pub fn default_namespace(&self) -> Option<&str> {
+        self.annotations.get(DEFAULT_NAMESPACE).map(String::as_str)
+    }
 }
 
 /// Whether the objects of a kind have a namespace.
@@ -90,7 +108,8 @@ impl Skipped {
 pub struct Tree {
     /// The commit; `None` for a folder.
     pub commit: Option<CommitId>,
-    /// The payload: every manifest that is not one of our own kinds, ordered by identity.
+    /// The payload: every manifest that is not one of our own kinds, ordered by identity. Several may have one identity, in different
+    /// folders.
     pub manifests: Vec<Manifest>,
     /// Placements by key.
     pub placements: BTreeMap<PlacementKey, Placement>,
@@ -100,6 +119,10 @@ pub struct Tree {
     pub member_files: BTreeMap<ClusterName, Arc<str>>,
     /// Scope of each (group, kind) known from built-in kinds, CRDs of the tree and the documents themselves.
     pub scopes: BTreeMap<(String, String), Scope>,
+    /// The kinds of `scopes` of which only documents without a namespace tell: whether their objects have one is a guess.
+    pub guessed: BTreeSet<(String, String)>,
+    /// The folders that placements name.
+    pub folders: BTreeSet<String>,
     /// Documents of gitfleet's own kinds (placements, strategies, runs, overrides, OCM kinds) without MemberClusters: checked
     /// here, and deserialized again by their users.
     pub inputs: Vec<Manifest>,
@@ -107,8 +130,8 @@ pub struct Tree {
     pub skipped: Vec<Skipped>,
     /// Warnings about files, by path and line: keys that are read differently from how they are written.
     pub warnings: Vec<InputError>,
-    by_namespace: BTreeMap<String, Vec<usize>>,
-    by_kind: BTreeMap<(String, String), Vec<usize>>,
+    index: Index,
+    by_path: OnceLock<Vec<usize>>,
     unmanaged_namespaces: OnceLock<BTreeSet<String>>,
 }
 
@@ -116,27 +139,15 @@ impl Tree {
     /// Sets the payload, ordered by identity, and indexes it by namespace and by kind.
     pub fn set_manifests(&mut self, mut manifests: Vec<Manifest>) {
         manifests.sort_by(|a, b| a.id.cmp(&b.id));
-        self.by_namespace.clear();
-        self.by_kind.clear();
         self.unmanaged_namespaces = OnceLock::new();
-        for (position, manifest) in manifests.iter().enumerate() {
-            let id = &manifest.id;
-            if !id.namespace.is_empty() {
-                self.by_namespace.entry(id.namespace.clone()).or_default().push(position);
-            }
-            self.by_kind.entry((id.group.clone(), id.kind.clone())).or_default().push(position);
-        }
+        self.by_path = OnceLock::new();
+        self.index = Index::of(&manifests);
         self.manifests = manifests;
     }
 
     /// Returns the payload of a kind, in order of identity.
     pub fn of_kind(&self, group: &str, kind: &str) -> impl Iterator<Item = &Manifest> {
-        self.at(self.by_kind.get(&(group.to_owned(), kind.to_owned())))
-    }
-
-    /// Returns the objects in a namespace (without the Namespace object), in order of identity.
-    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Manifest> {
-        self.at(self.by_namespace.get(namespace))
+        self.index.of_kind(&self.manifests, group, kind)
     }
 
     /// Returns the namespaces of ResourcePlacements that git has no manifest of: somebody else makes them on the clusters.
@@ -149,7 +160,16 @@ impl Tree {
         })
     }
 
-    fn at<'a>(&'a self, positions: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a Manifest> {
-        positions.into_iter().flatten().map(|&position| &self.manifests[position])
+    /// Returns the payload of an identity: several objects if they are in different folders.
+    pub fn at(&self, id: &ObjectId) -> &[Manifest] {
+        let end = self.manifests.partition_point(|manifest| manifest.id <= *id);
+        &self.manifests[self.manifests.partition_point(|manifest| manifest.id < *id)..end]
+    }
+
+    /// Tells whether an object is of a namespaced kind and names no namespace.
+    pub fn lacks_namespace(&self, manifest: &Manifest) -> bool {
+        let id = &manifest.id;
+        id.namespace.is_empty()
+            && self.scopes.get(&(id.group.clone(), id.kind.clone())).is_some_and(|scope| *scope == Scope::Namespaced)
     }
 }

@@ -20,6 +20,8 @@ pub enum WarningKind {
     PodsNotDelivered,
     /// A selector names a missing object, or all selectors select nothing.
     NothingSelected,
+    /// Objects are in no namespace, and nothing says whether they belong into one.
+    NamespaceUnknown,
     /// Nothing moves the clusters of an External placement.
     NoRun,
     /// Clusters are in no stage, and their strategy ignores them.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::simulate::scenario::{Scenario, simulate};
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::envelope::is_envelope;
 use crate::api::placement::{PlacementPolicy, PlacementType};
 use crate::model::id::{ClusterName, PlacementKey};
@@ -49,6 +50,8 @@ fn narrowed(tree: &Tree, key: &PlacementKey, clusters: &BTreeSet<&ClusterName>) 
     let mut placement = tree.placements.get(key)?.clone();
     let mut head = Tree::default();
     let mut objects = snapshot::select(tree, &placement).ok()?;
+    // They are all of its folder and in their namespaces.
+    placement.annotations.retain(|key, _| key != PATH && key != DEFAULT_NAMESPACE);
     // Selectors of a ResourcePlacement name objects one by one: each must be there.
     if key.namespace.is_none() {
         thin_out(&mut objects);

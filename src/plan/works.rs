@@ -51,7 +51,7 @@ impl<'a> FinalState<'a> {
     /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
     pub fn of(state: &PlacementState, fleet: &'a FleetState) -> Option<Self> {
         let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
-        Some(Self { candidates: candidates(fleet, &state.record.key, &payload), payload, fleet })
+        Some(Self { candidates: candidates(fleet, &state.record, &payload), payload, fleet })
     }
 
     /// Picks the overrides of a cluster.

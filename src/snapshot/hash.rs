@@ -132,10 +132,14 @@ pub fn object_digest(manifest: &Manifest) -> Digest {
     sha256(&go_json(&manifest.object))
 }
 
-/// Returns the digest of an override's whole spec; another digest means a change.
-pub fn override_hash(spec: &OverrideSpec) -> Digest {
+/// Returns the digest of an override's whole spec, and of the folder that it is about; another digest means a change.
+pub fn override_hash(spec: &OverrideSpec, folder: Option<&str>) -> Digest {
     let mut buffer = Vec::new();
     append_go_json(spec, &mut buffer);
+    // Without a folder it is KubeFleet's hash.
+    if let Some(folder) = folder {
+        append_go_json(folder, &mut buffer);
+    }
     sha256(&buffer)
 }
 

@@ -8,7 +8,7 @@ use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ObjectId;
 use crate::model::manifest::Manifest;
-use crate::model::tree::{Placement, Scope, Tree};
+use crate::model::tree::{Placement, Scope, SeenObjects, Tree};
 
 use super::sanitise::{sanitised, sort_for_snapshot};
 
@@ -57,12 +57,16 @@ pub enum SelectionError {
         object: String,
     },
     /// `NamespaceWithResourceSelectors` names no namespace of the tree.
-    #[error("{field} names the namespace {namespace}, which has no Namespace document; add one, or correct the name")]
+    #[error(
+        "{field} names the namespace {namespace}, which has no Namespace document{place}; add one, or correct the name"
+    )]
     NamespaceNotFound {
         /// The selector.
         field: String,
         /// The namespace.
         namespace: String,
+        /// The folder that the placement sees, as text for users; empty if it sees everything.
+        place: String,
     },
     /// A ClusterResourcePlacement selects a namespaced kind directly.
     #[error(
@@ -108,8 +112,8 @@ impl Classify for SelectionError {
     }
 }
 
-/// Returns the objects of a placement: sanitised, in snapshot order. An object is copied only if sanitising changes it. A
-/// selector without a match contributes nothing.
+/// Returns the objects of a placement among those that it sees: sanitised, in snapshot order. An object is copied only if
+/// sanitising or a given namespace changes it. A selector without a match contributes nothing.
 ///
 /// Selectors match by group and kind; their version is only required. An API server would convert the object to the selector's
 /// version; here the object keeps the version of its document.
@@ -124,7 +128,7 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
         return Err(SelectionError::Reserved { object: format!("ResourcePlacement {}", placement.key) });
     }
     let selection = Selection::new(tree, placement)?;
-    let mut found: Vec<&Manifest> = Vec::new();
+    let mut found = Vec::new();
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
         selection.evaluate(&field(index), selector, &mut found)?;
     }
@@ -170,7 +174,9 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 
 /// One placement's selectors over one tree.
 pub(super) struct Selection<'a> {
-    pub(super) tree: &'a Tree,
+    tree: &'a Tree,
+    /// What the selectors see.
+    pub(super) seen: SeenObjects<'a>,
     /// The namespace for selectors of namespaced kinds; `None` if they are not allowed.
     namespace: Option<&'a str>,
     /// Whether the placement is a ResourcePlacement.
@@ -180,8 +186,8 @@ pub(super) struct Selection<'a> {
 impl<'a> Selection<'a> {
     /// Resolves the one namespace that selectors of namespaced kinds look into.
     pub(super) fn new(tree: &'a Tree, placement: &'a Placement) -> Result<Self, SelectionError> {
-        let mut selection =
-            Self { tree, namespace: placement.key.namespace.as_deref(), namespaced: placement.key.namespace.is_some() };
+        let namespace = placement.key.namespace.as_deref();
+        let mut selection = Self { tree, seen: tree.seen_by(placement), namespace, namespaced: namespace.is_some() };
         if selection.namespaced {
             return Ok(selection);
         }
@@ -193,19 +199,20 @@ impl<'a> Selection<'a> {
             if is_reserved(&namespace) {
                 return Err(SelectionError::ReservedNamespace { field, namespace });
             }
-            if !tree.of_kind("", "Namespace").any(|m| m.id.name == namespace && !is_terminating(m)) {
-                return Err(SelectionError::NamespaceNotFound { field, namespace });
+            if !selection.seen.of_kind("", "Namespace").any(|m| m.id.name == namespace && !is_terminating(m)) {
+                let place = placement.folder().map(|folder| format!(" in the folder {folder}")).unwrap_or_default();
+                return Err(SelectionError::NamespaceNotFound { field, namespace, place });
             }
             selection.namespace = Some(&selector.name);
         }
         Ok(selection)
     }
 
-    fn evaluate(
-        &self,
+    fn evaluate<'s>(
+        &'s self,
         field: &str,
-        selector: &ResourceSelector,
-        found: &mut Vec<&'a Manifest>,
+        selector: &'s ResourceSelector,
+        found: &mut Vec<&'s Manifest>,
     ) -> Result<(), SelectionError> {
         let field = || field.to_owned();
         // Before the scope is determined: the scope of a kind that is never placed may be unknown.
@@ -235,11 +242,11 @@ impl<'a> Selection<'a> {
     }
 
     /// Selects Namespace objects and, by default, everything in them.
-    fn evaluate_namespaces(
-        &self,
+    fn evaluate_namespaces<'s>(
+        &'s self,
         field: &str,
-        selector: &ResourceSelector,
-        found: &mut Vec<&'a Manifest>,
+        selector: &'s ResourceSelector,
+        found: &mut Vec<&'s Manifest>,
     ) -> Result<(), SelectionError> {
         let reserved = |namespace: &str| SelectionError::ReservedNamespace {
             field: field.to_owned(),
@@ -261,7 +268,7 @@ impl<'a> Selection<'a> {
             }
             found.push(namespace);
             if whole {
-                found.extend(self.tree.in_namespace(name).filter(|m| self.is_placed(m)));
+                found.extend(self.seen.in_namespace(name).filter(|m| self.is_placed(m)));
             }
         }
         Ok(())
@@ -271,21 +278,21 @@ impl<'a> Selection<'a> {
     fn scope(&self, selector: &ResourceSelector) -> Option<Scope> {
         let known = self.tree.scopes.get(&(selector.group.clone(), selector.kind.clone())).copied();
         known.or_else(|| {
-            let document = self.tree.of_kind(&selector.group, &selector.kind).next()?;
+            let document = self.seen.of_kind(&selector.group, &selector.kind).next()?;
             Some(if document.id.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced })
         })
     }
 
     /// Returns the documents of a selector's kind that have its name or fit its labels.
-    fn matching<'s>(&self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'a Manifest> + use<'a, 's> {
-        self.tree.of_kind(&selector.group, &selector.kind).filter(move |manifest| {
+    fn matching<'s>(&'s self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'s Manifest> {
+        self.seen.of_kind(&selector.group, &selector.kind).filter(move |manifest| {
             (selector.name.is_empty() || manifest.id.name == selector.name)
                 && selector.label_selector.as_ref().is_none_or(|labels| fits(labels, manifest))
         })
     }
 
     /// Returns the documents of a selector's kind that it means, whether they are placed or not.
-    pub(super) fn found<'s>(&self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'a Manifest> + use<'a, 's> {
+    pub(super) fn found<'s>(&'s self, selector: &'s ResourceSelector) -> impl Iterator<Item = &'s Manifest> {
         let namespace = match self.scope(selector) {
             Some(Scope::Namespaced) => self.namespace,
             Some(Scope::Cluster) => Some(""),
@@ -321,8 +328,8 @@ impl<'a> Selection<'a> {
     /// Tells whether a Service of this name makes the Endpoints by itself.
     fn has_service(&self, endpoints: &ObjectId) -> bool {
         let service = ObjectId { kind: "Service".to_owned(), version: "v1".to_owned(), ..endpoints.clone() };
-        // A tree keeps its manifests in order of their ids.
-        self.tree.manifests.binary_search_by(|m| m.id.cmp(&service)).is_ok()
+        // They are in order of their ids.
+        self.seen.manifests().binary_search_by(|m| m.id.cmp(&service)).is_ok()
     }
 }
 

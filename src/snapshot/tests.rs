@@ -230,7 +230,7 @@ fn selectors_that_cannot_be_evaluated() {
             "a missing name for some kinds",
             cluster(),
             json!([namespace(json!({"name": "nowhere", "selectionScope": scope}))]),
-            SelectionError::NamespaceNotFound { field: first(), namespace: "nowhere".into() },
+            SelectionError::NamespaceNotFound { field: first(), namespace: "nowhere".into(), place: String::new() },
         ),
         (
             "a namespaced kind alone",

@@ -2,11 +2,13 @@
 
 mod check;
 mod fill;
+mod folders;
 
 use std::sync::Arc;
 
-use self::check::{FoundObject, duplicates, namespaces, overrides, scopes, unused_fields};
+use self::check::{FoundObject, namespaces, overrides, scopes, unused_fields};
 use self::fill::fill;
+use self::folders::{duplicates, empty_folders, lost_overrides, sights, twins_in_given_namespaces};
 use super::blob::ParsedBlob;
 use super::budget::COMMIT;
 use super::paths::Selection;
@@ -63,11 +65,22 @@ pub fn assemble(
         found.extend(blob.documents.iter().map(|document| FoundObject {
             document,
             origin: Origin { path: path.clone(), line: document.line, blob: id.clone(), ordinal: document.ordinal },
+            path: selection.within_place(path),
         }));
     }
-    duplicates(&found, &mut errors);
-    tree.scopes = scopes(&found);
-    namespaces(&found, &tree.scopes, &mut errors);
+    (tree.scopes, tree.guessed) = scopes(&found);
+    let sights = sights(&found);
+    // First: errors about objects would name files again that have an error already.
+    if selection.places.is_none() {
+        empty_folders(&sights, files.iter().map(|(path, _, _)| &**path), &mut errors);
+    }
+    // Else each object of a folder might be an error, because one placement has one.
+    if !files.iter().any(|(_, _, blob)| blob.unread_sight) {
+        duplicates(&found, &tree.scopes, &sights, &mut errors);
+        twins_in_given_namespaces(&found, &tree.scopes, &sights, &mut errors);
+        namespaces(&found, &tree.scopes, &sights, &mut errors);
+        lost_overrides(&found, &sights, &mut errors);
+    }
     overrides(&found, &mut errors);
     if !errors.is_empty() {
         return Err(limited(errors));

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::budget::{COMMIT, OBJECTS_MAX, Weight};
 use super::truth;
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::identity::identify;
-use crate::api::table::{self, Checked, GITFLEET_GROUP};
+use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
 use crate::api::{FieldError, envelope};
 use crate::model::id::ObjectId;
 use crate::model::manifest::{InputError, malformed_metadata};
@@ -41,6 +42,8 @@ pub struct ParsedBlob {
     pub errors: Vec<BlobError>,
     /// Warnings.
     pub warnings: Vec<BlobError>,
+    /// A placement that names a folder or gives a namespace has errors: what it sees is not known.
+    pub unread_sight: bool,
     /// Documents that are no Kubernetes objects: line, and what they are.
     pub skipped: Vec<(u32, NoObject)>,
     /// Size of the content.
@@ -64,6 +67,19 @@ pub struct ParsedDocument {
     pub checked: Option<Checked>,
     /// What a CustomResourceDefinition defines: group, kind, scope.
     pub defines: Option<(String, String, Scope)>,
+}
+
+impl ParsedDocument {
+    /// Tells whether it is for clusters: of a foreign kind, or an envelope.
+    pub fn is_payload(&self) -> bool {
+        // Envelopes are selected like payload, so that a selection of one can be reported.
+        let is_envelope = || self.id.group == PLACEMENT_GROUP && self.id.kind.ends_with("Envelope");
+        match self.checked {
+            None => true,
+            Some(Checked::Other) => is_envelope(),
+            Some(_) => false,
+        }
+    }
 }
 
 /// An error in a file of unknown path.
@@ -274,6 +290,10 @@ impl Reading<'_, '_> {
         let checked = match checked {
             Ok(checked) => checked,
             Err(errors) => {
+                let annotations = value.pointer("/metadata/annotations");
+                let has = |key| annotations.is_some_and(|annotations| annotations.get(key).is_some());
+                self.blob.unread_sight |=
+                    id.kind.ends_with("Placement") && [PATH, DEFAULT_NAMESPACE].into_iter().any(has);
                 for error in errors {
                     self.field_error(place, Some(&name), error);
                 }

@@ -34,6 +34,17 @@ pub struct Selection {
     pub markers: Vec<String>,
     /// Every complaint that needs no content.
     pub errors: Vec<InputError>,
+    /// `None` if the files are a source. Else they are of several places, and these are the folders among them: `gitfleet.io/path` counts
+    /// from there, and may name what is not among the files.
+    pub places: Option<Vec<String>>,
+}
+
+impl Selection {
+    /// Returns a path as `gitfleet.io/path` counts it.
+    pub(super) fn within_place<'a>(&self, path: &'a str) -> &'a str {
+        let below = |place: &String| path.strip_prefix(place.as_str())?.strip_prefix('/');
+        self.places.iter().flatten().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(path)
+    }
 }
 
 /// A filter of paths that may be read, for use before the listing.
@@ -104,7 +115,7 @@ pub fn select_rendering<'a>(
         let message = format!("{} files are to be read, the limit is {FILES_MAX}", read.len());
         errors.push(complaint("", message, "narrow `source.path`, or add folders to .gitfleetignore"));
     }
-    Selection { read, markers, errors }
+    Selection { read, markers, errors, places: None }
 }
 
 /// Tells whether a path stands below a folder of a set; each with a slash at the end, the root as an empty text.

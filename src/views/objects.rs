@@ -107,7 +107,11 @@ pub fn override_snapshot_object(snapshot: &OverrideSnapshot, latest: bool) -> Va
         "kubernetes-fleet.io/is-latest-snapshot": latest.to_string(),
     });
     metadata.insert("labels".into(), labels);
-    metadata.insert("annotations".into(), json!({annotations::COMMIT: snapshot.commit}));
+    let mut notes = json!({annotations::COMMIT: snapshot.commit});
+    if let Some(folder) = &snapshot.folder {
+        notes[annotations::PATH] = json!(folder);
+    }
+    metadata.insert("annotations".into(), notes);
     let kind = if key.namespace.is_some() { "ResourceOverrideSnapshot" } else { "ClusterResourceOverrideSnapshot" };
     json!({
         "apiVersion": PLACEMENT_API_VERSION,

@@ -17,6 +17,7 @@ mod cordon;
 mod daemon;
 mod demo;
 mod edges;
+mod environments;
 mod examples;
 mod explain;
 mod export;

@@ -252,6 +252,49 @@ fn commands_take_the_versions_of_the_tree_and_the_programs_of_the_path() {
 }
 
 #[test]
+fn overlays_of_one_base_go_to_the_clusters_of_their_environment() {
+    let scratch = Scratch::new();
+    configure(&scratch, &versions(&programs(&scratch.path(""))));
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.write("app/base/kustomization.yaml", "resources: [shop.yaml]\n");
+    let base = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: \
+                {key: base}\n";
+    scratch.write("app/base/shop.yaml", base);
+    for (folder, member) in [("staging", "east"), ("production", "west")] {
+        let patch = format!(
+            "resources: [../base]\npatches:\n- target: {{kind: ConfigMap}}\n  patch: |\n    [{{op: replace, path: /data/key, value: {folder}}}]\n"
+        );
+        scratch.write(&format!("app/{folder}/kustomization.yaml"), &patch);
+        let annotations = format!("{{gitfleet.io/path: app/{folder}, gitfleet.io/default-namespace: shop}}");
+        let policy = format!("  policy: {{placementType: PickFixed, clusterNames: [{member}]}}\n");
+        scratch.write(&format!("{folder}.yaml"), &annotated_placement(folder, &annotations, "shop", &policy));
+    }
+    scratch.commit("first");
+    let checked = scratch.run(&["validate", FLEET, "-c", CONFIG]);
+    assert_eq!(
+        (checked.code, &*checked.err),
+        (0, "4 objects, 2 placements, 2 clusters: no errors\n"),
+        "{}",
+        checked.out
+    );
+    once(&scratch).text(0);
+    let value = |member: &str| {
+        let text = fs::read_to_string(scratch.path("members").join(member).join("configmap..shop.c.yaml"));
+        let text = text.expect("it is in the namespace of its placement");
+        text.lines().find_map(|line| line.trim().strip_prefix("key: ")).map(str::to_owned)
+    };
+    assert_eq!((value("east").as_deref(), value("west").as_deref()), (Some("staging"), Some("production")));
+    // A base is no folder of its own, and without folders the two are one object.
+    scratch.write("staging.yaml", &annotated_placement("staging", "{gitfleet.io/path: app/base}", "shop", ""));
+    let base = scratch.run(&["validate", FLEET, "-c", CONFIG]);
+    assert!(base.code == 1 && base.out.contains("no file of the source is read in app/base"), "{}", base.out);
+    scratch.write("staging.yaml", &annotated_placement("staging", "{}", "shop", ""));
+    let both = scratch.run(&["validate", FLEET, "-c", CONFIG]);
+    let wanted = "the same object stands at app/production:1 too, and the ClusterResourcePlacement staging (staging.yaml:2) selects from both";
+    assert!(both.code == 1 && both.out.contains(wanted), "{}", both.out);
+}
+
+#[test]
 fn an_empty_result_waits_at_the_deletion_guard() {
     let scratch = Scratch::new();
     configure(&scratch, &versions(&programs(&scratch.path(""))));

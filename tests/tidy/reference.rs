@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 use std::fs;
 
-use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
+use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_OVERRIDE, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
 use gitfleet::http::{
     BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, PAGE_STREAMS_MAX,
     READS_MAX, REQUEST_TIME, Route, SESSION_TIME, SESSIONS_MAX, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME, routes,
@@ -31,6 +31,7 @@ const FOLDER: &str = "docs/reference";
 const CARRIERS: &[(&str, &[Rule])] = &[
     ("ClusterResourcePlacement, ResourcePlacement", ON_PLACEMENT),
     ("ClusterStagedUpdateStrategy, StagedUpdateStrategy", ON_STRATEGY),
+    ("ClusterResourceOverride, ResourceOverride", ON_OVERRIDE),
     ("MemberCluster", ON_MEMBER),
     ("ManagedCluster", ON_MANAGED),
 ];

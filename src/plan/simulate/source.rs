@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Event, Fact, Happening, Simulation, SourceEvent};
 use crate::decide::state::Payload;
-use crate::model::id::CommitId;
+use crate::model::id::{CommitId, ObjectId};
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::records::ResourceSnapshot;
 use crate::model::tree::Tree;
@@ -142,10 +142,14 @@ impl SimulatedSource {
 /// Returns the payload of a snapshot from its commit.
 pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
     let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
-        let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();
-        let found = plain.map(|at| &tree.manifests[at]);
-        let manifest = snapshot::sanitised(found.or_else(|| tree.inputs.iter().find(|m| m.id == resource.id))?);
-        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
+        // Several may have one identity, and some get their namespace from the placement only.
+        let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
+        let named = tree.at(&resource.id).iter().cloned();
+        let given = tree.at(&bare).iter().map(|manifest| manifest.in_namespace(&resource.id.namespace));
+        let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
+        let mut found = named.chain(given).chain(inputs).map(|manifest| snapshot::sanitised(&manifest));
+        let found = found.find(|manifest| snapshot::object_digest(manifest) == resource.digest)?;
+        Some(Manifest { origin: resource.origin.clone(), ..found })
     };
     let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));
     Payload::read_again(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?, snapshot)

@@ -29,6 +29,7 @@ fn snapshot(namespace: &str, name: &str, index: u64, objects: &[&str], rules: &V
         id: OverrideRef { key, index },
         hash: "h".into(),
         spec,
+        folder: None,
         commit: "c".into(),
         created_at,
     })

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::folders::{PlacementSight, overlap};
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::table::{self, PLACEMENT_GROUP};
 use crate::api::unused::unused;
-use crate::model::id::ObjectKey;
 use crate::model::kinds;
 use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::tree::Scope;
@@ -15,9 +16,14 @@ use crate::source::blob::ParsedDocument;
 /// Warnings about fields of one commit that change nothing.
 const UNUSED_MAX: usize = 100;
 
+/// The scope of each group and kind.
+pub(super) type Scopes = BTreeMap<(String, String), Scope>;
+
 pub(super) struct FoundObject<'a> {
     pub(super) document: &'a ParsedDocument,
     pub(super) origin: Origin,
+    /// Its file, as `gitfleet.io/path` counts it.
+    pub(super) path: &'a str,
 }
 
 impl FoundObject<'_> {
@@ -32,8 +38,22 @@ impl FoundObject<'_> {
         }
     }
 
+    /// Returns file and line.
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}", self.origin.path, self.origin.line)
+    }
+
     pub(super) fn manifest(&self) -> Manifest {
         Manifest { id: self.document.id.clone(), object: self.document.object.clone(), origin: self.origin.clone() }
+    }
+
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        self.document.object.pointer("/metadata/annotations")?.get(key)?.as_str()
+    }
+
+    /// Tells whether it is of a namespaced kind and names no namespace.
+    pub(super) fn lacks_namespace(&self, scopes: &Scopes) -> bool {
+        self.document.id.namespace.is_empty() && scopes.get(&self.group_and_kind()) == Some(&Scope::Namespaced)
     }
 
     pub(super) fn group_and_kind(&self) -> (String, String) {
@@ -41,24 +61,9 @@ impl FoundObject<'_> {
     }
 }
 
-pub(super) fn duplicates(found: &[FoundObject<'_>], errors: &mut Vec<InputError>) {
-    let mut first: BTreeMap<ObjectKey, &FoundObject<'_>> = BTreeMap::new();
-    for item in found {
-        match first.entry(item.document.id.key()) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(item);
-            }
-            std::collections::btree_map::Entry::Occupied(entry) => {
-                let other = &entry.get().origin;
-                let message = format!("the same object stands at {}:{} too", other.path, other.line);
-                errors.push(item.complain("metadata.name", message, "remove or rename one of the two"));
-            }
-        }
-    }
-}
-
-/// Returns the scope of every kind: of Kubernetes, of gitfleet, of the tree's definitions, else by its documents.
-pub(super) fn scopes(found: &[FoundObject<'_>]) -> BTreeMap<(String, String), Scope> {
+/// Returns the scope of every kind: of Kubernetes, of gitfleet, of the tree's definitions, else by its documents. Beside it the kinds
+/// whose documents alone tell, and have no namespace.
+pub(super) fn scopes(found: &[FoundObject<'_>]) -> (Scopes, BTreeSet<(String, String)>) {
     let named = |group: &str, kind: &str, scope| ((group.to_owned(), kind.to_owned()), scope);
     let mut scopes = BTreeMap::new();
     for item in found {
@@ -69,16 +74,23 @@ pub(super) fn scopes(found: &[FoundObject<'_>]) -> BTreeMap<(String, String), Sc
         }
     }
     // Each line may override the earlier ones: the scope by documents is a guess, that of a built-in kind is known.
+    let mut known = Scopes::new();
     let defined = found.iter().filter_map(|item| item.document.defines.as_ref());
-    scopes.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
-    scopes.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
-    scopes.extend(kinds::BUILT_IN.iter().map(|k| named(k.group, k.kind, k.scope)));
-    scopes
+    known.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
+    known.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
+    known.extend(kinds::BUILT_IN.iter().map(|k| named(k.group, k.kind, k.scope)));
+    let is_guessed =
+        |(kind, scope): &(&(String, String), &Scope)| **scope == Scope::Cluster && !known.contains_key(*kind);
+    let guessed = scopes.iter().filter(is_guessed).map(|(kind, _)| kind.clone()).collect();
+    scopes.extend(known);
+    (scopes, guessed)
 }
 
+/// Reports objects whose namespace does not fit their kind. An object that no placement gives a namespace must name one.
 pub(super) fn namespaces(
     found: &[FoundObject<'_>],
-    scopes: &BTreeMap<(String, String), Scope>,
+    scopes: &Scopes,
+    sights: &[PlacementSight<'_>],
     errors: &mut Vec<InputError>,
 ) {
     for item in found {
@@ -86,8 +98,18 @@ pub(super) fn namespaces(
         let has_namespace = !item.document.id.namespace.is_empty();
         match (scope, has_namespace) {
             (Some(Scope::Namespaced), false) => {
+                let is_payload = item.document.is_payload();
+                let mut seeing = sights.iter().filter(|sight| is_payload && sight.sees(item));
+                if seeing.clone().any(|sight| sight.given.is_some()) {
+                    continue;
+                }
+                // Only a placement that names a folder means this object in particular.
+                let hint = match seeing.find(|sight| sight.folder.is_some()) {
+                    Some(sight) => format!("add metadata.namespace, or {DEFAULT_NAMESPACE} to the {sight}"),
+                    None => "add metadata.namespace".to_owned(),
+                };
                 let message = format!("a {} is namespaced, and this one names no namespace", item.document.id.kind);
-                errors.push(item.complain("metadata.namespace", message, "add metadata.namespace"));
+                errors.push(item.complain("metadata.namespace", message, &hint));
             }
             (Some(Scope::Cluster), true) => {
                 let message = format!("a {} is cluster-scoped", item.document.id.kind);
@@ -98,11 +120,11 @@ pub(super) fn namespaces(
     }
 }
 
-/// Reports two overrides of one kind that select one object: their order would be random.
+/// Reports two overrides of one kind that select one object in one folder: their order would be random.
 ///
 /// Source: KubeFleet's webhooks for ClusterResourceOverride (the whole hub) and ResourceOverride (one namespace).
 pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>) {
-    let mut first: BTreeMap<[String; 5], &FoundObject<'_>> = BTreeMap::new();
+    let mut known: BTreeMap<[String; 5], Vec<&FoundObject<'_>>> = BTreeMap::new();
     for item in found {
         let id = &item.document.id;
         let list = match id.kind.as_str() {
@@ -118,10 +140,10 @@ pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>)
             let text = |field: &str| selector.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
             let key = [list.to_owned(), id.namespace.clone(), text("group"), text("kind"), text("name")];
             let object = format!("{} {}", key[3], key[4]);
+            let others = known.entry(key).or_default();
+            let last = others.iter().rfind(|other| overlap(other.annotation(PATH), item.annotation(PATH)));
             // An override that lists an object twice acts on it once all the same.
-            if let Some(other) = first.insert(key, item)
-                && other.document.id != item.document.id
-            {
+            if let Some(other) = last.filter(|other| other.document.id != item.document.id) {
                 let message = format!(
                     "{} at {}:{} overrides {object} too",
                     other.document.id.name, other.origin.path, other.origin.line
@@ -129,6 +151,7 @@ pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>)
                 let field = format!("spec.{list}[{index}]");
                 errors.push(item.complain(&field, message, "put the rules into one override"));
             }
+            others.push(item);
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::FoundObject;
 use crate::api::cluster::MemberCluster;
 use crate::api::ocm::ManagedCluster;
-use crate::api::table::{Checked, MEMBER_NAME_LABEL, PLACEMENT_GROUP};
+use crate::api::table::{Checked, MEMBER_NAME_LABEL};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::tree::{Placement, Tree};
 
@@ -18,12 +18,8 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
         let id = &item.document.id;
         let name = || ClusterName::new(id.name.as_str());
         match &item.document.checked {
-            None => payload.push(item.manifest()),
-            // Envelopes are selected like payload, so that a selection of one can be reported.
-            Some(Checked::Other) if id.group == PLACEMENT_GROUP && id.kind.ends_with("Envelope") => {
-                payload.push(item.manifest());
-            }
-            Some(Checked::Other) => tree.inputs.push(item.manifest()),
+            _ if item.document.is_payload() => payload.push(item.manifest()),
+            None | Some(Checked::Other) => tree.inputs.push(item.manifest()),
             Some(Checked::Placement(spec)) => {
                 let key = PlacementKey::of_namespace(&id.namespace, &id.name);
                 let annotations = annotations(&item.document.object);
@@ -46,6 +42,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
         let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
         join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
     }
+    tree.folders = tree.placements.values().filter_map(Placement::folder).map(str::to_owned).collect();
     tree.inputs.sort_by(|a, b| a.id.cmp(&b.id));
     tree.set_manifests(payload);
 }

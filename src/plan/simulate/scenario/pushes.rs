@@ -56,8 +56,9 @@ impl Driver<'_> {
         Box::new(move |cluster, desired| {
             let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
             let is_corrected = || {
-                let content = first.get(&*desired.key).filter(|content| ***content != *desired.object);
-                content.is_some() && !delivered.contains(&(cluster.clone(), desired.digest.clone()))
+                let contents = first.get(&*desired.key);
+                let is_other = contents.is_some_and(|contents| contents.iter().all(|one| **one != *desired.object));
+                is_other && !delivered.contains(&(cluster.clone(), desired.digest.clone()))
             };
             let fails = |failure: &&super::Failure| {
                 failure.cluster == *cluster
@@ -68,10 +69,14 @@ impl Driver<'_> {
         })
     }
 
-    /// Returns the objects that later pushes change, with the content of the first one.
-    fn corrected(&self) -> BTreeMap<ObjectKey, Arc<Value>> {
-        let content = |tree: &Tree| -> BTreeMap<ObjectKey, Arc<Value>> {
-            tree.manifests.iter().map(|manifest| (manifest.id.key(), sanitised(manifest).object)).collect()
+    /// Returns the objects that later pushes change, with the content of the first one: one for each folder that an object is in.
+    fn corrected(&self) -> BTreeMap<ObjectKey, Vec<Arc<Value>>> {
+        let content = |tree: &Tree| {
+            let mut contents: BTreeMap<ObjectKey, Vec<Arc<Value>>> = BTreeMap::new();
+            for manifest in tree.manifests.iter().chain(&tree.in_given_namespaces()) {
+                contents.entry(manifest.id.key()).or_default().push(sanitised(manifest).object);
+            }
+            contents
         };
         let later: Vec<_> = self.scenario.then.iter().map(|push| content(&push.tree)).collect();
         let mut first = content(&self.scenario.head);

@@ -1,0 +1,40 @@
+//! Folders of the source, as placements and overrides name them: a path from the root of its subtree.
+
+use std::collections::BTreeSet;
+
+/// Tells whether a file stands in a folder or below it. What a folder is rendered to has the path of that folder, so a path holds itself.
+pub fn holds(folder: &str, path: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
+/// Returns the folders of a set that hold a file, the innermost first.
+pub fn holding<'f>(folders: &'f BTreeSet<String>, path: &str) -> impl Iterator<Item = &'f str> {
+    let ends = std::iter::once(path.len()).chain(path.rmatch_indices('/').map(|(slash, _)| slash));
+    ends.filter_map(|end| folders.get(&path[..end]).map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_holds_what_is_in_it() {
+        let rows = [
+            ("apps/production", "apps/production/web.yaml", true),
+            ("apps/production", "apps/production/eu/web.yaml", true),
+            ("apps/production", "apps/production", true),
+            ("apps/production", "apps/production-eu/web.yaml", false),
+            ("apps/production", "apps/production.yaml", false),
+            ("apps/production", "apps/web.yaml", false),
+            ("production", "apps/production/web.yaml", false),
+        ];
+        for (folder, path, wanted) in rows {
+            assert_eq!(holds(folder, path), wanted, "{folder} {path}");
+        }
+        let folders: BTreeSet<String> = ["apps", "apps/production", "apps/prod", "other"].map(str::to_owned).into();
+        let found = |path| holding(&folders, path).collect::<Vec<_>>();
+        assert_eq!(found("apps/production/web.yaml"), ["apps/production", "apps"]);
+        assert_eq!(found("apps/production"), ["apps/production", "apps"]);
+        assert_eq!(found("apps.yaml"), Vec::<&str>::new());
+    }
+}
