@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::decryption::{self, Decryption};
 use super::fence::Fence;
 use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
@@ -74,6 +75,9 @@ pub enum Error {
     /// A receiver of notifications cannot be used.
     #[error(transparent)]
     Notifier(#[from] notifier::Error),
+    /// There is no key for digests of plaintext.
+    #[error(transparent)]
+    DigestKey(#[from] decryption::KeyError),
     /// Agents cannot connect.
     #[error(transparent)]
     Agents(#[from] agents::Error),
@@ -158,9 +162,13 @@ impl Daemon {
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
-        let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
+        let state_dir = state_dir(&configuration);
+        let key = decryption::digest_key(store.as_ref())?;
+        let decryption = Decryption::new(key, configuration.decrypt.as_ref(), &state_dir);
+        let settings = PollerSettings { decryption: decryption.clone(), ..PollerSettings::of(&configuration)? };
         let tokens = &saved.agent_tokens;
-        let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), &supervisor)?;
+        let (members, events) =
+            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption, &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));

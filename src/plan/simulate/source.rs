@@ -145,7 +145,7 @@ pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Pay
         let plain = tree.manifests.binary_search_by(|manifest| manifest.id.cmp(&resource.id)).ok();
         let found = plain.map(|at| &tree.manifests[at]);
         let manifest = snapshot::sanitised(found.or_else(|| tree.inputs.iter().find(|m| m.id == resource.id))?);
-        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
+        snapshot::is_of_digest(&manifest, &resource.digest).then_some(manifest)
     };
     let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));
     Payload::read_again(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?, snapshot)
