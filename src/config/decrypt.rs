@@ -58,3 +58,34 @@ impl Decrypt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use crate::config::Configuration;
+
+    fn parse(section: &str) -> Result<Configuration, String> {
+        let text =
+            format!("apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: .}}\ndecrypt: {section}\n");
+        let parsed = Configuration::parse(&text, Path::new("/etc/fleet"), &BTreeMap::new());
+        parsed.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    fn a_version_and_keys_are_named() {
+        let read = parse("{sops: 3.13.3, ageKeyFile: keys/age.txt, folder: bin}").expect("it is right").decrypt;
+        let read = read.expect("a section");
+        assert_eq!((read.version().as_str(), read.age_key_file), ("v3.13.3", Some("/etc/fleet/keys/age.txt".into())));
+        assert_eq!(read.folder, Some("/etc/fleet/bin".into()));
+        for (section, wanted) in [
+            ("{sops: three, ageKeyFile: a}", "decrypt.sops: \"vthree\" is no version"),
+            ("{sops: v3.13.3}", "decrypt: names no keys"),
+            ("{ageKeyFile: a}", "sops"),
+        ] {
+            let found = parse(section).expect_err("it is wrong");
+            assert!(found.contains(wanted), "{section}: {found}");
+        }
+    }
+}

@@ -497,19 +497,3 @@ fn expressions_of_health_are_compiled_when_the_file_is_read() {
         assert!(line.starts_with(expected), "{line}");
     }
 }
-
-#[test]
-fn decryption_names_a_version_and_keys() {
-    let of = |section: &str| body(&format!("source: {{url: .}}\ndecrypt: {section}"));
-    let read = of("{sops: 3.13.3, ageKeyFile: keys/age.txt, folder: bin}").unwrap().decrypt.expect("a section");
-    assert_eq!((read.version().as_str(), read.age_key_file), ("v3.13.3", Some("/etc/fleet/keys/age.txt".into())));
-    assert_eq!(read.folder, Some("/etc/fleet/bin".into()));
-    for (section, wanted) in [
-        ("{sops: three, ageKeyFile: a}", "decrypt.sops: \"vthree\" is no version"),
-        ("{sops: v3.13.3}", "decrypt: names no keys"),
-        ("{ageKeyFile: a}", "sops"),
-    ] {
-        let found = complaints(&format!("source: {{url: .}}\ndecrypt: {section}"));
-        assert!(found.contains(wanted), "{section}: {found}");
-    }
-}

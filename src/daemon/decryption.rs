@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::config::Decrypt;
+use crate::http::random;
 use crate::model::encrypted::{DigestKey, revealed};
 use crate::model::id::Digest;
 use crate::model::work::Desired;
@@ -70,16 +71,17 @@ pub enum KeyError {
 }
 
 /// Returns the key of digests of plaintext: that of an earlier process, or a new one.
-///
-/// # Errors
-/// The store cannot be read or written.
-pub fn digest_key(store: &dyn Store) -> Result<DigestKey, KeyError> {
+fn digest_key(store: &dyn Store) -> Result<DigestKey, KeyError> {
     if let Some(record) = load::<[u8; 32]>(store, DIGEST_KEY)? {
         return Ok(DigestKey::new(record.value));
     }
-    let bytes = crate::http::random().ok_or(KeyError::NoRandomness)?;
+    let bytes = random_bytes()?;
     store.batch(vec![put(DIGEST_KEY.to_owned(), &bytes, Expected::Absent)?])?;
     Ok(DigestKey::new(bytes))
+}
+
+fn random_bytes() -> Result<[u8; 32], KeyError> {
+    random().ok_or(KeyError::NoRandomness)
 }
 
 impl Decryption {
@@ -99,12 +101,17 @@ impl Decryption {
         Self { key, with }
     }
 
-    /// Changes how the program is started: for tests, before anything is decrypted.
-    #[must_use]
-    pub fn with_programs(self, change: impl FnOnce(Programs) -> Programs) -> Self {
-        let with = self.with.and_then(Arc::into_inner);
-        let with = with.map(|it| Arc::new(Configured { programs: change(it.programs.clone()), ..it }));
-        Self { with, ..self }
+    /// Does the same for a daemon, with the key that its store keeps.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn open(decrypt: Option<&Decrypt>, store: &dyn Store, state_dir: &Path) -> Result<Self, KeyError> {
+        let key = match decrypt {
+            Some(_) => digest_key(store)?,
+            // Nothing is decrypted, and members may hold what others decrypted: no digest of that is to be compared later.
+            None => DigestKey::new(random_bytes()?),
+        };
+        Ok(Self::new(key, decrypt, state_dir))
     }
 
     /// Returns the key of digests of plaintext.

@@ -85,7 +85,7 @@ impl RenderedTree {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
     }
 
-    /// Returns an error for each result with an encrypted object: the programs write files anew, and SOPS authenticates files whole.
+    /// Returns an error for each result with an encrypted object: the programs sort and merge what SOPS authenticates whole.
     pub fn encrypted(&self, files: &[(Arc<str>, BlobId, Arc<ParsedBlob>)]) -> Vec<InputError> {
         let rendered: BTreeSet<(&str, &BlobId)> = self.files.iter().map(|file| (&*file.path, &file.blob)).collect();
         let is_encrypted = |(path, blob, parsed): &&(Arc<str>, BlobId, Arc<ParsedBlob>)| {

@@ -162,17 +162,15 @@ impl Daemon {
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
-        let state_dir = state_dir(&configuration);
-        let key = decryption::digest_key(store.as_ref())?;
-        let decryption = Decryption::new(key, configuration.decrypt.as_ref(), &state_dir);
-        let settings = PollerSettings { decryption: decryption.clone(), ..PollerSettings::of(&configuration)? };
+        let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
+        let decryption = Decryption::open(configuration.decrypt.as_ref(), store.as_ref(), &state_dir)?;
         let tokens = &saved.agent_tokens;
         let (members, events) =
-            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption, &supervisor)?;
+            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption.clone(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));
-        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, ..settings };
+        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, decryption, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;

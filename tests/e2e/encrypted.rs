@@ -151,7 +151,12 @@ fn an_encrypted_secret_arrives_in_plaintext_and_is_nowhere_else() {
         &["diff", "web", "-c", CONFIG],
     ] {
         let shown = scratch.run(args);
-        assert!(shown.code <= 1 && !reveals(shown.out.as_bytes()) && !reveals(shown.err.as_bytes()), "{args:?}: {}{}", shown.out, shown.err);
+        assert!(
+            shown.code <= 1 && !reveals(shown.out.as_bytes()) && !reveals(shown.err.as_bytes()),
+            "{args:?}: {}{}",
+            shown.out,
+            shown.err
+        );
     }
     let shown = scratch.run(&["get", "works", "-o", "yaml", "--show-secrets", "-c", CONFIG]);
     assert!(shown.text(0).contains("ENC[AES256_GCM,"), "what git has is shown: {}", shown.out);
@@ -267,7 +272,8 @@ fn what_cannot_be_decrypted_is_refused_alone_and_with_a_reason() {
 #[test]
 fn several_objects_json_and_overrides_are_decrypted_as_they_are() {
     let (scratch, keys, recipient) = fleet();
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: web}\ndata: {z: 'true', a: '5'}\n";
+    let map =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: web}\ndata: {z: 'true', a: '5'}\n";
     scratch.write("secrets/db.yaml", &format!("{}---\n{map}", secret(CANARY)));
     let json = "{\"kind\": \"Secret\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"api\", \"namespace\": \"web\"}, \"stringData\": {\"token\": \"from-json\"}}\n";
     scratch.write("secrets/api.json", json);
@@ -314,17 +320,26 @@ fn keys_of_pgp_decrypt_too() {
     let gpg = |args: &[&str]| run(Command::new("gpg").env("GNUPGHOME", &home).args(["--batch", "--quiet"]).args(args));
     gpg(&["--passphrase", "", "--quick-generate-key", "fleet@example.com", "rsa2048", "encr", "never"]);
     let listed = gpg(&["--list-keys", "--with-colons"]);
-    let fingerprint = listed.lines().find_map(|line| line.strip_prefix("fpr:::::::::")).expect("a key").trim_end_matches(':');
+    let fingerprint =
+        listed.lines().find_map(|line| line.strip_prefix("fpr:::::::::")).expect("a key").trim_end_matches(':');
     scratch.write("secrets/db.yaml", &secret(CANARY));
     let mut command = Command::new(&tools().sops);
-    command.env("GNUPGHOME", &home).args(["encrypt", "-i", "--encrypted-regex", "^(data|stringData)$", "--pgp", fingerprint]);
+    command.env("GNUPGHOME", &home).args([
+        "encrypt",
+        "-i",
+        "--encrypted-regex",
+        "^(data|stringData)$",
+        "--pgp",
+        fingerprint,
+    ]);
     run(command.arg(in_tree(&scratch, "secrets/db.yaml")));
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the file");
     fs::write(scratch.path(CONFIG), text.replace("ageKeyFile: ./age.txt", "gnupgHome: ./gnupg")).expect("a file");
     fs::remove_file(keys).expect("it is not needed");
     scratch.commit("first");
     // GnuPG finds its programs in PATH; the daemon starts it by name.
-    let output = scratch.command(&ONCE).env("PATH", std::env::var_os("PATH").unwrap_or_default()).output().expect("it runs");
+    let output =
+        scratch.command(&ONCE).env("PATH", std::env::var_os("PATH").unwrap_or_default()).output().expect("it runs");
     // Its agent would stay.
     run(Command::new("gpgconf").env("GNUPGHOME", &home).args(["--kill", "all"]));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -356,13 +371,15 @@ fn an_agent_with_a_key_decrypts_and_the_daemon_without_one_never_sees_plaintext(
     };
     let is_canary = |found: Option<String>| found.is_some_and(|value| value.starts_with(CANARY_BASE64));
     daemon.until("the agent decrypts", || is_canary(password(far)));
-    let refused = format!("{} cannot be decrypted: nothing is configured", "Secret sealed/db, encrypted in secrets/db.yaml,");
+    let refused =
+        format!("{} cannot be decrypted: nothing is configured", "Secret sealed/db, encrypted in secrets/db.yaml,");
     daemon.until("the daemon says why it does not", || {
         daemon.get("works").iter().any(|work| work.to_string().contains(&refused))
     });
     assert_eq!(password(near), None);
     assert_eq!(crate::daemon::value(near, "sealed", "settings"), "1", "the others are delivered");
-    far.kubectl(&["patch", "secret", "db", "-n", "sealed", "-p", "{\"data\":{\"password\":\"b3RoZXI=\"}}"]).expect("drift");
+    far.kubectl(&["patch", "secret", "db", "-n", "sealed", "-p", "{\"data\":{\"password\":\"b3RoZXI=\"}}"])
+        .expect("drift");
     daemon.until("drift is put back", || is_canary(password(far)));
 
     for path in ["/api/v1/records", "/", "/placements/sealed", "/api/v1/journal", "/metrics"] {

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::core::member::Task;
 use crate::core::member::result::{Answer, StepResult, tried};
+use crate::daemon::decryption::Decryption;
 use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
@@ -86,18 +87,9 @@ pub async fn perform(
             }
             conclude(&desired, answer, put_back, before.as_deref())
         }
-        Step::ShowDrift { position, seen } => match common.decryption.reveal(&order.manifests[position]).await {
-            Ok(desired) => show_drift(target, order, &desired, seen).await,
-            Err(why) => {
-                let desired = &order.manifests[position];
-                StepResult::Drift {
-                    key: Arc::clone(&desired.key),
-                    manifest: desired.digest.clone(),
-                    seen,
-                    found: Err(why),
-                }
-            }
-        },
+        Step::ShowDrift { position, seen } => {
+            show_drift(target, &common.decryption, order, &order.manifests[position], seen).await
+        }
         Step::Compare { position } => {
             let desired = &order.manifests[position];
             let answer = match common.decryption.reveal(desired).await {
@@ -203,18 +195,29 @@ fn compared(desired: &Desired, manifest: &Value, live: &Value, how: ComparisonOp
 }
 
 /// Reads how an object of gitfleet differs from its manifest.
-async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: ObservedVersion) -> StepResult {
+async fn show_drift(
+    target: &dyn Target,
+    decryption: &Decryption,
+    order: &WorkOrder,
+    desired: &Desired,
+    seen: ObservedVersion,
+) -> StepResult {
+    let (key, manifest) = (Arc::clone(&desired.key), desired.digest.clone());
+    let desired = match decryption.reveal(desired).await {
+        Ok(desired) => desired,
+        Err(why) => return StepResult::Drift { key, manifest, seen, found: Err(why) },
+    };
     let found = match target.get(&desired.id).await {
-        Ok(Some(live)) => found(target, order, desired, &live).await,
+        Ok(Some(live)) => found(target, order, &desired, &live).await,
         // The watch reports the same.
         Ok(None) => Ok(Found { drifted: true, differences: vec![missing_object()] }),
         Err(error) => Err(error),
     };
     let found = match found {
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
-        found => found.map_err(|error| error_message(desired, &error)),
+        found => found.map_err(|error| error_message(&desired, &error)),
     };
-    StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
+    StepResult::Drift { key, manifest, seen, found }
 }
 
 /// Compares an object of gitfleet. Only the fields of the manifest decide whether it drifted: values that an API server fills
