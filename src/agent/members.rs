@@ -11,11 +11,13 @@ use crate::cel::ObjectExpression;
 use crate::clock::Uptime;
 use crate::config::MemberAccess;
 use crate::core::{MemberCommand, MemberEvent};
+use crate::daemon::decryption::Decryption;
 use crate::daemon::fence::{Fence, lease_clock};
 use crate::daemon::member::Common;
 use crate::daemon::members::{MemberTask, common};
 use crate::daemon::supervise::Supervisor;
 use crate::deliver::health::{HealthRules, KindRule};
+use crate::model::encrypted::DigestKey;
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::remote::agent::{AgentTasks, ChangedMembers};
@@ -25,6 +27,7 @@ use crate::wire::{AgentHealth, AgentMember, AgentReach, MEMBERS_MAX};
 pub(super) struct Members {
     root: PathBuf,
     supervisor: Supervisor,
+    decryption: Decryption,
     events: mpsc::UnboundedSender<MemberEvent>,
     /// What the running tasks were started with.
     of: Option<(SourceName, AgentHealth, Arc<Common>)>,
@@ -36,8 +39,14 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn new(root: PathBuf, supervisor: Supervisor, events: mpsc::UnboundedSender<MemberEvent>) -> Self {
-        Self { root, supervisor, events, of: None, running: BTreeMap::new(), leased: fence(), own: fence() }
+    pub(super) fn new(
+        root: PathBuf,
+        supervisor: Supervisor,
+        decryption: Decryption,
+        events: mpsc::UnboundedSender<MemberEvent>,
+    ) -> Self {
+        let (leased, own) = (fence(), fence());
+        Self { root, supervisor, decryption, events, of: None, running: BTreeMap::new(), leased, own }
     }
 
     /// Runs exactly these members. Nothing is removed from one that is stopped.
@@ -63,7 +72,7 @@ impl Members {
             }
         }
         if !is_same {
-            let common = Arc::new(common(rules(health), &self.supervisor));
+            let common = Arc::new(common(rules(health), self.decryption.clone(), &self.supervisor));
             self.of = Some((source.clone(), health.clone(), common));
         }
         for (name, member) in listed {
@@ -192,7 +201,11 @@ fn rules(health: &AgentHealth) -> HealthRules {
         available: compile(&kind.available),
         failed: compile(&kind.failed),
     };
-    HealthRules { kinds: health.kinds.iter().map(rule).collect(), only_kubefleets: health.only_kubefleets }
+    HealthRules {
+        kinds: health.kinds.iter().map(rule).collect(),
+        only_kubefleets: health.only_kubefleets,
+        digest_key: DigestKey::default(),
+    }
 }
 
 #[cfg(test)]

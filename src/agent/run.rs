@@ -15,9 +15,12 @@ use tokio::time::Instant;
 use super::connect::{Connector, Endpoint, Error};
 use super::disk::Disk;
 use super::members::Members;
+use super::seal::digest_key;
 use super::session::Ended;
 use crate::clock;
+use crate::config::Decrypt;
 use crate::core::MemberEvent;
+use crate::daemon::decryption::Decryption;
 use crate::daemon::supervise::Supervisor;
 use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 
@@ -44,6 +47,8 @@ pub struct AgentOptions {
     pub state: PathBuf,
     /// The folder that paths of members are relative to.
     pub root: PathBuf,
+    /// What decrypts objects that the source has encrypted.
+    pub decrypt: Option<Decrypt>,
 }
 
 /// How an agent stands, for its probes.
@@ -77,15 +82,16 @@ pub async fn run(
     standing: watch::Sender<AgentStanding>,
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let AgentOptions { servers, name, pools, token, tls, state, root } = settings;
+    let AgentOptions { servers, name, pools, token, tls, state, root, decrypt } = settings;
     let disk = Disk::open(&state, &token).with_context(|| format!("opening the state folder {}", state.display()))?;
+    let decryption = Decryption::new(digest_key(&token), decrypt.as_ref(), &state);
     let (events, inbox) = mpsc::unbounded_channel();
     let mut agent = Agent {
         servers,
         connector: Connector { tls: Arc::new(tls), token, name },
         pools,
         instance: format!("{}-{}", clock::wall().as_millisecond(), std::process::id()),
-        state: AgentState::new(disk, Members::new(root, supervisor, events)),
+        state: AgentState::new(disk, Members::new(root, supervisor, decryption, events)),
         inbox,
         standing,
     };

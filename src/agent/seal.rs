@@ -5,12 +5,22 @@ use hmac::{Hmac, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
+use crate::model::encrypted::DigestKey;
+
 /// The first bytes of a sealed file: the version of its form.
 const MAGIC: &[u8] = b"GFS1";
 /// What the key of the files is derived for.
 const KEY_PURPOSE: &[u8] = b"gitfleet agent state: key";
 /// What the names of the files are derived for: the digest of a short secret would tell the secret.
 const NAME_PURPOSE: &[u8] = b"gitfleet agent state: names";
+
+/// What the key of digests of plaintext is derived for.
+const DIGEST_PURPOSE: &[u8] = b"gitfleet agent state: digests";
+
+/// Returns the key of digests of what members hold in plaintext: the server stores such digests, and must not be able to check guesses.
+pub(super) fn digest_key(token: &SecretString) -> DigestKey {
+    DigestKey::new(derive(token.expose_secret().as_bytes(), DIGEST_PURPOSE).finalize().into_bytes().into())
+}
 
 /// Seals and opens files.
 pub(super) struct Seal {

@@ -214,7 +214,7 @@ fn order(generation: i64, text: &str) -> WorkOrder {
     let desired = |object: Value| {
         let id = ObjectId::of(&object).expect("an id");
         let digest = Digest::new(format!("{:x}", Sha256::digest(go_json(&object))));
-        Desired { key: id.key().shared(), id, object: Arc::new(object), digest, wave: 1 }
+        Desired { key: id.key().shared(), id, object: Arc::new(object), digest, wave: 1, encrypted: None }
     };
     let named = |kind: &str, data: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "o", "namespace": "n"}, "stringData": data});
     WorkOrder {
@@ -256,6 +256,7 @@ impl Agent {
             tls: TlsFiles::default().read().expect("certificates"),
             state: folder.join("state"),
             root: folder.join("root"),
+            decrypt: None,
         };
         let (standing, seen) = watch::channel(AgentStanding::Alone(String::new()));
         let (stop, stopped) = watch::channel(false);

@@ -17,7 +17,7 @@ use super::run::wait_for_signal;
 use crate::agent::connect::{Endpoint, TlsFiles};
 use crate::agent::run::{AgentOptions, AgentStanding};
 use crate::api::check::is_dns_label;
-use crate::config::read_secret;
+use crate::config::{CloudKeys, Decrypt, read_secret};
 use crate::daemon::supervise::Supervisor;
 use crate::telemetry::metrics::Metrics;
 
@@ -67,6 +67,22 @@ struct Options {
     /// Folder that the paths of members are relative to.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     root: PathBuf,
+    /// The version of sops that decrypts what the source has encrypted, such as v3.13.3. Without it such objects are refused.
+    #[arg(long, value_name = "VERSION", value_parser = sops_version)]
+    sops: Option<String>,
+    /// Folder that sops is in, instead of PATH.
+    #[arg(long, value_name = "FOLDER", requires = "sops")]
+    sops_folder: Option<PathBuf>,
+    /// File with the age identities that decrypt.
+    #[arg(long, value_name = "FILE", requires = "sops")]
+    age_key_file: Option<PathBuf>,
+    /// Folder of GnuPG with the PGP keys that decrypt.
+    #[arg(long, value_name = "FOLDER", requires = "sops")]
+    gnupg_home: Option<PathBuf>,
+    /// Lets sops use the network, for keys at a cloud or in Vault, and gives it this variable of the environment; may be given several
+    /// times.
+    #[arg(long, value_name = "VARIABLE", requires = "sops")]
+    cloud_keys: Vec<String>,
     /// Address to serve /healthz, /readyz and /metrics at.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
@@ -78,6 +94,25 @@ fn name(text: &str) -> Result<String, String> {
     } else {
         Err("a name has at most 63 lowercase letters, digits and `-`".to_owned())
     }
+}
+
+fn sops_version(text: &str) -> Result<String, String> {
+    let version = semver::Version::parse(text.trim_start_matches('v'));
+    version.map(|_| text.to_owned()).map_err(|_| "write the whole version, such as v3.13.3".to_owned())
+}
+
+/// Returns what decrypts, if anything does. Paths are made absolute: the program is started in a folder of its own.
+fn decrypt(args: &Options) -> anyhow::Result<Option<Decrypt>> {
+    let Some(sops) = args.sops.clone() else { return Ok(None) };
+    let absolute = |path: &Option<PathBuf>| path.as_deref().map(std::path::absolute).transpose();
+    let environment = args.cloud_keys.clone();
+    Ok(Some(Decrypt {
+        sops,
+        folder: absolute(&args.sops_folder)?,
+        age_key_file: absolute(&args.age_key_file)?,
+        gnupg_home: absolute(&args.gnupg_home)?,
+        cloud_keys: (!environment.is_empty()).then_some(CloudKeys { environment }),
+    }))
 }
 
 /// Runs the command.
@@ -101,6 +136,7 @@ fn deliver(args: &Options) -> anyhow::Result<Exit> {
         tls: tls.read().map_err(|error| anyhow!(error)).context("reading the certificates")?,
         state: args.state.clone(),
         root: std::path::absolute(&args.root).context("finding the folder of --root")?,
+        decrypt: decrypt(args)?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(live(settings, args.listen));

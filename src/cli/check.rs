@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         _ => Vec::new(),
     };
     rows.extend(rendering::rows(&configuration));
+    rows.extend(rendering::decryption_rows(&configuration));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     rows.extend(runtime.block_on(member_rows(&configuration, &clusters)));
     rows.extend(match &configuration.forge {

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use super::forge::Row;
 use crate::config::{Configuration, FILE_NAME_DEFAULT};
+use crate::daemon::decryption;
 use crate::daemon::rendering::Rendering;
 use crate::model::rendering::Renderer;
 use crate::render::Programs;
@@ -35,6 +36,16 @@ pub(super) fn rows(configuration: &Configuration) -> Vec<Row> {
         Err(error) => Row::missing(NEED, error.to_string()),
     };
     render.versions().into_iter().map(row).collect()
+}
+
+/// Says whether the program that decrypts is there, in the version that a configuration names.
+pub(super) fn decryption_rows(configuration: &Configuration) -> Option<Row> {
+    const NEED: &str = "decryption";
+    let decrypt = configuration.decrypt.as_ref()?;
+    Some(match decryption::check(decrypt) {
+        Ok(path) => Row::ok(NEED, format!("sops {} at {}", decrypt.version(), path.display())),
+        Err(error) => Row::missing(NEED, error),
+    })
 }
 
 /// Finds the configuration in a tree, or above it up to the root of its repository.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::agents::Agents;
+use super::decrypt::Decrypt;
 use super::forge::Forge;
 use super::health::HealthSection;
 use super::http::Http;
@@ -85,6 +86,9 @@ pub(super) struct Document {
     /// The programs that render folders with a kustomization or a chart. Without it such a folder refuses the commit.
     #[serde(default)]
     pub render: Option<Render>,
+    /// What decrypts files that SOPS encrypted. Without it their objects reach only members of agents that decrypt them.
+    #[serde(default)]
+    pub decrypt: Option<Decrypt>,
 }
 
 /// What the proxies that the environment names are for.
@@ -309,6 +313,9 @@ impl Configuration {
             [url_file, secret_file, ca_file].into_iter().flatten().for_each(join);
         }
         self.render.iter_mut().flat_map(|render| &mut render.folder).for_each(join);
+        if let Some(Decrypt { folder, age_key_file, gnupg_home, .. }) = &mut self.decrypt {
+            [folder, age_key_file, gnupg_home].into_iter().flatten().for_each(join);
+        }
         self.http.tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.read_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
         self.http.push_tokens.iter_mut().for_each(|token| join(&mut token.token_file));
@@ -335,6 +342,7 @@ impl Configuration {
         prometheus::check(&self.prometheus, &mut errors);
         notify::check(&self.notify, &mut errors);
         self.render.iter().for_each(|render| render.problems(&mut errors));
+        self.decrypt.iter().for_each(|decrypt| decrypt.problems(&mut errors));
         errors
     }
 }

@@ -5,6 +5,7 @@
 
 mod agents;
 mod check;
+mod decrypt;
 mod file;
 mod forge;
 mod health;
@@ -33,6 +34,7 @@ use crate::model::policy::Floor;
 use crate::model::runs::{ApprovalRules, MetricServers};
 
 pub use agents::{AGENT_LEASE_DEFAULT, AGENT_LEASE_MIN, AgentTls, Agents, StaticAgentToken};
+pub use decrypt::{CloudKeys, Decrypt};
 pub use file::*;
 pub use forge::*;
 pub use health::{HealthSettings, KindHealth, OtherKinds};
@@ -95,6 +97,8 @@ pub struct Configuration {
     pub proxy: Proxy,
     /// The programs that render folders, where any are rendered.
     pub render: Option<Render>,
+    /// What decrypts files that SOPS encrypted, where anything does.
+    pub decrypt: Option<Decrypt>,
 }
 
 /// Why there is no configuration, or no secret.
@@ -191,6 +195,7 @@ impl Configuration {
             notify: document.notify,
             proxy: document.proxy,
             render: document.render,
+            decrypt: document.decrypt,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.
         configuration.resolve(base_dir, |field| set.iter().any(|(name, _)| *name == field));
@@ -256,6 +261,7 @@ impl Configuration {
             notify,
             proxy,
             render,
+            decrypt,
         } = self;
         let sections = [
             ("source", *source != other.source),
@@ -270,6 +276,7 @@ impl Configuration {
             ("notify", *notify != other.notify),
             ("proxy", *proxy != other.proxy),
             ("render", *render != other.render),
+            ("decrypt", *decrypt != other.decrypt),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

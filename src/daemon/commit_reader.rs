@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::decryption::Decryption;
 use super::rendering::{Inputs, Merge, OfCommit, OnDisk, Rendering};
 use crate::decide::state::Payload;
 use crate::git::{self, Blob, Reader};
@@ -26,6 +27,7 @@ type ParsedBlobs = BTreeMap<BlobId, Arc<ParsedBlob>>;
 pub struct Cache {
     parsed: ParsedBlobs,
     rendering: Rendering,
+    decryption: Decryption,
     /// The results that the commit needs that was read last.
     rendered: BTreeSet<String>,
 }
@@ -39,6 +41,13 @@ impl Cache {
     /// Creates an empty cache that has folders rendered.
     pub fn rendering(rendering: Rendering) -> Self {
         Self { rendering, ..Self::default() }
+    }
+
+    /// Compares encrypted files of commits by the values that they hold. Those of pull requests are compared as they are encrypted: whoever
+    /// opens one could have guesses of values checked.
+    #[must_use]
+    pub fn decrypting(self, decryption: Decryption) -> Self {
+        Self { decryption, ..self }
     }
 
     /// Returns the keys of the results that the commit needs that was read last.
@@ -105,11 +114,21 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     let rendered = cache.rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
     let with_results = cache.rendering.reader(reader)?;
     wanted.extend(rendered.wanted());
-    let files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
+    let mut files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
+    identify(&mut files, cache);
     cache.parsed = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    errors.extend(rendered.encrypted(&files));
     let files = rendered.without_hooks(files);
     cache.rendered = rendered.keys;
     assemble(Some(commit.clone()), &selection, files, errors)
+}
+
+/// Adds which values the encrypted files have that the cache lacks.
+fn identify(files: &mut [ParsedFile], cache: &Cache) {
+    let fresh = files
+        .par_iter_mut()
+        .filter(|(_, blob, parsed)| parsed.encrypted_file().is_some() && !cache.parsed.contains_key(blob));
+    fresh.for_each(|(path, _, parsed)| cache.decryption.identify(path, Arc::make_mut(parsed)));
 }
 
 /// A file with its blob and its parsed content.
@@ -258,6 +277,7 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
     let with_results = cache.rendering.reader(reader)?;
     wanted.extend(rendered.wanted());
     let files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
+    errors.extend(rendered.encrypted(&files));
     let tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
     let conflicts = inputs.into_lister().conflicts.into_iter().collect();
     Ok(Candidate { base: base.clone(), head: head.clone(), tree: Arc::new(tree), conflicts })
@@ -320,6 +340,7 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
         let refusal = source::COMMIT.refusal(wanted.iter().filter_map(weight));
         return Ok(Survey { tree: Err(refusal.into_iter().collect()), skipped: Vec::new() });
     }
+    folder.listing.errors.extend(rendered.encrypted(&files));
     let files = rendered.without_hooks(files);
     let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
     let tree = match assemble(None, &selection, files, folder.listing.errors) {
@@ -438,14 +459,15 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
         let document =
             parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
         let (id, object) = (document.id.clone(), Arc::clone(&document.object));
-        let mut manifest = Manifest { id, object, origin: resource.origin.clone() };
+        let encrypted = document.encrypted.clone();
+        let mut manifest = Manifest { id, object, origin: resource.origin.clone(), encrypted };
         if manifest.id.namespace != resource.id.namespace {
             // The placement gave it one.
             manifest = manifest.in_namespace(&resource.id.namespace);
         }
         let manifest = Manifest { id: resource.id.clone(), ..snapshot::sanitised(&manifest) };
         // The blob id is the same, but another version of gitfleet may read or sanitise it differently.
-        (snapshot::object_digest(&manifest) == resource.digest).then_some(manifest)
+        snapshot::is_of_digest(&manifest, &resource.digest).then_some(manifest)
     };
     let manifests = snapshot
         .resources

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use super::agents::{self, Agents, RemoteMember};
+use super::decryption::Decryption;
 use super::fence::Fence;
 use super::member::{Common, Member, SharedLimits};
 use super::supervise::{Supervisor, Watcher};
@@ -20,6 +21,7 @@ use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::health::{HealthRules, KindRule};
 use crate::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
 use crate::deliver::live::KnownContents;
+use crate::model::encrypted::DigestKey;
 use crate::model::id::ClusterName;
 use crate::model::work::SourceName;
 use crate::telemetry::metrics::Part;
@@ -39,8 +41,14 @@ const INVENTORY: Inventory = Inventory {
 };
 
 /// Returns what all members have in common.
-pub fn common(health: HealthRules, supervisor: &Supervisor) -> Common {
-    Common { health, known: KnownContents::default(), metrics: supervisor.metrics(), limits: SharedLimits::default() }
+pub fn common(health: HealthRules, decryption: Decryption, supervisor: &Supervisor) -> Common {
+    Common {
+        health: HealthRules { digest_key: decryption.key().clone(), ..health },
+        decryption,
+        known: KnownContents::default(),
+        metrics: supervisor.metrics(),
+        limits: SharedLimits::default(),
+    }
 }
 
 /// Returns the rules that tell whether objects are available.
@@ -49,6 +57,7 @@ pub fn health_rules(health: &HealthSettings) -> HealthRules {
     HealthRules {
         kinds: health.kinds.iter().cloned().map(rule).collect(),
         only_kubefleets: health.others == OtherKinds::NotTrackable,
+        digest_key: DigestKey::default(),
     }
 }
 
@@ -95,6 +104,7 @@ impl MemberDeliveries {
         tokens: &AgentTokens,
         source: SourceName,
         fence: Fence,
+        decryption: Decryption,
         supervisor: &Supervisor,
     ) -> Result<(Self, mpsc::UnboundedReceiver<MemberEvent>), agents::Error> {
         let (events, reported) = mpsc::unbounded_channel();
@@ -102,7 +112,7 @@ impl MemberDeliveries {
             deliveries: BTreeMap::new(),
             agents: Agents::start(configuration, tokens, source.clone(), &fence, supervisor)?,
             source,
-            common: Arc::new(common(health_rules(&configuration.health), supervisor)),
+            common: Arc::new(common(health_rules(&configuration.health), decryption, supervisor)),
             fence,
             events,
             supervisor: supervisor.clone(),

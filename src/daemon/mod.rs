@@ -9,6 +9,7 @@ pub mod agents;
 pub mod commit_reader;
 pub mod commit_signatures;
 pub mod configuration;
+pub mod decryption;
 pub mod fence;
 pub mod follower;
 pub mod forge_bot;

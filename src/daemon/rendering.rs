@@ -85,6 +85,26 @@ impl RenderedTree {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
     }
 
+    /// Returns an error for each result with an encrypted object: the programs sort and merge what SOPS authenticates whole.
+    pub fn encrypted(&self, files: &[(Arc<str>, BlobId, Arc<ParsedBlob>)]) -> Vec<InputError> {
+        let rendered: BTreeSet<(&str, &BlobId)> = self.files.iter().map(|file| (&*file.path, &file.blob)).collect();
+        let is_encrypted = |(path, blob, parsed): &&(Arc<str>, BlobId, Arc<ParsedBlob>)| {
+            parsed.encrypted_file().is_some() && rendered.contains(&(&**path, blob))
+        };
+        let error = |(path, _, parsed): &(Arc<str>, BlobId, Arc<ParsedBlob>)| {
+            let first = parsed.documents.iter().find(|document| document.encrypted.is_some());
+            InputError {
+                object: first.map(|document| document.id.to_string()),
+                ..complaint(
+                    path,
+                    "the folder is rendered, and has an object that SOPS encrypted; what is rendered cannot be decrypted".to_owned(),
+                    "move the encrypted file out of the folder: gitfleet reads it by itself",
+                )
+            }
+        };
+        files.iter().filter(is_encrypted).map(error).collect()
+    }
+
     /// Takes hooks of Helm out of files that were read.
     pub fn without_hooks(
         &self,

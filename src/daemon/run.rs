@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::decryption::{self, Decryption};
 use super::fence::Fence;
 use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
 use super::hub_writer::{HubSettings, HubTask};
@@ -74,6 +75,9 @@ pub enum Error {
     /// A receiver of notifications cannot be used.
     #[error(transparent)]
     Notifier(#[from] notifier::Error),
+    /// There is no key for digests of plaintext.
+    #[error(transparent)]
+    DigestKey(#[from] decryption::KeyError),
     /// Agents cannot connect.
     #[error(transparent)]
     Agents(#[from] agents::Error),
@@ -159,12 +163,14 @@ impl Daemon {
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
+        let decryption = Decryption::open(configuration.decrypt.as_ref(), store.as_ref(), &state_dir)?;
         let tokens = &saved.agent_tokens;
-        let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), &supervisor)?;
+        let (members, events) =
+            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption.clone(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));
-        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, ..settings };
+        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, decryption, ..settings };
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;

@@ -11,7 +11,7 @@ use crate::model::manifest::Manifest;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use crate::model::tree::Placement;
-use crate::snapshot::{Frozen, Next, freeze, next_snapshot, not_selected, select};
+use crate::snapshot::{Frozen, Next, freeze, is_encrypted_again, next_snapshot, not_selected, select};
 
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
@@ -105,8 +105,11 @@ impl Pass<'_> {
 
     /// Freezes a selection; it shares the newest snapshot's payload if that is the same.
     fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
-        let frozen = freeze(&manifests);
-        let known = self.state.newest().filter(|newest| newest.hash == frozen.hash);
+        let frozen = freeze(&manifests, self.state.newest().map(AsRef::as_ref));
+        let is_same = |newest: &&Arc<ResourceSnapshot>| {
+            newest.hash == frozen.hash && !is_encrypted_again(&newest.resources, &frozen.resources)
+        };
+        let known = self.state.newest().filter(is_same);
         let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)) {
             Some(payload) => Arc::clone(payload),
             None => Arc::new(Payload::of(manifests, &frozen, &self.state.record.key)?),
@@ -124,7 +127,10 @@ impl Pass<'_> {
             existing.push((held.index, held.digest.clone()));
         }
         let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
-            Next::Keep(index) if self.state.snapshots.contains_key(&index) => index,
+            Next::Keep(index) if self.state.snapshots.contains_key(&index) => {
+                self.renew_encrypted(index, frozen, payload);
+                index
+            }
             // Only members have it: the store was lost, or is older.
             Next::Keep(index) => {
                 self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
@@ -140,6 +146,20 @@ impl Pass<'_> {
             }
         };
         self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+    }
+
+    /// Takes objects from where they are encrypted now: the keys that open an earlier file may be gone when they are needed.
+    fn renew_encrypted(&mut self, index: u64, frozen: &Frozen, payload: &Arc<Payload>) {
+        let known = &self.state.snapshots[&index];
+        if !is_encrypted_again(&known.resources, &frozen.resources) {
+            return;
+        }
+        let commit = self.fleet.tree.commit.clone().unwrap_or_else(|| "".into());
+        let renewed =
+            ResourceSnapshot { commit, resources: frozen.resources.clone(), ..ResourceSnapshot::clone(known) };
+        self.state.snapshots.insert(index, Arc::new(renewed));
+        self.state.payloads.insert(index, Arc::clone(payload));
+        self.state.rendered.retain(|_, snapshot, _| snapshot != index);
     }
 
     /// Forgets the snapshots beyond the history limit that nothing goes to any more.

@@ -14,6 +14,7 @@ use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
 use crate::deliver::waves::wave;
 use crate::model::cluster::Cluster;
+use crate::model::encrypted::{EncryptedWork, carried};
 use crate::model::facts;
 use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
@@ -334,6 +335,12 @@ impl Payload {
         // Paired before envelopes are removed: they have digests too.
         let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
         let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
+        for (manifest, digest) in manifests.iter_mut().zip(&digests) {
+            // Overrides change the object; what it was made of stays known by its digest.
+            if let Some(encrypted) = &mut manifest.encrypted {
+                encrypted.values = Some(digest.clone());
+            }
+        }
         let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));
         let desired = plain.chain(contents.iter().map(desired)).collect();
         manifests.extend(contents);
@@ -353,7 +360,12 @@ pub fn desired(manifest: &Manifest) -> Desired {
 
 fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
     let (id, object) = (manifest.id.clone(), Arc::clone(&manifest.object));
-    Desired { key: id.key().shared(), wave: wave(&id.group, &id.kind), id, object, digest }
+    let encrypted = manifest.encrypted.as_ref().map(|of| {
+        let (file, path, ordinal) = (Arc::clone(&of.file), Arc::clone(&manifest.origin.path), of.ordinal);
+        let content = snapshot::value_digest(&carried(&object, &file, &path, ordinal));
+        EncryptedWork { file, path, ordinal, content }
+    });
+    Desired { key: id.key().shared(), wave: wave(&id.group, &id.kind), id, object, digest, encrypted }
 }
 
 /// Returns the clusters of the fleet: those that git names, without those that left.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::cel::ObjectExpression;
+use crate::model::encrypted::DigestKey;
 use crate::model::id::ObjectId;
 use crate::model::records::Availability;
 
@@ -84,6 +85,8 @@ pub struct HealthRules {
     pub kinds: Vec<KindRule>,
     /// Whether kinds that KubeFleet has no rule for tell nothing.
     pub only_kubefleets: bool,
+    /// The key of digests of what members hold in plaintext and the source has encrypted.
+    pub digest_key: DigestKey,
 }
 
 impl HealthRules {

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::health::{self, HealthRules, ObjectHealth};
 use super::inventory::{PART_OF_LABEL, SPEC_HASH};
 use crate::api::FIELD_MANAGER;
+use crate::model::encrypted::{DigestKey, is_of_encrypted};
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::Availability;
 use crate::model::shared::{Pool, Pooled, Shared};
@@ -164,7 +165,7 @@ impl LiveObject {
         let content = LiveContent {
             applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
             manifest: text("annotations", SPEC_HASH).map(Digest::from),
-            owned: owned_digest(object),
+            owned: owned_digest(object, &rules.digest_key),
             owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
             availability,
@@ -243,11 +244,12 @@ pub fn foreign_owner(object: &Value) -> Option<String> {
 
 /// Returns the digest of the fields that our field manager applied, with their live values.
 ///
-/// An object without managed fields (a directory member's file) is owned as a whole.
+/// An object without managed fields (a directory member's file) is owned as a whole. Of an object that is encrypted in the source the digest
+/// needs a key: it is stored, and a plain one would tell whoever guesses a value that the guess is right.
 ///
 /// Source: Kubernetes server-side apply, `FieldsV1`: `f:` field, `k:` list item by key, `v:` set member, `i:` index, `.` the
 /// node itself. A change by another manager takes the field from us, so it also changes the set of paths.
-fn owned_digest(object: &Value) -> Digest {
+fn owned_digest(object: &Value, key: &DigestKey) -> Digest {
     let mut text = Vec::new();
     let managed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     match managed {
@@ -263,6 +265,10 @@ fn owned_digest(object: &Value) -> Digest {
                 }
             }
         }
+    }
+    let applied_from = object.pointer("/metadata/annotations").and_then(|all| all.get(SPEC_HASH)?.as_str());
+    if applied_from.is_some_and(is_of_encrypted) {
+        return key.member_digest(&text);
     }
     Digest::new(format!("{:x}", Sha256::digest(&text)))
 }

@@ -13,6 +13,7 @@ use super::progress::{Attempt, Progress};
 use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::waves::definition_pending;
 use crate::api::placement::{ApplyStrategyType, WhenToApply};
+use crate::model::encrypted::are_comparable;
 use crate::model::id::Digest;
 use crate::model::records::ApplyOutcome;
 use crate::model::work::{Desired, WorkOrder};
@@ -214,7 +215,7 @@ pub fn verdict(
     if *live.applyset != *view.ours || live.manifest.as_ref() != Some(&desired.digest) {
         return verdict(State::Apply { put_back: false }, String::new());
     }
-    match progress.baseline(desired) {
+    match progress.baseline(desired).filter(|baseline| are_comparable(baseline, &live.owned)) {
         Some(baseline) if *baseline == live.owned => return verdict(State::Done, String::new()),
         None if is_as_applied(order, view, progress, attempt) => return verdict(State::Done, String::new()),
         // Somebody may have changed it since an unreported apply: our own fields alone can never show drift.

@@ -49,7 +49,8 @@ fn desired(kind: &str, name: &str, content: &str) -> Desired {
         "data": {"content": content}});
     let id = ObjectId::of(&object).expect("an object");
     let digest = Digest::new(format!("{kind}/{name}={content}"));
-    Desired { key: Arc::new(id.key()), wave: wave(&id.group, &id.kind), id, object: Arc::new(object), digest }
+    let wave = wave(&id.group, &id.kind);
+    Desired { key: Arc::new(id.key()), wave, id, object: Arc::new(object), digest, encrypted: None }
 }
 
 fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::encrypted::Encrypted;
 use super::id::{BlobId, ObjectId};
 use crate::text::one_line;
 
@@ -32,6 +33,8 @@ pub struct Manifest {
     pub object: Arc<Value>,
     /// Its origin.
     pub origin: Origin,
+    /// Where it is encrypted, if it is: `object` is then as the file has it.
+    pub encrypted: Option<Encrypted>,
 }
 
 impl Manifest {
@@ -48,7 +51,7 @@ impl Manifest {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
         let id = ObjectId { namespace: namespace.to_owned(), ..self.id.clone() };
-        Self { id, object: Arc::new(object), origin: self.origin.clone() }
+        Self { id, object: Arc::new(object), ..self.clone() }
     }
 
     /// Returns the value of an annotation, if the object has it.

@@ -8,6 +8,7 @@ pub mod commands;
 pub mod conditions;
 pub mod decisions;
 pub mod diff;
+pub mod encrypted;
 pub mod explanation;
 pub mod facts;
 pub mod folder;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::encrypted::{EncryptedWork, carried};
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::records::Kept;
 use crate::api::placement::ApplyStrategy;
@@ -19,10 +20,27 @@ pub struct Desired {
     pub key: Arc<ObjectKey>,
     /// The sanitised object after overrides, without gitfleet's own labels and annotations.
     pub object: Arc<Value>,
-    /// SHA-256 of `object`.
+    /// SHA-256 of `object`, or of what identifies it where it is encrypted.
     pub digest: Digest,
     /// The wave of its kind: lower waves are applied first. Kept because every plan of every member orders by it.
     pub wave: u16,
+    /// What decrypts it, if it is encrypted in the source: `object` is then as overrides left it, and nobody may write it so.
+    pub encrypted: Option<EncryptedWork>,
+}
+
+impl Desired {
+    /// Returns what names its content as it passes to an agent.
+    pub fn content(&self) -> &Digest {
+        self.encrypted.as_ref().map_or(&self.digest, |encrypted| &encrypted.content)
+    }
+
+    /// Returns the object as it passes to an agent: an encrypted one with its file.
+    pub fn carried(&self) -> Arc<Value> {
+        match &self.encrypted {
+            None => Arc::clone(&self.object),
+            Some(of) => Arc::new(carried(&self.object, &of.file, &of.path, of.ordinal)),
+        }
+    }
 }
 
 /// The name of a source in inventories.

@@ -70,8 +70,8 @@ impl AgentContent {
             return;
         }
         for desired in order.manifests.iter() {
-            let entry = self.objects.entry(desired.digest.clone());
-            entry.or_insert_with(|| (Arc::clone(&desired.object), 0)).1 += 1;
+            let entry = self.objects.entry(desired.content().clone());
+            entry.or_insert_with(|| (desired.carried(), 0)).1 += 1;
         }
     }
 
@@ -79,10 +79,10 @@ impl AgentContent {
     pub(super) fn remove(&mut self, digest: &Digest) {
         let Some(order) = self.orders.remove(digest) else { return };
         for desired in order.manifests.iter() {
-            let Some((_, users)) = self.objects.get_mut(&desired.digest) else { continue };
+            let Some((_, users)) = self.objects.get_mut(desired.content()) else { continue };
             *users -= 1;
             if *users == 0 {
-                self.objects.remove(&desired.digest);
+                self.objects.remove(desired.content());
             }
         }
     }

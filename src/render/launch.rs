@@ -7,6 +7,9 @@ use std::process::ExitCode;
 /// The first argument by which gitfleet knows that it is to launch a program.
 pub(super) const ARGUMENT: &str = "--launch-renderer";
 
+/// The same for a program that reaches keys over the network.
+pub(super) const ARGUMENT_NETWORK: &str = "--launch-with-network";
+
 /// The exit code where the program could not be started, as shells have it.
 const EXIT_NOT_STARTED: u8 = 126;
 
@@ -15,10 +18,14 @@ const EXIT_NOT_STARTED: u8 = 126;
 /// To be called before anything starts a thread: only a process with one thread may leave its user namespace.
 pub fn launch() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != ARGUMENT {
+    let asked = arguments.next()?;
+    if asked != ARGUMENT && asked != ARGUMENT_NETWORK {
         return None;
     }
     let program = arguments.next()?;
+    if asked == ARGUMENT {
+        leave_network();
+    }
     eprintln!("{} cannot be started: {}", program.to_string_lossy(), become_program(&program, arguments));
     Some(ExitCode::from(EXIT_NOT_STARTED))
 }
@@ -26,7 +33,6 @@ pub fn launch() -> Option<ExitCode> {
 #[cfg(unix)]
 fn become_program(program: &std::ffi::OsStr, arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Error {
     use std::os::unix::process::CommandExt as _;
-    leave_network();
     if let Err(error) = limit() {
         return error.into();
     }
@@ -49,7 +55,7 @@ fn leave_network() {
     left.unwrap_or_default();
 }
 
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(not(target_os = "linux"))]
 fn leave_network() {}
 
 #[cfg(unix)]

@@ -1,4 +1,5 @@
-//! Starts the programs that render folders: `kustomize build` and `helm template`, of the versions that the configuration names.
+//! Starts other programs, of the versions that the configuration names: `kustomize build` and `helm template` render folders, and `sops`
+//! decrypts files.
 //!
 //! A program gets a scratch folder with exactly the files that it may read, and no environment, no terminal and no other program. It
 //! is started by [`launch`], which takes the network away where the system permits that, and sets limits of memory, time and files.
@@ -7,6 +8,7 @@
 mod error;
 mod launch;
 mod process;
+mod sops;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use tempfile::TempDir;
 pub use self::error::{Error, shortened};
 pub use self::launch::launch;
 use self::process::{Output, run};
+pub use self::sops::{Keys, Sops, SopsError};
 use crate::model::rendering::Renderer;
 
 /// How long a program may take for one folder.
@@ -102,15 +105,8 @@ impl Programs {
     /// `Missing`, `OtherVersion`; `Start` and `Scratch` where the system refuses.
     pub fn find(&self, renderer: Renderer, wanted: &str) -> Result<Program, Error> {
         let name = renderer.program();
-        let folders: Vec<PathBuf> = match &self.folder {
-            Some(folder) => vec![folder.clone()],
-            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
-        };
-        // A relative folder of PATH would be looked for in the tree.
-        let found = folders.iter().filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
-        let Some(path) = found.into_iter().find(|path| path.is_file()) else {
-            let places = self.folder.as_ref().map_or("PATH".to_owned(), |folder| folder.display().to_string());
-            return Err(Error::Missing { program: name, wanted: wanted.to_owned(), places });
+        let Some(path) = self.locate(name) else {
+            return Err(Error::Missing { program: name, wanted: wanted.to_owned(), places: self.places() });
         };
         let program = Program { path, renderer, programs: self.clone() };
         let found = program.version()?;
@@ -119,6 +115,24 @@ impl Programs {
         }
         let path = program.path.display().to_string();
         Err(Error::OtherVersion { program: name, path, wanted: wanted.to_owned(), found })
+    }
+}
+
+impl Programs {
+    /// Returns where a program is, if it is there.
+    fn locate(&self, name: &str) -> Option<PathBuf> {
+        let folders: Vec<PathBuf> = match &self.folder {
+            Some(folder) => vec![folder.clone()],
+            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+        };
+        // A relative folder of PATH would be looked for in the tree.
+        let found = folders.iter().filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
+        found.into_iter().find(|path| path.is_file())
+    }
+
+    /// Names where programs are looked for.
+    fn places(&self) -> String {
+        self.folder.as_ref().map_or("PATH".to_owned(), |folder| folder.display().to_string())
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::envelope;
+use crate::model::encrypted::is_encrypted;
 use crate::model::id::{ObjectId, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 
@@ -42,6 +43,9 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
         entries.sort_by_cached_key(|(_, object)| Reverse(go_json(object)));
         for (entry, object) in entries {
             let id = ObjectId::of(&object).ok_or_else(|| fail(&entry, "is no object".to_owned()))?;
+            if is_encrypted(&object) {
+                return Err(fail(&entry, "is encrypted; encrypt objects in files of their own".to_owned()));
+            }
             if id.is_reserved() {
                 let why = format!("{id} is reserved: inventories of gitfleet are there; take the entry out");
                 return Err(fail(&entry, why));
@@ -54,7 +58,8 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
             if let Some(other) = known.insert(id.key(), place) {
                 return Err(fail(&entry, format!("{id} is placed {other} too; remove one of the two")));
             }
-            contents.push(Manifest { id, object: Arc::new(sanitise(&object)), origin: envelope.origin.clone() });
+            let (object, origin) = (Arc::new(sanitise(&object)), envelope.origin.clone());
+            contents.push(Manifest { id, object, origin, encrypted: None });
         }
     }
     Ok(contents)

@@ -3,11 +3,12 @@
 use std::io;
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::Formatter;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::placement::{PlacementPolicy, TolerationOperator, UnsatisfiableAction};
+use crate::model::encrypted::{SOPS_FIELD, digest_of as encrypted_digest, is_of_encrypted};
 use crate::model::id::{Digest, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::overrides::OverrideSpec;
@@ -95,15 +96,20 @@ pub(super) struct Fingerprint {
     pub objects: Vec<(Digest, usize)>,
 }
 
-/// Returns hash, digests and sizes of sanitised objects in snapshot order.
-pub(super) fn fingerprint(manifests: &[Manifest]) -> Fingerprint {
+/// Returns hash, digests and sizes of sanitised objects in snapshot order. `known` may know the digest of an encrypted object.
+pub(super) fn fingerprint(manifests: &[Manifest], known: impl Fn(&Manifest) -> Option<Digest>) -> Fingerprint {
     let mut objects = Vec::with_capacity(manifests.len());
-    let hash = hash_objects(manifests, |json| objects.push((sha256(json), json.len())));
+    let hash = hash_objects(manifests, known, |digest, bytes| objects.push((digest, bytes)));
     Fingerprint { hash, objects }
 }
 
-/// Hashes `{"selectedResources":[...]}` and passes each object's JSON to `see`.
-fn hash_objects(manifests: &[Manifest], mut see: impl FnMut(&[u8])) -> Digest {
+/// Hashes `{"selectedResources":[...]}` and passes each object's digest, and the size of its JSON, to `see`. For an encrypted object its
+/// digest is hashed.
+fn hash_objects(
+    manifests: &[Manifest],
+    known: impl Fn(&Manifest) -> Option<Digest>,
+    mut see: impl FnMut(Digest, usize),
+) -> Digest {
     let mut hasher = Sha256::new_with_prefix(br#"{"selectedResources":["#);
     // One buffer for all objects: the JSON of a whole snapshot is never in memory at once.
     let mut buffer = Vec::new();
@@ -113,8 +119,14 @@ fn hash_objects(manifests: &[Manifest], mut see: impl FnMut(&[u8])) -> Digest {
         if position > 0 {
             hasher.update(b",");
         }
-        hasher.update(&buffer);
-        see(&buffer);
+        if manifest.encrypted.is_some() {
+            let digest = known(manifest).unwrap_or_else(|| object_digest(manifest));
+            hasher.update(go_json(&json!({ SOPS_FIELD: digest.as_str() })));
+            see(digest, buffer.len());
+        } else {
+            hasher.update(&buffer);
+            see(sha256(&buffer), buffer.len());
+        }
     }
     hasher.update(b"]}");
     digest_of(hasher)
@@ -124,12 +136,26 @@ fn hash_objects(manifests: &[Manifest], mut see: impl FnMut(&[u8])) -> Digest {
 ///
 /// Source: KubeFleet, the hash of a resource snapshot's spec.
 pub fn resource_hash(manifests: &[Manifest]) -> Digest {
-    hash_objects(manifests, |_| {})
+    hash_objects(manifests, |_| None, |_, _| {})
 }
 
-/// Returns the SHA-256 over Go's JSON of one object.
+/// Returns the SHA-256 over Go's JSON of one object; of an encrypted one over what identifies it.
 pub fn object_digest(manifest: &Manifest) -> Digest {
-    sha256(&go_json(&manifest.object))
+    match &manifest.encrypted {
+        None => sha256(&go_json(&manifest.object)),
+        Some(encrypted) => encrypted_digest(&sha256(&go_json(&encrypted.identity(&manifest.object)))),
+    }
+}
+
+/// Tells whether a manifest that was read again is what a digest was made of.
+pub fn is_of_digest(manifest: &Manifest, digest: &Digest) -> bool {
+    // What its values were may not be known any more. It is in the same blob, so it is the same.
+    manifest.encrypted.is_some() && is_of_encrypted(digest.as_str()) || object_digest(manifest) == *digest
+}
+
+/// Returns the SHA-256 over Go's JSON of a value.
+pub fn value_digest(value: &Value) -> Digest {
+    sha256(&go_json(value))
 }
 
 /// Returns the digest of an override's whole spec, and of the folder that it is about; another digest means a change.

@@ -1,8 +1,11 @@
 //! Snapshots: the contents of a frozen selection, when it is a new snapshot, and the names of its parts.
 
-use crate::model::id::{Digest, PlacementKey};
+use std::collections::BTreeMap;
+
+use crate::model::encrypted::is_of_encrypted;
+use crate::model::id::{BlobId, Digest, ObjectId, PlacementKey};
 use crate::model::manifest::Manifest;
-use crate::model::records::{SnapshotResource, snapshot_name};
+use crate::model::records::{ResourceSnapshot, SnapshotResource, snapshot_name};
 
 use super::hash::fingerprint;
 
@@ -22,9 +25,20 @@ pub struct Frozen {
     pub parts: Vec<usize>,
 }
 
-/// Hashes, digests and splits sanitised objects in snapshot order.
-pub fn freeze(manifests: &[Manifest]) -> Frozen {
-    let fingerprint = fingerprint(manifests);
+/// Hashes, digests and splits sanitised objects in snapshot order. `known` is an earlier snapshot: an encrypted object has the same digest
+/// as there while its file is the same, whether or not it can be decrypted now.
+pub fn freeze(manifests: &[Manifest], known: Option<&ResourceSnapshot>) -> Frozen {
+    let encrypted = |resource: &&SnapshotResource| is_of_encrypted(resource.digest.as_str());
+    let known: BTreeMap<(&BlobId, u32, &ObjectId), &Digest> = known
+        .into_iter()
+        .flat_map(|snapshot| &snapshot.resources)
+        .filter(encrypted)
+        .map(|resource| ((&resource.origin.blob, resource.origin.ordinal, &resource.id), &resource.digest))
+        .collect();
+    let known = |manifest: &Manifest| {
+        known.get(&(&manifest.origin.blob, manifest.origin.ordinal, &manifest.id)).copied().cloned()
+    };
+    let fingerprint = fingerprint(manifests, known);
     let parts = split(fingerprint.objects.iter().map(|(_, size)| *size));
     let resources = manifests.iter().zip(fingerprint.objects).map(|(manifest, (digest, _))| SnapshotResource {
         id: manifest.id.clone(),
@@ -51,6 +65,14 @@ pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
     }
     parts.push(objects);
     parts
+}
+
+/// Tells whether the same objects stand in other files: somebody encrypted them again.
+pub fn is_encrypted_again(known: &[SnapshotResource], now: &[SnapshotResource]) -> bool {
+    let other = |(known, now): (&SnapshotResource, &SnapshotResource)| {
+        is_of_encrypted(now.digest.as_str()) && known.origin.blob != now.origin.blob
+    };
+    known.iter().zip(now).any(other)
 }
 
 /// How a hash relates to the existing snapshots.

@@ -19,8 +19,12 @@ mod select;
 mod tests;
 
 pub use envelopes::{envelope_work_name, enveloped, is_envelope};
-pub use hash::{go_json, object_digest, override_hash, policy_hash, resource_hash, scheduled_policy};
-pub use history::{Frozen, Next, SNAPSHOT_BYTES_MAX, freeze, next_snapshot, part_names, split, work_names};
+pub use hash::{
+    go_json, is_of_digest, object_digest, override_hash, policy_hash, resource_hash, scheduled_policy, value_digest,
+};
+pub use history::{
+    Frozen, Next, SNAPSHOT_BYTES_MAX, freeze, is_encrypted_again, next_snapshot, part_names, split, work_names,
+};
 pub use missing::not_selected;
 pub use overrides::{Candidates, left_out, works_for_cluster};
 pub use sanitise::{sanitise, sanitised, snapshot_order, sort_for_snapshot};

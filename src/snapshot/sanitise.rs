@@ -91,7 +91,7 @@ pub fn sanitise(object: &Value) -> Value {
 pub fn sanitised(manifest: &Manifest) -> Manifest {
     let clean = dropped(&manifest.object).is_empty() && !is_empty_map(manifest.object.pointer(ANNOTATIONS));
     let object = if clean { Arc::clone(&manifest.object) } else { Arc::new(sanitise(&manifest.object)) };
-    Manifest { id: manifest.id.clone(), object, origin: manifest.origin.clone() }
+    Manifest { object, ..manifest.clone() }
 }
 
 /// Returns the pointers of all fields to drop.

@@ -16,6 +16,7 @@ pub fn manifest_of(object: Value) -> Manifest {
         id: ObjectId::of(&object).unwrap(),
         object: Arc::new(object),
         origin: Origin { path: "a.yaml".into(), line: 1, blob: "b10b".into(), ordinal: 0 },
+        encrypted: None,
     }
 }
 

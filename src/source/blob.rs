@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::budget::{COMMIT, OBJECTS_MAX, Weight};
+use super::encryption;
 use super::truth;
 use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::identity::identify;
 use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
 use crate::api::{FieldError, envelope};
-use crate::model::id::ObjectId;
+use crate::model::encrypted::{Encrypted, is_encrypted};
+use crate::model::id::{Digest, ObjectId};
 use crate::model::manifest::{InputError, malformed_metadata};
 use crate::model::tree::{NoObject, Scope};
 use crate::yaml::{self, Cost, Meter, TruthKey};
@@ -67,6 +69,8 @@ pub struct ParsedDocument {
     pub checked: Option<Checked>,
     /// What a CustomResourceDefinition defines: group, kind, scope.
     pub defines: Option<(String, String, Scope)>,
+    /// Where it is encrypted.
+    pub encrypted: Option<Encrypted>,
 }
 
 impl ParsedDocument {
@@ -98,6 +102,20 @@ pub struct BlobError {
 }
 
 impl ParsedBlob {
+    /// Returns the file where SOPS encrypted it.
+    pub fn encrypted_file(&self) -> Option<&Arc<str>> {
+        self.documents.iter().find_map(|document| Some(&document.encrypted.as_ref()?.file))
+    }
+
+    /// Adds the digest of each object's values in plaintext, in the order of the objects.
+    pub fn set_values(&mut self, digests: impl IntoIterator<Item = Digest>) {
+        for (document, digest) in self.documents.iter_mut().zip(digests) {
+            if let Some(encrypted) = &mut document.encrypted {
+                encrypted.values = Some(digest);
+            }
+        }
+    }
+
     fn objects(&self) -> usize {
         self.documents.len() + self.errors.len() + self.skipped.len()
     }
@@ -134,7 +152,7 @@ pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
         blob.errors = refuse("is a git LFS pointer, not a manifest".to_owned(), "commit the file without LFS");
     } else {
         match std::str::from_utf8(content) {
-            Ok(text) => Reading { text, blob: &mut blob, meter: &meter, exact_lines: 0 }.documents(),
+            Ok(text) => Reading { text, blob: &mut blob, meter: &meter, exact_lines: 0, file: None }.documents(),
             Err(error) => {
                 let before = &content[..error.valid_up_to()];
                 let line = before.split(|&b| b == b'\n').count();
@@ -162,6 +180,8 @@ struct Reading<'t, 'b> {
     blob: &'b mut ParsedBlob,
     meter: &'b Meter<'b>,
     exact_lines: usize,
+    /// The text, once it is needed for an encrypted object.
+    file: Option<Arc<str>>,
 }
 
 impl Reading<'_, '_> {
@@ -221,6 +241,11 @@ impl Reading<'_, '_> {
         };
         // A custom kind may end with List without being one.
         let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
+        if is_encrypted(&value)
+            && let Some(error) = encryption::refusal(&value, is_list, self.text.len(), self.blob.documents.len())
+        {
+            return self.field_error(place, None, error);
+        }
         if is_list {
             return self.list(value, (&api_version, &kind), place, item_lines, keys);
         }
@@ -285,6 +310,7 @@ impl Reading<'_, '_> {
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
             Ok(None) => payload_errors(&value).map(|()| None),
+            Ok(Some(_)) if is_encrypted(&value) => return self.field_error(place, Some(&name), encryption::own_kind()),
             Ok(Some(kind)) => kind.check(&value).map(Some),
         };
         let checked = match checked {
@@ -302,8 +328,18 @@ impl Reading<'_, '_> {
         };
         let ordinal = u32::try_from(self.blob.documents.len()).unwrap_or(u32::MAX);
         let defines = definition(&id, &value);
+        let encrypted = is_encrypted(&value).then(|| Encrypted { file: self.file(), ordinal, values: None });
         let object = Arc::new(value);
-        self.blob.documents.push(ParsedDocument { id, object, line: place.line, ordinal, checked, defines });
+        self.blob.documents.push(ParsedDocument { id, object, line: place.line, ordinal, checked, defines, encrypted });
+    }
+
+    /// Returns the whole file, which is in memory once.
+    fn file(&mut self) -> Arc<str> {
+        if self.file.is_none() {
+            // Where that is too much, the commit is refused for it.
+            let _ = self.meter.count(Cost::text(self.text));
+        }
+        Arc::clone(self.file.get_or_insert_with(|| self.text.into()))
     }
 
     fn field_error(&mut self, place: Place<'_>, object: Option<&str>, error: FieldError) {

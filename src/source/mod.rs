@@ -7,6 +7,7 @@
 mod assemble;
 mod blob;
 mod budget;
+mod encryption;
 mod paths;
 mod rendering;
 mod truth;
@@ -14,5 +15,6 @@ mod truth;
 pub use assemble::{BYTES_MAX, assemble, skipped};
 pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
 pub use budget::{Budget, COMMIT, OBJECTS_MAX, PULL, Weight};
+pub use encryption::{ENCRYPTED_BYTES_MAX, ENCRYPTED_OBJECTS_MAX};
 pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select, select_rendering};
 pub use rendering::{Files, Folders, RenderedFolder, folders, hide_secrets, refused_input, without_hooks};

@@ -49,6 +49,9 @@ pub const NOTIFIED_PREFIX: &str = "notified/";
 /// records may have no access to the repository, so the HTTP interface never returns these.
 pub const FORGE_PREFIX: &str = "forge/";
 
+/// The key of the record with the key of digests of plaintext. Whoever has it can check guesses, so the HTTP interface never returns it.
+pub const DIGEST_KEY: &str = "digest-key";
+
 /// The key of the commits that the branch dropped. Readers of other records may have no access to the repository, so the HTTP interface
 /// never returns it.
 pub const DROPPED_KEY: &str = "commits/dropped";

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Error;
 use crate::api::placement::ApplyStrategy;
+use crate::model::encrypted::taken_apart;
 use crate::model::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Kept;
 use crate::model::work::{Desired, SourceName, WorkOrder};
@@ -62,6 +63,16 @@ pub struct ManifestRef {
     pub digest: Digest,
     /// The wave of its kind.
     pub wave: u16,
+    /// Names an encrypted object together with its file, instead of `digest`: the same values may be encrypted again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encrypted: Option<Digest>,
+}
+
+impl ManifestRef {
+    /// Returns what its content is fetched by.
+    fn content(&self) -> &Digest {
+        self.encrypted.as_ref().unwrap_or(&self.digest)
+    }
 }
 
 /// An order with the objects that its digests name.
@@ -97,6 +108,7 @@ impl From<&WorkOrder> for AgentOrder {
             id: desired.id.clone(),
             digest: desired.digest.clone(),
             wave: desired.wave,
+            encrypted: desired.encrypted.as_ref().map(|encrypted| encrypted.content.clone()),
         };
         Self {
             placement: order.placement.clone(),
@@ -137,7 +149,7 @@ impl AgentOrder {
 
     /// Returns the digests of its objects.
     pub fn objects(&self) -> BTreeSet<&Digest> {
-        self.manifests.iter().map(|manifest| &manifest.digest).collect()
+        self.manifests.iter().map(ManifestRef::content).collect()
     }
 }
 
@@ -148,7 +160,7 @@ fn digest_of(json: &[u8]) -> Digest {
 impl WholeOrder {
     /// Splits an order into itself by digests and its objects.
     pub fn of(order: &WorkOrder) -> Self {
-        let objects = order.manifests.iter().map(|desired| (desired.digest.clone(), Arc::clone(&desired.object)));
+        let objects = order.manifests.iter().map(|desired| (desired.content().clone(), desired.carried()));
         Self { order: order.into(), objects: objects.collect() }
     }
 
@@ -158,20 +170,23 @@ impl WholeOrder {
     /// The digest of that object.
     pub fn join(&self) -> Result<WorkOrder, Digest> {
         let order = &self.order;
-        let desired = |named: &ManifestRef| {
-            let object = self.objects.get(&named.digest).filter(|object| is_named(object, &named.id));
-            object.map_or_else(
-                || Err(named.digest.clone()),
-                |object| {
-                    Ok(Desired {
-                        id: named.id.clone(),
-                        key: named.id.key().shared(),
-                        object: Arc::clone(object),
-                        digest: named.digest.clone(),
-                        wave: named.wave,
-                    })
-                },
-            )
+        let desired = |named: &ManifestRef| -> Result<Desired, Digest> {
+            let carried = self.objects.get(named.content()).filter(|object| is_named(object, &named.id));
+            let parts = carried.and_then(|carried| match &named.encrypted {
+                None => Some((Arc::clone(carried), None)),
+                Some(content) => {
+                    taken_apart(carried, content).map(|(object, encrypted)| (Arc::new(object), Some(encrypted)))
+                }
+            });
+            let (object, encrypted) = parts.ok_or_else(|| Digest::clone(named.content()))?;
+            Ok(Desired {
+                id: named.id.clone(),
+                key: named.id.key().shared(),
+                object,
+                digest: named.digest.clone(),
+                wave: named.wave,
+                encrypted,
+            })
         };
         Ok(WorkOrder {
             placement: order.placement.clone(),

@@ -8,6 +8,7 @@ use super::frame::inflate_within;
 use super::*;
 use crate::core::MemberEvent;
 use crate::deliver::inventory::Held;
+use crate::model::encrypted::EncryptedWork;
 use crate::model::facts::{Facts, NodeFacts, Totals};
 use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::{
@@ -178,6 +179,7 @@ fn order() -> WorkOrder {
             object: Arc::new(object),
             digest: format!("digest-{name}").as_str().into(),
             wave: 3,
+            encrypted: None,
         }
     };
     WorkOrder {
@@ -265,4 +267,26 @@ fn what_is_too_large_cut_or_damaged_is_an_error_for_people() {
     a body is not compressed by zlib, or it is damaged
     a body has another form than expected (line 1, column 20); are both sides of versions that fit?
     ");
+}
+
+#[test]
+fn an_encrypted_object_passes_with_its_file_under_a_name_of_both() {
+    let file = "data: {}\nsops: {}\n";
+    let encrypted = EncryptedWork { file: file.into(), path: "a.yaml".into(), ordinal: 1, content: "both".into() };
+    let mut order = order();
+    order.manifests = [Desired { encrypted: Some(encrypted), ..order.manifests[0].clone() }].into();
+    let whole = WholeOrder::of(&order);
+    assert_eq!(whole.order.objects(), BTreeSet::from([&Digest::from("both")]));
+    let joined = whole.join().expect("it is whole");
+    assert_eq!(joined, order);
+    // Encrypted again the object has the same digest, and is fetched again.
+    let again = Desired {
+        encrypted: Some(EncryptedWork {
+            content: "other".into(),
+            ..order.manifests[0].encrypted.clone().expect("it is")
+        }),
+        ..order.manifests[0].clone()
+    };
+    order.manifests = [again].into();
+    assert_ne!(AgentOrder::from(&order).encode().expect("JSON").0, whole.order.encode().expect("JSON").0);
 }

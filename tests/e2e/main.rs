@@ -28,6 +28,7 @@ mod daemon;
 mod decisions;
 mod delivery;
 mod deploy;
+mod encrypted;
 mod facts;
 mod faults;
 mod forge;

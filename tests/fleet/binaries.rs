@@ -76,7 +76,7 @@ const MODULES: &[Module] = &[
     },
 ];
 
-/// Programs that tests of `deploy/` render with, as people do. They belong to no fleet.
+/// Programs that people render and encrypt with, and tests too. They belong to no fleet.
 const TOOLS: &[Module] = &[
     Module {
         name: "helm",
@@ -96,6 +96,15 @@ const TOOLS: &[Module] = &[
         cgo: false,
         files: None,
         cold: "15 s",
+    },
+    Module {
+        name: "sops",
+        packages: &[("sops", "github.com/getsops/sops/v3/cmd/sops"), ("age-keygen", "filippo.io/age/cmd/age-keygen")],
+        ldflags: "-s -w",
+        tags: "",
+        cgo: false,
+        files: None,
+        cold: "3 minutes",
     },
 ];
 
@@ -117,6 +126,8 @@ pub struct Binaries {
 pub struct Tools {
     pub helm: PathBuf,
     pub kustomize: PathBuf,
+    pub sops: PathBuf,
+    pub age_keygen: PathBuf,
 }
 
 impl Tools {
@@ -126,8 +137,9 @@ impl Tools {
     /// When Go is missing, a build fails, or the cache cannot be written.
     pub fn build_or_cached() -> Result<Self> {
         let folders = build(TOOLS)?;
-        let [helm, kustomize] = folders.as_slice() else { bail!("two modules, two folders") };
-        Ok(Self { helm: helm.join("helm"), kustomize: kustomize.join("kustomize") })
+        let [helm, kustomize, sops] = folders.as_slice() else { bail!("three modules, three folders") };
+        let (helm, kustomize) = (helm.join("helm"), kustomize.join("kustomize"));
+        Ok(Self { helm, kustomize, sops: sops.join("sops"), age_keygen: sops.join("age-keygen") })
     }
 }
 

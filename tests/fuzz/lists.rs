@@ -125,7 +125,14 @@ fn desired(of: u8, number: usize, content: u8) -> Desired {
     let id = id(of, number);
     let digest = Digest::new(CONTENTS[usize::from(content) % CONTENTS.len()]);
     let key = Arc::new(id.key());
-    Desired { key, wave: wave(&id.group, &id.kind), id, object: Arc::new(serde_json::Value::Null), digest }
+    Desired {
+        key,
+        wave: wave(&id.group, &id.kind),
+        id,
+        object: Arc::new(serde_json::Value::Null),
+        digest,
+        encrypted: None,
+    }
 }
 
 impl Case {

@@ -243,6 +243,7 @@ fn d07_what_a_restored_member_may_keep() {
         object: Arc::new(serde_json::Value::Null),
         digest: "d".into(),
         wave: 0,
+        encrypted: None,
     };
     let order = WorkOrder { manifests: [desired].into(), ..WorkOrder::clone(&super::forged::order("b", 1)) };
     assert_eq!(has_all(&order, &objects), Ok(()));

@@ -11,6 +11,7 @@ fn manifest(object: Value) -> Manifest {
         id,
         object: Arc::new(object),
         origin: Origin { path: "a.yaml".into(), line: 1, blob: "b".into(), ordinal: 0 },
+        encrypted: None,
     }
 }
 

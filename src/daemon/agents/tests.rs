@@ -68,7 +68,7 @@ fn order(cluster: &str, secret: &str) -> Arc<WorkOrder> {
     let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "data": {"x": secret}});
     let id = ObjectId::of(&object).expect("an id");
     let digest = Digest::new(format!("{:x}", Sha256::digest(object.to_string())));
-    let desired = Desired { key: id.key().shared(), id, object: Arc::new(object), digest, wave: 0 };
+    let desired = Desired { key: id.key().shared(), id, object: Arc::new(object), digest, wave: 0, encrypted: None };
     Arc::new(WorkOrder {
         placement: PlacementKey::namespaced("n", "p"),
         cluster: cluster.into(),

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::cluster::{ApplyOptions, Deletion, Error, Target};
 use crate::core::member::Task;
 use crate::core::member::result::{Answer, StepResult, tried};
+use crate::daemon::decryption::Decryption;
 use crate::deliver::health::HealthRules;
 use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
@@ -21,7 +22,11 @@ use crate::model::id::ObjectId;
 use crate::model::records::{ApplyOutcome, Difference};
 use crate::model::work::{Desired, WorkOrder};
 
+use super::Common;
 use super::presence::Presence;
+
+/// What is shown instead of values of an object that the source has encrypted.
+const ENCRYPTED: &str = "(encrypted in the source)";
 
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
@@ -32,7 +37,7 @@ const CONFLICT: u16 = 409;
 /// May be dropped: a request may have been sent, and the next plan finds out by reading the object.
 pub async fn perform(
     target: &dyn Target,
-    health: &HealthRules,
+    common: &Common,
     presence: &Presence,
     Task { order, step, before }: Task,
 ) -> StepResult {
@@ -65,21 +70,32 @@ pub async fn perform(
             Err(error) => StepResult::DeleteFailed { message: format!("cannot be given up: {error}") },
         },
         Step::Apply { position, put_back, probe } => {
-            let desired = &order.manifests[position];
+            let desired = match common.decryption.reveal(&order.manifests[position]).await {
+                Ok(desired) => desired,
+                Err(why) => {
+                    let answer = Answer::refused(ApplyOutcome::ManifestApplyFailed, why);
+                    return conclude(&order.manifests[position], Ok(answer), put_back, before.as_deref());
+                }
+            };
             // Whoever leaves what is there alone asks for each object just before.
             let may_list = order.strategy.when_to_take_over == WhenToTakeOver::Always;
             let probe = probe && !(may_list && presence.lacks(target, &desired.id).await);
-            let answer = apply(target, health, order, desired, probe).await;
+            let answer = apply(target, &common.health, order, &desired, probe).await;
             if put_back {
                 tracing::warn!(object = %desired.id,
                     "changed by somebody else; put back");
             }
-            conclude(desired, answer, put_back, before.as_deref())
+            conclude(&desired, answer, put_back, before.as_deref())
         }
-        Step::ShowDrift { position, seen } => show_drift(target, order, &order.manifests[position], seen).await,
+        Step::ShowDrift { position, seen } => {
+            show_drift(target, &common.decryption, order, &order.manifests[position], seen).await
+        }
         Step::Compare { position } => {
             let desired = &order.manifests[position];
-            let answer = compare(target, order, desired).await;
+            let answer = match common.decryption.reveal(desired).await {
+                Ok(desired) => compare(target, order, &desired).await,
+                Err(why) => Ok(Answer::refused(ApplyOutcome::FailedToReportDiff, why)),
+            };
             conclude(desired, answer, false, before.as_deref())
         }
     }
@@ -151,10 +167,12 @@ fn refusal(error: &Error) -> ApplyOutcome {
 /// conflict names only fields and managers.
 fn error_message(desired: &Desired, error: &Error) -> String {
     match error {
-        Error::Refused { object, code, reason, .. } if is_secret(desired) && *code != CONFLICT => {
+        Error::Refused { object, code, reason, .. }
+            if (is_secret(desired) || desired.encrypted.is_some()) && *code != CONFLICT =>
+        {
             format!(
                 "{object}: the API server refused it ({code} {reason}); its message is withheld, because it may repeat \
-                 the Secret's data"
+                 secret data"
             )
         }
         error => error.to_string(),
@@ -165,19 +183,41 @@ fn is_secret(desired: &Desired) -> bool {
     desired.id.group.is_empty() && desired.id.kind == "Secret"
 }
 
+/// Compares a member's object with its manifest, for people: nothing that the source has encrypted is shown.
+fn compared(desired: &Desired, manifest: &Value, live: &Value, how: ComparisonOption) -> Vec<Difference> {
+    let mut found = differences(manifest, live, how, is_secret(desired));
+    if desired.encrypted.is_some() {
+        for value in found.iter_mut().flat_map(|one| [&mut one.value_in_member, &mut one.value_in_hub]).flatten() {
+            ENCRYPTED.clone_into(value);
+        }
+    }
+    found
+}
+
 /// Reads how an object of gitfleet differs from its manifest.
-async fn show_drift(target: &dyn Target, order: &WorkOrder, desired: &Desired, seen: ObservedVersion) -> StepResult {
+async fn show_drift(
+    target: &dyn Target,
+    decryption: &Decryption,
+    order: &WorkOrder,
+    desired: &Desired,
+    seen: ObservedVersion,
+) -> StepResult {
+    let (key, manifest) = (Arc::clone(&desired.key), desired.digest.clone());
+    let desired = match decryption.reveal(desired).await {
+        Ok(desired) => desired,
+        Err(why) => return StepResult::Drift { key, manifest, seen, found: Err(why) },
+    };
     let found = match target.get(&desired.id).await {
-        Ok(Some(live)) => found(target, order, desired, &live).await,
+        Ok(Some(live)) => found(target, order, &desired, &live).await,
         // The watch reports the same.
         Ok(None) => Ok(Found { drifted: true, differences: vec![missing_object()] }),
         Err(error) => Err(error),
     };
     let found = match found {
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
-        found => found.map_err(|error| error_message(desired, &error)),
+        found => found.map_err(|error| error_message(&desired, &error)),
     };
-    StepResult::Drift { key: Arc::clone(&desired.key), manifest: desired.digest.clone(), seen, found }
+    StepResult::Drift { key, manifest, seen, found }
 }
 
 /// Compares an object of gitfleet. Only the fields of the manifest decide whether it drifted: values that an API server fills
@@ -189,7 +229,7 @@ async fn found(target: &dyn Target, order: &WorkOrder, desired: &Desired, live: 
     if !is_full || order.strategy.when_to_apply == WhenToApply::IfNotDrifted {
         // By force: a field that another manager took must be a difference, not an error.
         let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
-        found.differences = differences(&merged, live, ComparisonOption::PartialComparison, is_secret(desired));
+        found.differences = compared(desired, &merged, live, ComparisonOption::PartialComparison);
         found.drifted = !found.differences.is_empty();
     }
     if is_full {
@@ -205,7 +245,7 @@ fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> 
     if order.strategy.comparison_option != ComparisonOption::FullComparison {
         return Vec::new();
     }
-    differences(&stored(&desired.object), live, ComparisonOption::FullComparison, is_secret(desired))
+    compared(desired, &stored(&desired.object), live, ComparisonOption::FullComparison)
 }
 
 /// Reads a foreign object before the write; returns the refusal to take it over, if any.
@@ -284,14 +324,13 @@ async fn compare_with(
     desired: &Desired,
     live: &Value,
 ) -> Result<Vec<Difference>, Error> {
-    let secret = is_secret(desired);
     match order.strategy.comparison_option {
         ComparisonOption::FullComparison => {
-            Ok(differences(&stored(&desired.object), live, ComparisonOption::FullComparison, secret))
+            Ok(compared(desired, &stored(&desired.object), live, ComparisonOption::FullComparison))
         }
         ComparisonOption::PartialComparison => {
             let merged = target.apply(&stored(&desired.object), ApplyOptions { force: true, dry_run: true }).await?;
-            Ok(differences(&merged, live, ComparisonOption::PartialComparison, secret))
+            Ok(compared(desired, &merged, live, ComparisonOption::PartialComparison))
         }
     }
 }

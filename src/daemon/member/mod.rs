@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::decryption::Decryption;
 use super::fence::Fence;
 use crate::clock;
 use crate::cluster::{self, IN_FLIGHT_MAX, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
@@ -63,6 +64,8 @@ const STEADY_AFTER: Duration = Duration::from_mins(1);
 pub struct Common {
     /// When an object is available.
     pub health: HealthRules,
+    /// What decrypts their objects.
+    pub decryption: Decryption,
     /// What was read of their objects.
     pub known: KnownContents,
     /// What is counted.
@@ -347,7 +350,7 @@ impl Member {
             let common = Arc::clone(&self.common);
             let step = async move {
                 let _permit = permit;
-                (placement, apply::perform(target.as_ref(), &common.health, &presence, task).await)
+                (placement, apply::perform(target.as_ref(), &common, &presence, task).await)
             };
             work.under_way.push(Box::pin(step.instrument(span)));
         }

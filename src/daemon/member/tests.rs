@@ -14,6 +14,7 @@ use crate::deliver::inventory::applyset_id;
 use crate::deliver::live::LiveObject;
 use crate::deliver::step::Step;
 use crate::deliver::waves::wave;
+use crate::model::encrypted::EncryptedWork;
 use crate::model::id::{Digest, ObjectId, ObjectKey};
 use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::watched::WatchedObject;
@@ -228,6 +229,7 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
             id,
             digest: Digest::new(object.to_string()),
             object: Arc::new(object.clone()),
+            encrypted: None,
         }
     };
     WorkOrder {
@@ -357,4 +359,22 @@ fn a_placement_that_has_begun_continues_before_others_begin() {
     seen.extend((0..5).map(|_| next(&mut work)));
     let order = ["a 0", "a 1", "a 2", "b 0", "c 0", "d 0"];
     assert_eq!(seen, order.map(|name| name.replace(' ', "Compare { position: ") + " }"));
+}
+
+#[tokio::test]
+async fn an_object_that_nobody_decrypts_is_refused_and_no_other_is() {
+    let mut order = order(1, &[map("a", "ENC[AES256_GCM,data:x]"), map("b", "plain")]);
+    let content = Digest::new("content");
+    let encrypted = EncryptedWork { file: "sops: {}".into(), path: "secrets/a.yaml".into(), ordinal: 0, content };
+    let mut manifests = order.manifests.to_vec();
+    manifests[0].encrypted = Some(encrypted);
+    order.manifests = manifests.into();
+    let mut stage = Stage::new(Memory::default());
+    stage.order(order);
+    let tried = |work: &WorkStatus| work.manifests.iter().all(|one| one.applied != ApplyOutcome::Pending);
+    let report = stage.report(1, tried).await;
+    let outcomes: Vec<ApplyOutcome> = report.manifests.iter().map(|one| one.applied).collect();
+    assert_eq!(outcomes, [ApplyOutcome::ManifestApplyFailed, ApplyOutcome::Applied]);
+    let message = &report.manifests[0].message;
+    assert!(message.contains("encrypted in secrets/a.yaml, cannot be decrypted: nothing is configured"), "{message}");
 }

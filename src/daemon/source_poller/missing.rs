@@ -134,7 +134,7 @@ impl Opening {
             source,
             stop: Arc::clone(&self.stop),
             reader: Arc::clone(&self.reader),
-            cache: Cache::rendering(settings.rendering.clone()),
+            cache: Cache::rendering(settings.rendering.clone()).decrypting(settings.decryption.clone()),
             rendering: settings.rendering.clone(),
             accepted: settings.accepted.clone(),
             refused: std::collections::BTreeMap::new(),

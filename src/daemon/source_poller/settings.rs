@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
+use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
@@ -33,6 +34,8 @@ pub struct PollerSettings {
     pub verify: Option<Box<Verify>>,
     /// What renders folders of the source.
     pub rendering: Rendering,
+    /// What tells whether encrypted files hold other values.
+    pub decryption: Decryption,
 }
 
 impl PollerSettings {
@@ -53,6 +56,7 @@ impl PollerSettings {
             token_file: configuration.source.token_file.clone(),
             shared: None,
             verify: configuration.source.verify.clone(),
+            decryption: Decryption::default(),
             rendering: rendering.expect("a folder is made only where results go with the process"),
         })
     }

@@ -187,6 +187,7 @@ fn expressions_of_the_configuration_come_first() {
             rule("apps", "Deployment", None, Some(late)),
         ],
         only_kubefleets: false,
+        digest_key: DigestKey::default(),
     };
     let of = |api_version: &str, kind: &str, status: Value| {
         let object = object(api_version, kind, &status);

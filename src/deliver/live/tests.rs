@@ -101,7 +101,7 @@ fn a_rule_for_a_kind_sees_the_fields_that_are_an_objects_own() {
     let available =
         crate::cel::ObjectExpression::compile("object.metadata.creationTimestamp > '2026-01-02'").expect("CEL");
     let rule = KindRule { group: "apps".into(), kind: "Deployment".into(), available: Some(available), failed: None };
-    let (rules, known) = (HealthRules { kinds: vec![rule], only_kubefleets: false }, KnownContents::default());
+    let (rules, known) = (HealthRules { kinds: vec![rule], ..HealthRules::default() }, KnownContents::default());
     for (created, wanted) in [
         ("2026-01-01T00:00:00Z", Availability::ManifestNotAvailableYet),
         ("2026-01-03T00:00:00Z", Availability::Available),
@@ -109,4 +109,18 @@ fn a_rule_for_a_kind_sees_the_fields_that_are_an_objects_own() {
         let read = LiveObject::watched(&watched("u1", created, "i:1"), &rules, &known).expect("an object");
         assert_eq!(read.availability, wanted, "{created}");
     }
+}
+
+#[test]
+fn what_is_encrypted_in_the_source_has_a_digest_that_needs_the_key() {
+    let of = |key: u8, manifest: &str, value: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n",
+            "annotations": {SPEC_HASH: manifest}}, "data": {"a": value}});
+        let rules = HealthRules { digest_key: DigestKey::new([key; 32]), ..HealthRules::default() };
+        LiveObject::read(&object, &rules).expect("an object").owned.clone()
+    };
+    assert_eq!(of(1, "sops:d", "x"), of(1, "sops:d", "x"));
+    assert_ne!(of(1, "sops:d", "x"), of(1, "sops:d", "y"));
+    assert_ne!(of(1, "sops:d", "x"), of(2, "sops:d", "x"));
+    assert_eq!(of(1, "d", "x"), of(2, "d", "x"), "what is plain in the source needs none");
 }

@@ -148,7 +148,9 @@ pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Pay
         let given = tree.at(&bare).iter().map(|manifest| manifest.in_namespace(&resource.id.namespace));
         let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
         let mut found = named.chain(given).chain(inputs).map(|manifest| snapshot::sanitised(&manifest));
-        let found = found.find(|manifest| snapshot::object_digest(manifest) == resource.digest)?;
+        // Of what is encrypted the digest does not tell one file from another.
+        let is_there = |of: &Manifest| of.encrypted.is_none() || of.origin.path == resource.origin.path;
+        let found = found.find(|of| is_there(of) && snapshot::is_of_digest(of, &resource.digest))?;
         Some(Manifest { origin: resource.origin.clone(), ..found })
     };
     let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));

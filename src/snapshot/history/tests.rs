@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::encrypted::Encrypted;
 use crate::snapshot::tests::manifest;
 
 fn existing(hashes: &[&str]) -> Vec<(u64, Digest)> {
@@ -9,7 +12,7 @@ fn existing(hashes: &[&str]) -> Vec<(u64, Digest)> {
 
 #[test]
 fn example_34_nothing_selected_is_one_empty_master() {
-    let frozen = freeze(&[]);
+    let frozen = freeze(&[], None);
     assert_eq!(frozen.hash.as_str(), "83ff749c5d8eb5a0b62d714175bcbaef1409b371fc5a229a002db6fcc1f144e1");
     assert_eq!((frozen.resources.len(), frozen.parts), (0, vec![0]));
 }
@@ -64,7 +67,7 @@ fn histories() {
 #[test]
 fn a_frozen_selection_names_each_object_with_its_digest() {
     let objects = [manifest("v1", "Namespace", "", "a"), manifest("v1", "ConfigMap", "a", "b")];
-    let frozen = freeze(&objects);
+    let frozen = freeze(&objects, None);
     assert_eq!(frozen.parts, [2]);
     assert_eq!(frozen.resources[1].id, objects[1].id);
     assert_eq!(frozen.resources[1].digest, crate::snapshot::object_digest(&objects[1]));
@@ -83,4 +86,42 @@ proptest! {
             rest = next;
         }
     }
+}
+
+/// A manifest of an encrypted file in a blob; `values` is the digest of its values, where they are known.
+fn encrypted(blob: &str, cipher: &str, values: Option<&str>) -> Manifest {
+    let mut manifest = manifest("v1", "Secret", "a", "b");
+    let value = format!("ENC[AES256_GCM,data:{cipher}]");
+    Arc::make_mut(&mut manifest.object)["data"] = serde_json::json!({"x": value});
+    manifest.origin.blob = blob.into();
+    manifest.encrypted = Some(Encrypted { file: cipher.into(), ordinal: 0, values: values.map(Digest::new) });
+    manifest
+}
+
+#[test]
+fn an_encrypted_object_is_the_same_while_its_values_are() {
+    let frozen = |manifest: &Manifest, known: Option<&ResourceSnapshot>| freeze(std::slice::from_ref(manifest), known);
+    let first = frozen(&encrypted("b1", "1", Some("k")), None);
+    let again = frozen(&encrypted("b2", "2", Some("k")), None);
+    assert_eq!((&first.hash, &first.resources[0].digest), (&again.hash, &again.resources[0].digest));
+    assert!(
+        is_encrypted_again(&first.resources, &again.resources)
+            && !is_encrypted_again(&first.resources, &first.resources)
+    );
+    assert_ne!(frozen(&encrypted("b2", "2", Some("l")), None).hash, first.hash, "other values");
+    assert_ne!(frozen(&encrypted("b2", "2", None), None).hash, first.hash, "nobody could tell");
+
+    // The same file has the digest that it had, though the key is gone.
+    let snapshot = ResourceSnapshot {
+        placement: PlacementKey::cluster_scoped("p"),
+        index: 0,
+        commit: "c".into(),
+        hash: first.hash.clone(),
+        resources: first.resources.clone(),
+        parts: first.parts.clone(),
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    assert_eq!(frozen(&encrypted("b1", "1", None), Some(&snapshot)), first);
+    assert_ne!(frozen(&encrypted("b3", "3", None), Some(&snapshot)).hash, first.hash, "another file");
+    assert!(first.resources[0].digest.as_str().starts_with("sops:"), "members tell by it");
 }

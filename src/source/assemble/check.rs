@@ -44,7 +44,12 @@ impl FoundObject<'_> {
     }
 
     pub(super) fn manifest(&self) -> Manifest {
-        Manifest { id: self.document.id.clone(), object: self.document.object.clone(), origin: self.origin.clone() }
+        Manifest {
+            id: self.document.id.clone(),
+            object: self.document.object.clone(),
+            origin: self.origin.clone(),
+            encrypted: self.document.encrypted.clone(),
+        }
     }
 
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! What is asked before objects are applied for the first time.
 
 use super::*;
+use crate::daemon::member::Common;
 use crate::daemon::member::apply::perform;
 
 /// Applies so many objects for the first time, of which one is there; returns what was read and what was applied.
@@ -16,7 +17,7 @@ async fn first_applies(count: usize, strategy: WhenToTakeOver) -> (Vec<String>, 
         (0..count).map(|position| Task { order: Arc::clone(&order), step: step(position), before: None }).collect();
     let presence = Presence::of(&tasks);
     for task in tasks {
-        perform(&member, &HealthRules::default(), &presence, task).await;
+        perform(&member, &Common::default(), &presence, task).await;
     }
     let applied = member.take_requests().iter().filter(|request| request.starts_with("apply")).count();
     let reads = std::mem::take(&mut *member.reads.lock().unwrap());

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::*;
 use crate::api::placement::{ComparisonOption, WhenToApply};
 use crate::core::member::result::{Answer, tried};
+use crate::daemon::member::Common;
 use crate::daemon::member::apply::perform;
 use crate::deliver::drift::{CHECK_PAUSE, RECHECK_INTERVAL};
 use crate::deliver::health::HealthRules;
@@ -134,7 +135,7 @@ async fn settle(reconciler: &mut Reconciler, member: &Memory, now: Timestamp) ->
         }
         for task in tasks {
             let placement = task.order.placement.clone();
-            let result = perform(member, &HealthRules::default(), &Presence::default(), task).await;
+            let result = perform(member, &Common::default(), &Presence::default(), task).await;
             reconciler.settle(&placement, result, now);
         }
     }

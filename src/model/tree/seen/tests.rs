@@ -17,6 +17,7 @@ fn at(path: &str, kind: &str, namespace: &str, name: &str) -> Manifest {
         id: ObjectId::of(&object).expect("an object"),
         object: Arc::new(object),
         origin: Origin { path: path.into(), line: 1, blob: "b".into(), ordinal: 0 },
+        encrypted: None,
     }
 }
 
