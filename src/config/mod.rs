@@ -16,6 +16,7 @@ mod postgres;
 mod prometheus;
 mod render;
 mod source;
+mod tenants;
 mod values;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
 use crate::model::policy::Floor;
 use crate::model::runs::{ApprovalRules, MetricServers};
+use crate::model::tenants::Tenants;
 
 pub use agents::{AGENT_LEASE_DEFAULT, AGENT_LEASE_MIN, AgentTls, Agents, StaticAgentToken};
 pub use file::*;
@@ -44,6 +46,7 @@ pub use postgres::{Postgres, SslMode};
 pub use prometheus::PrometheusServer;
 pub use render::Render;
 pub use source::*;
+pub use tenants::TenantSection;
 
 /// The file read where none is named.
 pub const FILE_NAME_DEFAULT: &str = "gitfleet.yaml";
@@ -93,6 +96,8 @@ pub struct Configuration {
     pub notify: Vec<NotificationReceiver>,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
+    /// What the files of folders may ask for.
+    pub tenants: Vec<TenantSection>,
     /// The programs that render folders, where any are rendered.
     pub render: Option<Render>,
 }
@@ -190,6 +195,7 @@ impl Configuration {
             prometheus: document.prometheus,
             notify: document.notify,
             proxy: document.proxy,
+            tenants: document.tenants,
             render: document.render,
         };
         // Before the last check: only whole paths tell whether one folder lies in another.
@@ -255,6 +261,7 @@ impl Configuration {
             prometheus,
             notify,
             proxy,
+            tenants,
             render,
         } = self;
         let sections = [
@@ -269,6 +276,7 @@ impl Configuration {
             ("prometheus", *prometheus != other.prometheus),
             ("notify", *notify != other.notify),
             ("proxy", *proxy != other.proxy),
+            ("tenants", *tenants != other.tenants),
             ("render", *render != other.render),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -288,6 +296,11 @@ impl Configuration {
     /// Returns what no commit lowers.
     pub fn floor(&self) -> Floor {
         self.policy.floor()
+    }
+
+    /// Returns what the files of folders may ask for.
+    pub fn tenants(&self) -> Tenants {
+        tenants::tenants(&self.tenants)
     }
 
     /// Returns the names of the Prometheus servers, and how often each is asked a query.

@@ -9,6 +9,7 @@ use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
+use crate::model::tenants::Tenants;
 use crate::store::Store;
 
 /// The settings of the poller.
@@ -33,6 +34,8 @@ pub struct PollerSettings {
     pub verify: Option<Box<Verify>>,
     /// What renders folders of the source.
     pub rendering: Rendering,
+    /// What the files of folders may ask for.
+    pub tenants: Arc<Tenants>,
 }
 
 impl PollerSettings {
@@ -54,6 +57,7 @@ impl PollerSettings {
             shared: None,
             verify: configuration.source.verify.clone(),
             rendering: rendering.expect("a folder is made only where results go with the process"),
+            tenants: Arc::new(configuration.tenants()),
         })
     }
 }

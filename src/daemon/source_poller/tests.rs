@@ -111,6 +111,7 @@ fn begin_in(
         shared,
         verify: verify.map(Box::new),
         rendering: Rendering::default(),
+        tenants: Arc::default(),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();
