@@ -234,6 +234,7 @@ fn order(generation: i64, text: &str) -> WorkOrder {
         held: BTreeSet::default(),
         prune: BTreeSet::default(),
         kept: Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     }

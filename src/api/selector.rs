@@ -51,6 +51,11 @@ pub enum LabelSelectorOperator {
 }
 
 impl LabelSelector {
+    /// Returns the labels that it reads.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.match_labels.keys().chain(self.match_expressions.iter().map(|requirement| &requirement.key))
+    }
+
     /// Tells whether labels fit: all equalities and all requirements; an empty selector fits everything.
     ///
     /// Source: Kubernetes API conventions, label selectors (`NotIn` holds for an absent label).

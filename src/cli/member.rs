@@ -121,7 +121,9 @@ impl Bootstrap {
                 head.push(format!("# NOTE: {advice}.\n"));
                 eprintln!("note: {advice}");
             }
-            rbac::least(&needs, self.allow_rbac, !self.no_facts)
+            let tenants = self.config.as_deref().map(load_configuration).transpose()?.map(|found| found.tenants());
+            let tenants = tenants.unwrap_or_default();
+            rbac::least(&needs, self.allow_rbac, !self.no_facts, &tenants.users())
         } else {
             ensure!(
                 self.all_kinds || !self.resources.is_empty(),

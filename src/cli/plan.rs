@@ -12,6 +12,7 @@ use super::plan_config::{PlanRequest, Wanted};
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::daemon::rendering::Rendering;
+use crate::decide::tenancy::violations;
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -123,6 +124,10 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
         Ok(candidate) => candidate,
         Err(error) => return Ok(PullReport::refused(Some(base), Some(head), error.refused()?)),
     };
+    let broken = violations(&candidate.tree, &asked.tenants());
+    if !broken.is_empty() {
+        return Ok(PullReport::refused(Some(base), Some(head), broken));
+    }
     // There is no daemon here, so none of its key.
     let key = derived_key(&[&tree, &candidate.tree]);
     let showing = Showing { diffs: true, key: &key };
@@ -141,14 +146,13 @@ struct Described {
 
 /// Makes a plan for people.
 fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
-    let (base, head) =
-        match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)? {
-            Ok(trees) => trees,
-            // A refused head is a plan by itself.
-            Err((commit, errors)) => {
-                return Ok(Described { plan: Plan::refused(commit, errors), ..Described::default() });
-            }
-        };
+    let (base, head) = match within_limits(asked)? {
+        Ok(trees) => trees,
+        // A refused head is a plan by itself.
+        Err((commit, errors)) => {
+            return Ok(Described { plan: Plan::refused(commit, errors), ..Described::default() });
+        }
+    };
     let now = args.now.unwrap_or_else(clock::now);
     // A plan needs no daemon.
     let stops = asked.stopped(base.as_ref(), &head, now);
@@ -168,8 +172,17 @@ fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
     Ok(Described { plan, stops, objects, overrides })
 }
 
+/// Reads what is asked for. A head in which a tenant asks for more than the configuration allows is refused, as the daemon does.
+fn within_limits(asked: &PlanRequest) -> anyhow::Result<Result<Trees, RefusedHead>> {
+    let read = read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)?;
+    Ok(read.and_then(|(base, head)| match violations(&head, &asked.tenants()) {
+        broken if broken.is_empty() => Ok((base, head)),
+        broken => Err((head.commit.clone(), broken)),
+    }))
+}
+
 fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {
-    Ok(match read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)? {
+    Ok(match within_limits(asked)? {
         Ok((base, head)) => planned(args, asked, base.as_ref(), &head),
         Err((commit, errors)) => Plan::refused(commit, errors),
     })

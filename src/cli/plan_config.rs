@@ -15,6 +15,7 @@ use crate::core::persist::SavedRecords;
 use crate::daemon::rendering::Rendering;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
+use crate::model::tenants::Tenants;
 use crate::model::tree::Tree;
 use crate::plan::Baseline;
 use crate::plan::pull_request::stopped;
@@ -92,6 +93,11 @@ impl PlanRequest {
     /// The tree's own configuration cannot be read.
     pub fn rendering(&self) -> anyhow::Result<Rendering> {
         rendering::of_tree(&self.repo, self.configuration.as_ref().map(|(_, configuration)| configuration))
+    }
+
+    /// Returns what the files of folders may ask for; without a configuration nothing restricts them.
+    pub fn tenants(&self) -> Tenants {
+        self.configuration.as_ref().map(|(_, configuration)| configuration.tenants()).unwrap_or_default()
     }
 
     /// Returns a warning about the clusters of a tree that the configuration does not reach.

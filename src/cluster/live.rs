@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::connect::{SignIn, connect, connect_in_cluster, is_expired};
+use super::connect::{SignIn, connect, connect_in_cluster, impersonating, is_expired};
 use super::object::RawObject;
 use super::wire::Wire;
 use super::{
@@ -49,7 +49,9 @@ pub struct Live {
     inventory: Inventory,
     client: Mutex<Option<Client>>,
     resources: Mutex<BTreeMap<(String, String), ApiResource>>,
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
+    /// The same member over the same connection, as other users.
+    users: Mutex<BTreeMap<String, Arc<Self>>>,
 }
 
 /// The inventory's namespace and labels on a member.
@@ -84,7 +86,8 @@ impl Live {
             inventory,
             client: Mutex::new(None),
             resources: Mutex::new(BTreeMap::new()),
-            in_flight: Semaphore::new(IN_FLIGHT_MAX),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            users: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -211,6 +214,26 @@ fn built_in(group: &str, version: Option<&str>, kind: &str) -> Option<ApiResourc
 
 #[async_trait]
 impl Target for Live {
+    fn acting_as(&self, user: &str) -> Result<Option<Arc<dyn Target>>, Error> {
+        let mut users = self.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = users.get(user) {
+            return Ok(Some(Arc::clone(known) as Arc<dyn Target>));
+        }
+        let client = impersonating(&self.client()?, user).map_err(|error| Error::Access {
+            cluster: self.cluster.clone(),
+            path: format!("the user {user}"),
+            reason: error.to_string(),
+        })?;
+        let other = Self {
+            client: Mutex::new(Some(client)),
+            in_flight: Arc::clone(&self.in_flight),
+            ..Self::reached(&self.cluster, None, self.inventory)
+        };
+        let other = Arc::new(other);
+        users.insert(user.to_owned(), Arc::clone(&other));
+        Ok(Some(other))
+    }
+
     async fn connect(&self) -> Result<Option<String>, Error> {
         let connected = match &self.kubeconfig {
             Some((path, context)) => {
@@ -219,6 +242,7 @@ impl Target for Live {
             None => connect_in_cluster(&self.cluster).await?,
         };
         *self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(connected.client);
+        self.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         // The member may have been upgraded or restored since, and serve its kinds in other versions.
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         Ok(Some(connected.version))

@@ -16,6 +16,7 @@ mod wire;
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -129,6 +130,14 @@ impl Drop for WatchHandle {
 /// One member, as something that can be written to and watched.
 #[async_trait]
 pub trait Target: Send + Sync + 'static {
+    /// Returns the member as another user may write to it; `None` where the member has no users.
+    ///
+    /// # Errors
+    /// It is not connected.
+    fn acting_as(&self, _user: &str) -> Result<Option<Arc<dyn Target>>, Error> {
+        Ok(None)
+    }
+
     /// Connects, or connects again; returns the Kubernetes version, where the member has one.
     ///
     /// # Errors

@@ -17,8 +17,9 @@ use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
 use super::render::Render;
 use super::source::Source;
+use super::tenants::TenantSection;
 use super::values::clean;
-use super::{Configuration, agents, complaint, members};
+use super::{Configuration, agents, complaint, members, tenants};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 use crate::model::agent::AgentChoice;
 use crate::model::manifest::InputError;
@@ -83,6 +84,9 @@ pub(super) struct Document {
     /// notifications.
     #[serde(default)]
     pub proxy: Proxy,
+    /// What the files of folders may ask for, where several teams share the repository. Only here: no commit can change it.
+    #[serde(default)]
+    pub tenants: Vec<TenantSection>,
     /// The programs that render folders with a kustomization or a chart. Without it such a folder refuses the commit.
     #[serde(default)]
     pub render: Option<Render>,
@@ -341,6 +345,7 @@ impl Configuration {
         self.policy.problems(&mut errors);
         prometheus::check(&self.prometheus, &mut errors);
         notify::check(&self.notify, &mut errors);
+        tenants::check(&self.tenants, &mut errors);
         self.render.iter().for_each(|render| render.problems(&mut errors));
         self.decrypt.iter().for_each(|decrypt| decrypt.problems(&mut errors));
         errors

@@ -17,6 +17,7 @@ mod postgres;
 mod prometheus;
 mod render;
 mod source;
+mod tenants;
 mod values;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
 use crate::model::policy::Floor;
 use crate::model::runs::{ApprovalRules, MetricServers};
+use crate::model::tenants::Tenants;
 
 pub use agents::{AGENT_LEASE_DEFAULT, AGENT_LEASE_MIN, AgentTls, Agents, StaticAgentToken};
 pub use decrypt::{CloudKeys, Decrypt};
@@ -46,6 +48,7 @@ pub use postgres::{Postgres, SslMode};
 pub use prometheus::PrometheusServer;
 pub use render::Render;
 pub use source::*;
+pub use tenants::TenantSection;
 
 /// The file read where none is named.
 pub const FILE_NAME_DEFAULT: &str = "gitfleet.yaml";
@@ -95,6 +98,8 @@ pub struct Configuration {
     pub notify: Vec<NotificationReceiver>,
     /// What the proxies that the environment names are for.
     pub proxy: Proxy,
+    /// What the files of folders may ask for.
+    pub tenants: Vec<TenantSection>,
     /// The programs that render folders, where any are rendered.
     pub render: Option<Render>,
     /// What decrypts files that SOPS encrypted, where anything does.
@@ -194,6 +199,7 @@ impl Configuration {
             prometheus: document.prometheus,
             notify: document.notify,
             proxy: document.proxy,
+            tenants: document.tenants,
             render: document.render,
             decrypt: document.decrypt,
         };
@@ -260,6 +266,7 @@ impl Configuration {
             prometheus,
             notify,
             proxy,
+            tenants,
             render,
             decrypt,
         } = self;
@@ -275,6 +282,7 @@ impl Configuration {
             ("prometheus", *prometheus != other.prometheus),
             ("notify", *notify != other.notify),
             ("proxy", *proxy != other.proxy),
+            ("tenants", *tenants != other.tenants),
             ("render", *render != other.render),
             ("decrypt", *decrypt != other.decrypt),
         ];
@@ -295,6 +303,11 @@ impl Configuration {
     /// Returns what no commit lowers.
     pub fn floor(&self) -> Floor {
         self.policy.floor()
+    }
+
+    /// Returns what the files of folders may ask for.
+    pub fn tenants(&self) -> Tenants {
+        tenants::tenants(&self.tenants)
     }
 
     /// Returns the names of the Prometheus servers, and how often each is asked a query.

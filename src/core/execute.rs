@@ -197,7 +197,13 @@ fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a Comm
         _ => of_run(),
     };
     let placement = Some(&target.placement);
-    Policy { placement, rules: fleet.approvals, approvers: &fleet.approvers, narrowed, narrowed_before }
+    Policy {
+        placement,
+        rules: fleet.approvals,
+        approvers: fleet.approvers_of(&state.record),
+        narrowed,
+        narrowed_before,
+    }
 }
 
 struct Execution<'a> {

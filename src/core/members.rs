@@ -448,6 +448,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         held,
         prune,
         kept,
+        user,
         remove,
         abandon,
     } = a;
@@ -463,6 +464,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && *held == b.held
         && *prune == b.prune
         && *kept == b.kept
+        && *user == b.user
         && *remove == b.remove
         && *abandon == b.abandon
 }

@@ -215,6 +215,7 @@ impl Core {
             approvals: configuration.approval_rules(),
             approvers,
             floor: configuration.floor(),
+            tenants: Arc::new(configuration.tenants()),
             servers: configuration.metric_servers(),
             overrides: saved.overrides,
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::api::annotations::{InNoStage, OCM_PLACEMENT, STAGED_UPDATE_STRATEGY};
+use crate::api::placement::LabelSelector;
 use crate::api::staged::StagedUpdateStrategySpec;
 use crate::decide::state::PlacementState;
 use crate::decide::strategies::Staged;
 use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::tenants::Tenant;
 use crate::model::tree::Tree;
 use crate::schedule::ocm::Key;
 use crate::schedule::{FleetChange, Readers, Reads};
@@ -139,8 +141,8 @@ impl Queue {
         self.placements.extend(changed.cloned());
     }
 
-    /// Indexes what a placement reads and which clusters it uses, after a decision.
-    pub fn note(&mut self, state: &PlacementState, staged: &Staged) {
+    /// Indexes what a placement of a tenant, or of nobody's, reads and which clusters it uses, after a decision.
+    pub fn note(&mut self, state: &PlacementState, staged: &Staged, tenant: Option<&Tenant>) {
         let key = &state.record.key;
         let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
         let settled = state.record.error.is_none() && state.policy().is_some_and(|policy| policy.fulfilled);
@@ -150,6 +152,9 @@ impl Queue {
         // When the labels in the selectors of its stages change, a refused run can start, and an ignored cluster gets a run.
         let strategies = named.filter(|(strategy, refused)| *refused || strategy.in_no_stage == InNoStage::Ignore);
         let labels = strategies.flat_map(|(strategy, _)| stage_labels(&strategy.spec));
+        let of_tenant =
+            tenant.and_then(|tenant| tenant.clusters.as_ref()).into_iter().flat_map(LabelSelector::keys).cloned();
+        let labels = labels.chain(of_tenant);
         self.readers.set(key.clone(), Reads::of(key, policy.as_ref(), settled).and_labels(labels));
         self.hold(key, &clusters_of(state));
     }
@@ -240,10 +245,7 @@ fn same_payload(old: &Tree, new: &Tree) -> bool {
 /// Returns the keys of the labels that sort clusters into stages.
 fn stage_labels(strategy: &StagedUpdateStrategySpec) -> impl Iterator<Item = String> {
     let selectors = strategy.stages.iter().filter_map(|stage| stage.label_selector.as_ref());
-    selectors.flat_map(|selector| {
-        let required = selector.match_expressions.iter().map(|requirement| &requirement.key);
-        selector.match_labels.keys().chain(required).cloned()
-    })
+    selectors.flat_map(LabelSelector::keys).cloned()
 }
 
 #[cfg(test)]

@@ -176,7 +176,8 @@ impl Core {
             self.publish_placement(key, now);
             return;
         }
-        self.queue.note(&decision.state, &self.fleet.staged);
+        let tenant = self.fleet.tenant_of(&decision.state.record);
+        self.queue.note(&decision.state, &self.fleet.staged, tenant);
         let mut state = decision.state;
         state.unreadable = known.as_ref().map(|known| known.unreadable.clone()).unwrap_or_default();
         let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();

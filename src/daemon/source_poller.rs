@@ -20,11 +20,14 @@ use super::rendering::Rendering;
 use super::supervise::Supervisor;
 use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
+use crate::decide::tenancy::violations;
 use crate::error::{Classify as _, ErrorClass};
 use crate::git::{self, Reader, Source};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
+use crate::model::tenants::Tenants;
+use crate::model::tree::Tree;
 use crate::plan::pull_request::Candidate;
 use crate::telemetry::metrics::Part;
 
@@ -185,6 +188,8 @@ struct Follower {
     reader: SharedReader,
     cache: Cache,
     rendering: Rendering,
+    /// What the files of folders may ask for.
+    tenants: Arc<Tenants>,
     accepted: Option<CommitId>,
     /// Pull requests that were refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<u64, RefusedPull>,
@@ -345,10 +350,21 @@ impl Follower {
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
             }
         }
-        commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache).map_err(|error| match error {
+        let read = commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache);
+        let read = read.and_then(|candidate| match violations(&candidate.tree, &self.tenants) {
+            broken if broken.is_empty() => Ok(candidate),
+            broken => Err(commit_reader::Error::Refused(broken)),
+        });
+        read.map_err(|error| match error {
             commit_reader::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
             error => unreadable(error.in_full()),
         })
+    }
+
+    /// Refuses a tree in which a tenant asks for more than it may.
+    fn within_limits(&self, tree: Tree) -> Result<Tree, commit_reader::Error> {
+        let broken = violations(&tree, &self.tenants);
+        if broken.is_empty() { Ok(tree) } else { Err(commit_reader::Error::Refused(broken)) }
     }
 
     /// Remembers that a pull request was refused.
@@ -440,7 +456,9 @@ impl Follower {
         self.send(SourceEvent::Seen(tip.clone()));
         let unsigned = self.unsigned(tip)?;
         let read = if unsigned.is_empty() {
-            read_commit(self.source.reader(), tip, &mut self.cache)
+            let read = read_commit(self.source.reader(), tip, &mut self.cache);
+            // What was accepted stays: nothing is delivered that a tenant may not have delivered.
+            if self.accepted.as_ref() == Some(tip) { read } else { read.and_then(|tree| self.within_limits(tree)) }
         } else {
             Err(commit_reader::Error::Refused(unsigned))
         };

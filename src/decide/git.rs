@@ -14,6 +14,13 @@ use crate::model::records::{Binding, ClusterRecord, MassLeave};
 impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.
     pub(super) fn follow_git(&mut self) {
+        self.follow_spec();
+        let tenant = self.fleet.tenant_of(&self.state.record);
+        let approvers = tenant.map(|tenant| tenant.approvers.join(", "));
+        self.state.record.approvers = approvers.filter(|approvers| !approvers.is_empty());
+    }
+
+    fn follow_spec(&mut self) {
         let record = &mut self.state.record;
         match self.fleet.tree.placements.get(&record.key) {
             None => record.removed = true,

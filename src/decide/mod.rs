@@ -25,6 +25,7 @@ mod select;
 mod standing;
 pub mod state;
 pub mod strategies;
+pub mod tenancy;
 #[cfg(test)]
 mod tests;
 mod warnings;

@@ -79,6 +79,7 @@ impl Pass<'_> {
             Next::Create { index, prune } => (index, prune),
         };
         let bindings = self.state.shared_bindings();
+        let tenant = self.fleet.tenant_of(&self.state.record);
         let request = Request {
             placement: &key,
             policy: policy.as_ref(),
@@ -87,9 +88,10 @@ impl Pass<'_> {
             bindings: &bindings,
             keep_held: true,
             bad_values: BadValues::Mismatch,
+            tenant,
         };
         let outcome = match &delegated {
-            Some(decided) => schedule_decided(&request, &decided.clusters()),
+            Some(decided) => schedule_decided(&request, &self.permitted_clusters(decided.clusters())),
             None => schedule(&request),
         };
         let mut outcome = outcome.map_err(|error| error.to_string())?;
@@ -123,6 +125,14 @@ impl Pass<'_> {
             self.rebind(change);
         }
         Ok(())
+    }
+
+    /// Returns the decided clusters that the tenant of the placement may use.
+    fn permitted_clusters(&self, decided: BTreeMap<ClusterName, String>) -> BTreeMap<ClusterName, String> {
+        match self.fleet.tenant_of(&self.state.record) {
+            Some(tenant) => decided.into_iter().filter(|(cluster, _)| self.may_place_on(tenant, cluster)).collect(),
+            None => decided,
+        }
     }
 
     /// Applies a scheduling change to a binding.

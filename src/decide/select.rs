@@ -90,8 +90,9 @@ impl Pass<'_> {
             origin: record.origin.clone().expect("a placement of the tree has an origin"),
         };
         let before = self.state.selected.as_ref();
-        let outcome = match select(tree, &placement) {
-            Err(error) => Arc::new(Err(error.to_string())),
+        let selected = select(tree, &placement).map_err(|error| error.to_string());
+        let outcome = match selected.and_then(|manifests| self.permitted(manifests)) {
+            Err(error) => Arc::new(Err(error)),
             Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
                 Some(same) => Arc::clone(&same.outcome),
                 None => Arc::new(self.frozen(manifests)),

@@ -24,6 +24,7 @@ use crate::model::records::{
     SnapshotResource, WorkStatus,
 };
 use crate::model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
+use crate::model::tenants::{Tenant, Tenants};
 use crate::model::tree::{Placement, Tree};
 use crate::model::warning::Warning;
 use crate::model::work::{Desired, SourceName, WorkOrder};
@@ -72,6 +73,8 @@ pub struct FleetState {
     pub approvers: Vec<String>,
     /// The minimum that the configuration demands, whatever commits say.
     pub floor: Floor,
+    /// What the files of folders may ask for, from the configuration.
+    pub tenants: Arc<Tenants>,
     /// The Prometheus servers of the configuration.
     pub servers: MetricServers,
     /// What they said last to the queries that are asked now.
@@ -84,6 +87,17 @@ impl FleetState {
     /// Tells whether a cluster answers and may be written to.
     pub fn is_online(&self, cluster: &ClusterName) -> bool {
         self.records.get(cluster).is_some_and(ClusterRecord::answers)
+    }
+
+    /// Returns the tenant that a placement belongs to, by its file; `None` where it is of whoever runs the fleet.
+    pub fn tenant_of(&self, placement: &PlacementRecord) -> Option<&Tenant> {
+        self.tenants.of(&placement.origin.as_ref()?.path)
+    }
+
+    /// Returns who may approve rollouts of a placement by comment: the tenant's, else those of the configuration.
+    pub fn approvers_of(&self, placement: &PlacementRecord) -> &[String] {
+        let of_tenant = self.tenant_of(placement).map(|tenant| tenant.approvers.as_slice());
+        of_tenant.filter(|approvers| !approvers.is_empty()).unwrap_or(&self.approvers)
     }
 
     /// Returns whether a cluster has reported about a placement again; `None` if it never stopped.
@@ -171,6 +185,7 @@ impl PlacementState {
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,
+            approvers: None,
             journaled: None,
             superseded: 0,
             evictions: BTreeMap::new(),

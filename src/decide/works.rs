@@ -272,6 +272,7 @@ impl Pass<'_> {
             (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
         };
         let record = &self.state.record;
+        let user = self.fleet.tenant_of(record).and_then(|tenant| tenant.user.clone());
         let abandon = binding.deleting && binding.abandons;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
@@ -294,10 +295,16 @@ impl Pass<'_> {
                 && known.held == *held
                 && known.prune == prune
                 && known.kept == *kept
+                && known.user == user
         };
         if let Some(known) = known.filter(says_this) {
             return Some(Arc::clone(known));
         }
+        if let Some(why) = self.forbidden(binding) {
+            self.state.record.error.get_or_insert(why);
+            return None;
+        }
+        let record = &self.state.record;
         Some(Arc::new(WorkOrder {
             placement: record.key.clone(),
             cluster: binding.cluster.clone(),
@@ -311,6 +318,7 @@ impl Pass<'_> {
             held: held.clone(),
             prune,
             kept: kept.clone(),
+            user,
             remove: binding.deleting,
             abandon,
         }))

@@ -67,6 +67,7 @@ fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
         kept: crate::model::records::Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     }

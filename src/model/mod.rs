@@ -33,6 +33,7 @@ pub mod rendering;
 pub mod runs;
 pub mod secrets;
 pub mod shared;
+pub mod tenants;
 pub mod texts;
 pub mod transitions;
 pub mod tree;

@@ -134,7 +134,7 @@ pub struct GateProgress {
     pub given: u32,
     /// Approvals in all.
     pub required: u32,
-    /// Who may approve, by the strategy's annotation; absent: everybody whom the configuration allows.
+    /// Who may approve, by the strategy's annotation or the placement's tenant; absent: everybody whom the configuration allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
     /// For deletions: the guard's reason, and the objects by cluster; a limited number of lines, escape them before printing.

@@ -245,6 +245,9 @@ pub struct PlacementRecord {
     /// The snapshot whose rollout the journal describes, and how many of its events were written.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "told")]
     pub journaled: Option<(u64, usize)>,
+    /// Who may approve its rollouts by comment, where its tenant says so; otherwise the configuration does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<String>,
     /// The number of superseded rollouts since the last completed one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,

@@ -104,6 +104,8 @@ pub struct WorkOrder {
     pub prune: BTreeSet<ObjectKey>,
     /// Decisions of people about the placement, which its inventory keeps.
     pub kept: Kept,
+    /// The user under which the member is written to, where a tenant has one; `None` means gitfleet's own.
+    pub user: Option<String>,
     /// The placement leaves this member: after the last object the inventory is removed too.
     pub remove: bool,
     /// The placement leaves and abandons its objects: they are given up, not deleted.

@@ -59,6 +59,7 @@ impl Baseline {
         observe(&mut ocm, &tree, &saved.clusters, now);
         let fleet = FleetState {
             source: identity(configuration).into(),
+            tenants: Arc::new(configuration.tenants()),
             clusters: clusters(&tree, &saved.clusters, now),
             records: saved.clusters,
             ocm,
@@ -227,6 +228,7 @@ fn with_fleet(
         overrides,
         staged: Staged::of(tree),
         floor: before.floor.clone(),
+        tenants: Arc::clone(&before.tenants),
         ..FleetState::default()
     }
 }

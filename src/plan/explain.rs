@@ -231,6 +231,7 @@ fn explain_placement(fleet: &FleetState, state: &PlacementState) -> Result<Expla
         // As the daemon decides here, which differs from a hub.
         keep_held: true,
         bad_values: BadValues::Mismatch,
+        tenant: fleet.tenant_of(&state.record),
     };
     let judging =
         |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };

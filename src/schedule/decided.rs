@@ -100,6 +100,7 @@ mod tests {
             bindings: &bindings,
             keep_held: true,
             bad_values: BadValues::Mismatch,
+            tenant: None,
         };
         let wanted = ["a", "b", "d", "e", "nowhere"].map(|name| (ClusterName::from(name), format!("why {name}")));
         let outcome = schedule_decided(&request, &BTreeMap::from(wanted)).expect("it is scheduled");

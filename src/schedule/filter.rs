@@ -10,6 +10,7 @@ use crate::api::placement::{
 };
 use crate::model::cluster::Cluster;
 use crate::model::explanation::Refusal;
+use crate::model::tenants::Tenant;
 
 use super::fleet::Fleet;
 use super::labels::all;
@@ -38,9 +39,10 @@ fn requirements(term: &ClusterSelectorTerm) -> &[PropertySelectorRequirement] {
     term.property_selector.as_ref().map_or(&[], |selector| &selector.match_expressions)
 }
 
-/// The fleet after the filters that depend on clusters alone: affinity, then eligibility, then namespace, then taints.
+/// The fleet after the filters that depend on clusters alone: those of the tenant, then affinity, then eligibility, then namespace, then
+/// taints.
 ///
-/// Source: KubeFleet, the order of its filter plugins.
+/// Source: KubeFleet, the order of its filter plugins; tenants are gitfleet's own.
 pub(super) struct Filter<'a> {
     fleet: &'a Fleet,
     policy: Option<&'a PlacementPolicy>,
@@ -48,6 +50,8 @@ pub(super) struct Filter<'a> {
     fitting: FixedBitSet,
     eligible: FixedBitSet,
     tolerated: FixedBitSet,
+    tenant: Option<&'a Tenant>,
+    permitted: FixedBitSet,
     /// The clusters that every filter lets pass.
     pub passed: FixedBitSet,
 }
@@ -64,14 +68,18 @@ impl<'a> Filter<'a> {
             slots.take_from(&mut tolerated);
         }
         let fitting = fitting(fleet, required_terms(policy), request.bad_values)?;
+        let selector = request.tenant.and_then(|tenant| tenant.clusters.as_ref());
+        let permitted = selector.map_or_else(|| all(fleet.len()), |selector| fleet.labels().matching(selector));
         let mut passed = fitting.clone();
+        passed.intersect_with(&permitted);
         passed.intersect_with(&eligible);
         passed.intersect_with(&tolerated);
         let namespace = request.placement.namespace.as_deref();
         if let Some(namespace) = namespace {
             passed.intersect_with(&fleet.with_namespace(namespace));
         }
-        Ok(Self { fleet, policy, namespace, fitting, eligible, tolerated, passed })
+        let tenant = request.tenant;
+        Ok(Self { fleet, policy, namespace, fitting, eligible, tolerated, tenant, permitted, passed })
     }
 
     /// Returns the first filter that rejects a cluster.
@@ -82,6 +90,10 @@ impl<'a> Filter<'a> {
         };
         if self.passed.contains(slot) {
             return None;
+        }
+        if let Some(tenant) = self.tenant.filter(|_| !self.permitted.contains(slot)) {
+            let wanted = format!("to be one of tenant {}", tenant.name);
+            return refusal("TenantClusters", format!("cluster {}", self.fleet.name(slot)), None, wanted);
         }
         if !self.fitting.contains(slot) {
             return Some(misfit(required_terms(self.policy), cluster));

@@ -30,6 +30,7 @@ use crate::api::placement::{PlacementPolicy, PlacementType};
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::records::{Binding, ClusterDecision};
+use crate::model::tenants::Tenant;
 
 pub use bindings::binding_name;
 pub use decided::schedule_decided;
@@ -60,6 +61,8 @@ pub struct Request<'a> {
     pub keep_held: bool,
     /// How to treat a property that is no quantity.
     pub bad_values: BadValues,
+    /// The tenant of the placement, which may use only some clusters.
+    pub tenant: Option<&'a Tenant>,
 }
 
 /// How to treat a requested property of a cluster that is no quantity.

@@ -140,6 +140,7 @@ pub(super) fn describe(refusal: &Refusal) -> String {
     let Refusal { filter, subject, observed, wanted } = refusal;
     match (filter.as_str(), observed) {
         ("ClusterEligibility", Some(why)) => format!("not eligible: {why}"),
+        ("TenantClusters", _) => format!("{subject} has {wanted}"),
         ("TaintToleration", Some(taint)) => format!("taint {taint} is not tolerated"),
         (_, Some(observed)) if subject.starts_with("label ") => format!("{subject} is {observed:?}, wanted {wanted}"),
         (_, Some(observed)) => format!("{subject} is {observed}, wanted {wanted}"),
@@ -187,6 +188,13 @@ pub(super) fn pick_fixed(
     let held = bindings.held_at(request);
     for name in policy.cluster_names.iter().filter(|name| seen.insert(name.as_str())) {
         let slot = fleet.slot(name);
+        let foreign =
+            request.tenant.zip(slot).filter(|(tenant, slot)| !tenant.may_place_on(&fleet.cluster(*slot).labels));
+        if let Some((tenant, _)) = foreign {
+            let why = format!("it is none of the clusters of tenant {}", tenant.name);
+            invalid.push(unscored(name, false, PickReason::NotEligible(name.as_str().into(), why)));
+            continue;
+        }
         match slot.map(|slot| (slot, &fleet.cluster(slot).eligible)) {
             // Taints, affinity and spread are ignored: the policy names its clusters.
             Some((slot, eligible)) if eligible.is_ok() || held.contains(slot) => {

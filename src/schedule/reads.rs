@@ -65,8 +65,7 @@ impl Reads {
 
 fn read(reads: &mut FleetChange, term: &ClusterSelectorTerm) {
     if let Some(selector) = &term.label_selector {
-        reads.labels.extend(selector.match_labels.keys().cloned());
-        reads.labels.extend(selector.match_expressions.iter().map(|requirement| requirement.key.clone()));
+        reads.labels.extend(selector.keys().cloned());
     }
     let requirements = term.property_selector.iter().flat_map(|selector| &selector.match_expressions);
     reads.properties.extend(requirements.map(|requirement| requirement.name.clone()));

@@ -96,6 +96,7 @@ fn run(policy: Option<&PlacementPolicy>, clusters: &[&str], bindings: &[&str]) -
         bindings: &bindings,
         keep_held: false,
         bad_values: BadValues::Error,
+        tenant: None,
     })
 }
 
@@ -354,7 +355,7 @@ proptest! {
         ][type_].clone();
         let policy: PlacementPolicy = serde_json::from_value(policy).unwrap();
         let key = key();
-        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings: &shared(bindings), keep_held: false, bad_values: BadValues::Error }).unwrap();
+        let of = |bindings: &[Binding]| schedule(&Request { placement: &key, policy: Some(&policy), policy_index: 1, clusters: &clusters, bindings: &shared(bindings), keep_held: false, bad_values: BadValues::Error, tenant: None }).unwrap();
         let forward = of(&bindings);
         bindings.rotate_left(rotate);
         prop_assert_eq!(&of(&bindings), &forward);

@@ -321,6 +321,7 @@ impl Case {
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,
+            approvers: None,
             journaled: None,
             superseded: 0,
             evictions: BTreeMap::new(),

@@ -369,7 +369,7 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
         since: gate.since,
         given: u32::try_from(given).unwrap_or(u32::MAX),
         required: rules.required.max(1),
-        approvers: gate.approvers.clone(),
+        approvers: gate.approvers.clone().or_else(|| view.record.approvers.clone()),
         what,
     })
 }

@@ -75,6 +75,7 @@ pub struct Waiting {
 
 /// Returns what one placement waits for. `approvers` are those of the configuration.
 pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &RolloutState) -> Vec<Waiting> {
+    let approvers = view.record.approvers.as_deref().or(approvers);
     let one = |answer, since| Waiting {
         answer,
         reason: String::new(),

@@ -45,6 +45,9 @@ pub struct AgentOrder {
     /// Decisions of people about the placement.
     #[serde(default, skip_serializing_if = "Kept::is_empty")]
     pub kept: Kept,
+    /// The user under which the member is written to, where a tenant has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The placement leaves this member.
     #[serde(default)]
     pub remove: bool,
@@ -123,6 +126,7 @@ impl From<&WorkOrder> for AgentOrder {
             held: order.held.clone(),
             prune: order.prune.clone(),
             kept: order.kept.clone(),
+            user: order.user.clone(),
             remove: order.remove,
             abandon: order.abandon,
         }
@@ -201,6 +205,7 @@ impl WholeOrder {
             held: order.held.clone(),
             prune: order.prune.clone(),
             kept: order.kept.clone(),
+            user: order.user.clone(),
             remove: order.remove,
             abandon: order.abandon,
         })

@@ -196,6 +196,7 @@ fn order() -> WorkOrder {
         held: BTreeSet::from([key("held")]),
         prune: BTreeSet::from([key("gone")]),
         kept: Kept::default(),
+        user: Some("system:serviceaccount:n:deployer".to_owned()),
         remove: false,
         abandon: true,
     }

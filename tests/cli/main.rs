@@ -49,6 +49,7 @@ mod staged;
 mod status;
 mod store;
 mod tell;
+mod tenants;
 mod validate;
 mod views;
 mod warnings;

@@ -50,6 +50,7 @@ mod rollout;
 mod scheduling;
 mod sources;
 mod staged;
+mod tenants;
 
 use std::sync::OnceLock;
 

@@ -291,6 +291,7 @@ impl Case {
             held,
             prune,
             kept: Kept::default(),
+            user: None,
             remove,
             abandon: remove && about & 8 == 0,
         });

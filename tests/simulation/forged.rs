@@ -28,6 +28,7 @@ pub(super) fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
         kept: gitfleet::model::records::Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     })

@@ -148,8 +148,8 @@ impl Grant<'_> {
 }
 
 /// Returns the objects that grant exactly what is needed: each resource is written where it is delivered, and nowhere else.
-/// `allow_rbac` and `facts` are as in [`Grant`].
-pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
+/// `allow_rbac` and `facts` are as in [`Grant`]; `users` are the accounts of tenants that objects are written as.
+pub fn least(needs: &Needs, allow_rbac: bool, facts: bool, users: &[&str]) -> Vec<Value> {
     let all = [WRITE.as_slice(), &WATCH].concat();
     let namespaced = needs.namespaced();
     let mut cluster = by_group(namespaced.iter().copied(), &WATCH);
@@ -175,8 +175,30 @@ pub fn least(needs: &Needs, allow_rbac: bool, facts: bool) -> Vec<Value> {
         }
         rules.insert(namespace.clone(), own);
     }
+    impersonation(users, &mut cluster, &mut rules);
     let named: BTreeSet<&str> = needs.in_namespaces.keys().chain(&needs.namespaces).map(String::as_str).collect();
-    objects(named.into_iter(), &cluster, rules)
+    let named: BTreeSet<&str> = named.into_iter().chain(rules.keys().map(String::as_str)).collect();
+    let named: Vec<String> = named.into_iter().map(str::to_owned).collect();
+    objects(named.iter().map(String::as_str), &cluster, rules)
+}
+
+/// Adds the rights to write as other accounts: users by name, service accounts each in its namespace.
+///
+/// Source: Kubernetes, user impersonation.
+fn impersonation(users: &[&str], cluster: &mut Vec<Value>, rules: &mut BTreeMap<String, Vec<Value>>) {
+    let by_name = |resource: &str, name: &str| {
+        let mut rule = rule(&[""], &[resource], &["impersonate"]);
+        rule["resourceNames"] = json!([name]);
+        rule
+    };
+    for user in users {
+        match user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':')) {
+            Some((namespace, name)) => {
+                rules.entry(namespace.to_owned()).or_default().push(by_name("serviceaccounts", name));
+            }
+            None => cluster.push(by_name("users", user)),
+        }
+    }
 }
 
 /// Returns the rules for what is only read: what a member has, and what it claims of itself.

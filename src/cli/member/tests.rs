@@ -139,7 +139,7 @@ fn c14_least_rights_are_those_of_what_is_delivered() {
         "shop rbac.authorization.k8s.io/rolebindings: get,create,patch,delete",
     ];
     let web = ["web core/configmaps: get,create,patch,delete", "web apps/deployments: get,create,patch,delete"];
-    assert_eq!(lines(&least(&needs, false, true)), [cluster.as_slice(), &[inventory], &shop, &web].concat());
+    assert_eq!(lines(&least(&needs, false, true, &[])), [cluster.as_slice(), &[inventory], &shop, &web].concat());
     let all = [
         cluster.as_slice(),
         &["- rbac.authorization.k8s.io/clusterroles: escalate,bind", inventory],
@@ -147,9 +147,9 @@ fn c14_least_rights_are_those_of_what_is_delivered() {
         &["shop rbac.authorization.k8s.io/roles: escalate,bind"],
         &web,
     ];
-    assert_eq!(lines(&least(&needs, true, true)), all.concat());
-    assert_eq!(lines(&least(&Needs::default(), true, false)), [inventory], "nothing is delivered");
-    for line in lines(&least(&needs, true, true)) {
+    assert_eq!(lines(&least(&needs, true, true, &[])), all.concat());
+    assert_eq!(lines(&least(&Needs::default(), true, false, &[])), [inventory], "nothing is delivered");
+    for line in lines(&least(&needs, true, true, &[])) {
         assert!(!line.contains('*'), "{line}");
     }
 }

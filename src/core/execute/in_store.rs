@@ -1,5 +1,7 @@
 //! Commands on a store that no daemon has open: read, execute, write.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{execute, preview, refusal, resolve};
@@ -13,6 +15,7 @@ use crate::model::id::CommitId;
 use crate::model::policy::Floor;
 use crate::model::records::SourceRecord;
 use crate::model::runs::ApprovalRules;
+use crate::model::tenants::Tenants;
 use crate::store::records::AGENT_PREFIX;
 use crate::store::{self, Expected, Op, Store, records};
 
@@ -25,6 +28,8 @@ pub struct Authority {
     pub approvers: Vec<String>,
     /// The minimum that no commit can lower.
     pub floor: Floor,
+    /// What the files of folders may ask for.
+    pub tenants: Arc<Tenants>,
     /// The agents whose tokens are in files.
     pub fixed_agents: Vec<String>,
 }
@@ -38,6 +43,7 @@ impl Authority {
             approvals: configuration.approval_rules(),
             approvers,
             floor: configuration.floor(),
+            tenants: Arc::new(configuration.tenants()),
             fixed_agents: fixed.map(|token| token.name.clone()).collect(),
         }
     }
@@ -47,6 +53,7 @@ impl Authority {
             approvals: self.approvals,
             approvers: self.approvers.clone(),
             floor: self.floor.clone(),
+            tenants: Arc::clone(&self.tenants),
             ..FleetState::default()
         }
     }

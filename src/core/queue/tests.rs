@@ -29,9 +29,9 @@ fn state(name: &str, clusters: &[&str]) -> PlacementState {
 #[test]
 fn a_cluster_concerns_those_that_have_something_there() {
     let mut queue = Queue::default();
-    queue.note(&state("web", &["a", "b"]), &Staged::default());
-    queue.note(&state("db", &["b"]), &Staged::default());
-    queue.note(&state("web", &["a"]), &Staged::default());
+    queue.note(&state("web", &["a", "b"]), &Staged::default(), None);
+    queue.note(&state("db", &["b"]), &Staged::default(), None);
+    queue.note(&state("web", &["a"]), &Staged::default(), None);
     let held_by = |queue: &mut Queue, cluster: &str| {
         queue.concerns_holders(&ClusterName::from(cluster));
         std::mem::take(&mut queue.placements).into_iter().map(|key| key.name).collect::<Vec<_>>()

@@ -82,6 +82,7 @@ fn order(cluster: &str, secret: &str) -> Arc<WorkOrder> {
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
         kept: crate::model::records::Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     })

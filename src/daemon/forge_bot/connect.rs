@@ -125,6 +125,7 @@ pub fn connect(
         voice: command_style(forge),
         rules: configuration.approval_rules(),
         approvers: approvals.approvers.clone(),
+        tenant_approvers: configuration.tenants.iter().flat_map(|tenant| tenant.approvers.clone()).collect(),
         parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
         mask: mask_key(store)?,
         fetches: configuration.source.local().is_none(),

@@ -261,7 +261,15 @@ impl Console {
         };
         let gates: Vec<NarrowedGate<'_>> =
             rollout.gates().map(|(key, _, gate)| (key, gate.approvers.as_deref())).collect();
-        may_some(&person, &verbs, self.settings.rules, &self.settings.approvers, &gates).err().map(Answer::of)
+        let settings = &self.settings;
+        // Which tenant a gate is of is decided when the command is executed.
+        let lists = [&settings.approvers, &settings.tenant_approvers].into_iter().enumerate();
+        let lists = lists.filter(|(index, list)| *index == 0 || !list.is_empty());
+        let mut refusals = Vec::new();
+        for (_, approvers) in lists {
+            refusals.push(may_some(&person, &verbs, settings.rules, approvers, &gates).err()?);
+        }
+        refusals.into_iter().next().map(Answer::of)
     }
 
     /// Gives whoever may approve a sign that a word was nearly a command.

@@ -112,7 +112,7 @@ impl Console {
         };
         let permission = match facts.permission {
             // With configured approvers our account need not be allowed to ask. Then nobody has a permission.
-            Err(Error::Forbidden { .. }) if !self.settings.approvers.is_empty() => Permission::None,
+            Err(Error::Forbidden { .. }) if self.configured_approvers().next().is_some() => Permission::None,
             answer => answer.map_err(|error| cannot("what you may do here", &error))?,
         };
         let mut teams = BTreeSet::new();
@@ -167,10 +167,14 @@ impl Console {
         Ok(found.into_iter().find(|(part, is_it)| *is_it && parts.contains(part)).map(|(part, _)| part))
     }
 
+    fn configured_approvers(&self) -> impl Iterator<Item = &str> {
+        self.settings.approvers.iter().chain(&self.settings.tenant_approvers).map(String::as_str)
+    }
+
     /// Returns the teams named as approvers by the configuration or by a strategy with a waiting gate.
     fn teams(&self, rollout: &CommitRollout) -> BTreeSet<String> {
         let narrowed = rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
-        let entries = narrowed.flat_map(|all| all.split(',')).chain(self.settings.approvers.iter().map(String::as_str));
+        let entries = narrowed.flat_map(|all| all.split(',')).chain(self.configured_approvers());
         let teams = entries.filter_map(|entry| entry.trim().strip_prefix("team:"));
         teams.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TEAMS_MAX).collect()
     }

@@ -31,7 +31,8 @@ const ENCRYPTED: &str = "(encrypted in the source)";
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
 
-/// Executes a step. `presence` is shared by the steps of one plan.
+/// Executes a step. `presence` is shared by the steps of one plan. Objects are written as the user of the order, where it has one, and
+/// the inventory as gitfleet's own account.
 ///
 /// # Cancel safety
 /// May be dropped: a request may have been sent, and the next plan finds out by reading the object.
@@ -42,6 +43,13 @@ pub async fn perform(
     Task { order, step, before }: Task,
 ) -> StepResult {
     let order = order.as_ref();
+    let is_inventory = matches!(step, Step::WriteParent(_) | Step::DeleteParent);
+    let user = order.user.as_deref().filter(|_| !is_inventory);
+    let other = match user.map(|user| target.acting_as(user)).transpose() {
+        Ok(other) => other.flatten(),
+        Err(error) => return StepResult::Offline(error.to_string()),
+    };
+    let target = other.as_deref().unwrap_or(target);
     match step {
         Step::WriteParent(parent) => {
             let object = parent.object(&order.placement);

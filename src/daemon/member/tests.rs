@@ -245,6 +245,7 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
         kept: crate::model::records::Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     }

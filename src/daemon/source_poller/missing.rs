@@ -136,6 +136,7 @@ impl Opening {
             reader: Arc::clone(&self.reader),
             cache: Cache::rendering(settings.rendering.clone()).decrypting(settings.decryption.clone()),
             rendering: settings.rendering.clone(),
+            tenants: Arc::clone(&settings.tenants),
             accepted: settings.accepted.clone(),
             refused: std::collections::BTreeMap::new(),
             standing: Standing::Unread,

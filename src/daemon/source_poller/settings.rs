@@ -10,6 +10,7 @@ use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
+use crate::model::tenants::Tenants;
 use crate::store::Store;
 
 /// The settings of the poller.
@@ -36,6 +37,8 @@ pub struct PollerSettings {
     pub rendering: Rendering,
     /// What tells whether encrypted files hold other values.
     pub decryption: Decryption,
+    /// What the files of folders may ask for.
+    pub tenants: Arc<Tenants>,
 }
 
 impl PollerSettings {
@@ -58,6 +61,7 @@ impl PollerSettings {
             verify: configuration.source.verify.clone(),
             decryption: Decryption::default(),
             rendering: rendering.expect("a folder is made only where results go with the process"),
+            tenants: Arc::new(configuration.tenants()),
         })
     }
 }

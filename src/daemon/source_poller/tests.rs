@@ -112,6 +112,7 @@ fn begin_in(
         verify: verify.map(Box::new),
         rendering: Rendering::default(),
         decryption: crate::daemon::decryption::Decryption::default(),
+        tenants: Arc::default(),
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();

@@ -89,6 +89,7 @@ pub(super) fn policy_snapshots(
             keep_held: false,
             // KubeFleet ends the whole cycle if a property is no quantity.
             bad_values: BadValues::Error,
+            tenant: None,
         };
         match scheduled(&request, &policy.name, delegated.as_ref(), metadata.generation.unwrap_or(1), now) {
             Ok(object) => objects.push(object),

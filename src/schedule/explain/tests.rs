@@ -23,8 +23,17 @@ fn told(policy: &Value, fleet: &Fleet, bindings: &[Binding]) -> Explanation {
     let bad_values = BadValues::Mismatch;
     let bindings: Vec<_> = bindings.iter().cloned().map(std::sync::Arc::new).collect();
     let bindings = &bindings;
-    explain(&Request { placement, policy, policy_index: 0, clusters: fleet, bindings, keep_held: true, bad_values })
-        .unwrap()
+    explain(&Request {
+        placement,
+        policy,
+        policy_index: 0,
+        clusters: fleet,
+        bindings,
+        keep_held: true,
+        bad_values,
+        tenant: None,
+    })
+    .unwrap()
 }
 
 fn pick_two() -> Value {

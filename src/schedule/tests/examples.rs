@@ -241,6 +241,7 @@ fn a_namespaced_placement_goes_where_its_namespace_is() {
             bindings,
             keep_held: false,
             bad_values,
+            tenant: None,
         })
     };
     let outcome = evaluate(&PlacementKey::namespaced("app", "p")).unwrap();
@@ -275,6 +276,7 @@ fn what_is_held_stays_eligible_where_asked() {
                 bindings: &bindings,
                 keep_held,
                 bad_values,
+                tenant: None,
             };
             let is_picked = schedule(&request).unwrap().decisions[0].selected;
             assert_eq!(is_picked, kept && keep_held, "{line} {keep_held}");
@@ -295,6 +297,7 @@ fn a_value_that_is_no_quantity() {
             bindings: &[],
             keep_held: false,
             bad_values,
+            tenant: None,
         })
     };
     let required = policy(property("Ge", "1"));

@@ -89,8 +89,17 @@ fn pick_n() -> impl Strategy<Value = PlacementPolicy> {
 fn evaluate(policy: &PlacementPolicy, fleet: &Fleet, bindings: &[Binding]) -> Outcome {
     let (placement, bad_values) = (&key(), BadValues::Error);
     let (policy, bindings) = (Some(policy), &shared(bindings));
-    schedule(&Request { placement, policy, policy_index: 1, clusters: fleet, bindings, keep_held: false, bad_values })
-        .unwrap()
+    schedule(&Request {
+        placement,
+        policy,
+        policy_index: 1,
+        clusters: fleet,
+        bindings,
+        keep_held: false,
+        bad_values,
+        tenant: None,
+    })
+    .unwrap()
 }
 
 fn fleet_of(clusters: &Clusters) -> Fleet {
@@ -253,7 +262,7 @@ proptest! {
         // An explanation says the same.
         let fleet = fleet_of(&clusters);
         let (placement, bad_values) = (&key(), BadValues::Error);
-        let told = explain(&Request { placement, policy: Some(&policy), policy_index: 1, clusters: &fleet, bindings: &shared(&bindings), keep_held: false, bad_values }).unwrap();
+        let told = explain(&Request { placement, policy: Some(&policy), policy_index: 1, clusters: &fleet, bindings: &shared(&bindings), keep_held: false, bad_values, tenant: None }).unwrap();
         let mut after = bindings.clone();
         apply(&mut after, &outcome);
         let after: BTreeSet<&str> = after.iter().filter(|b| b.state != BindingState::Unscheduled).map(|b| b.cluster.as_str()).collect();

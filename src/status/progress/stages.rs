@@ -102,7 +102,7 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
         since: gate.since(),
         given: u32::try_from(counted.count()).unwrap_or(u32::MAX),
         required: rules.required.max(1),
-        approvers: run.approvers.clone(),
+        approvers: run.approvers.clone().or_else(|| view.record.approvers.clone()),
         what: vec![],
     }
 }

@@ -54,6 +54,7 @@ pub struct PlacementRow {
 impl PlacementRow {
     /// Describes a placement. `approvers` are those of the configuration.
     pub fn of(view: &PlacementView, approvers: Option<&str>) -> Self {
+        let approvers = view.record.approvers.as_deref().or(approvers);
         let picked = view.picked();
         let leaf = |line| Node::leaf(vec![line]);
         let mut children: Vec<Node> = note_lines(view).into_iter().map(leaf).collect();

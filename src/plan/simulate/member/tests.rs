@@ -32,6 +32,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
             held: std::collections::BTreeSet::new(),
             prune: std::collections::BTreeSet::new(),
             kept: Kept::default(),
+            user: None,
             remove: true,
             abandon: false,
         };

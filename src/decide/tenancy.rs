@@ -1,0 +1,295 @@
+//! Tenants: what a commit asks for beyond the limits of its folders, and what is not delivered because of them. Pure.
+//!
+//! A commit that breaks a limit is refused whole ([`violations`]). The same limits are checked again before an order is made: the
+//! configuration may have changed since the commit was accepted, and labels of clusters change without one.
+
+use serde_json::Value;
+
+use super::Pass;
+use crate::api::annotations::{PATH, STAGED_UPDATE_STRATEGY};
+use crate::api::envelope;
+use crate::api::placement::PlacementType;
+use crate::model::folder::holds;
+use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::manifest::{InputError, Manifest};
+use crate::model::records::Binding;
+use crate::model::tenants::{Tenant, Tenants};
+use crate::model::tree::{Placement, Tree};
+use crate::snapshot::{is_envelope, select};
+
+/// What to do about every violation.
+const HINT: &str = "change it, or ask whoever runs the fleet to allow it: tenants in gitfleet.yaml";
+
+/// Returns what the files of tenants ask for beyond their limits, by path and line.
+pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
+    if tenants.is_empty() {
+        return Vec::new();
+    }
+    let of = |manifest: &Manifest| tenants.of(&manifest.origin.path);
+    let payload = tree.manifests.iter().filter_map(|manifest| Some((of(manifest)?, manifest)));
+    let payload = payload.flat_map(|(tenant, manifest)| {
+        let forbidden = forbidden_document(tree, tenant, manifest);
+        forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, why))
+    });
+    let inputs =
+        tree.inputs.iter().filter_map(|manifest| Some((Check { tree, tenants, tenant: of(manifest)? }, manifest)));
+    let inputs = inputs.flat_map(|(check, manifest)| {
+        let broken = check.input(manifest);
+        broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), why))
+    });
+    let members = tree.member_files.iter().filter_map(|(cluster, path)| {
+        let tenant = tenants.of(path)?;
+        Some(InputError {
+            path: path.to_string(),
+            line: 0,
+            object: Some(format!("MemberCluster {cluster}")),
+            field: None,
+            message: format!("tenant {}: a MemberCluster is for whoever runs the fleet", tenant.name),
+            hint: Some(HINT.to_owned()),
+        })
+    });
+    let mut all: Vec<InputError> = payload.chain(inputs).chain(members).collect();
+    all.sort();
+    all
+}
+
+fn violation(tenant: &Tenant, manifest: &Manifest, field: Option<String>, why: String) -> InputError {
+    InputError {
+        path: manifest.origin.path.to_string(),
+        line: manifest.origin.line,
+        object: Some(manifest.id.to_string()),
+        field,
+        message: format!("tenant {}: {why}", tenant.name),
+        hint: Some(HINT.to_owned()),
+    }
+}
+
+/// What is broken: the field, and the rule that forbids it.
+type Broken = (String, String);
+
+/// Returns what a tenant's own manifest holds that its limits forbid: the entry for the content of an envelope, and the rule.
+fn forbidden_in(tenant: &Tenant, manifest: &Manifest) -> Vec<(Option<String>, String)> {
+    if !is_envelope(manifest) {
+        return tenant.forbids(&manifest.id).map(|why| (None, format!("it {why}"))).into_iter().collect();
+    }
+    let namespace = &manifest.id.namespace;
+    let foreign = (!namespace.is_empty() && !tenant.may_use(namespace)).then(|| tenant.lacks_namespace(namespace));
+    let mut all: Vec<_> = foreign.map(|why| (None, format!("it {why}"))).into_iter().collect();
+    // One that cannot be read is an error of the placement that selects it, and is not delivered.
+    for (entry, object) in envelope::entries(&manifest.object).unwrap_or_default() {
+        let broken = ObjectId::of(&object).and_then(|id| Some((tenant.forbids(&id)?, id)));
+        all.extend(broken.map(|(why, id)| (Some(format!("data.{entry}")), format!("{id} {why}"))));
+    }
+    all
+}
+
+/// As [`forbidden_in`], of a document of the tree, which may get its namespace from a placement only.
+fn forbidden_document(tree: &Tree, tenant: &Tenant, document: &Manifest) -> Vec<(Option<String>, String)> {
+    if !tree.lacks_namespace(document) {
+        return forbidden_in(tenant, document);
+    }
+    tenant.forbids_kind(&document.id).map(|why| (None, format!("it {why}"))).into_iter().collect()
+}
+
+/// Returns why a tenant's placement may not deliver an object that it selects; `None` where it may. The objects of whoever runs the
+/// fleet count as the tenant's where they are in its namespaces: the Namespace itself, and quotas in it.
+fn foreign(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<String> {
+    let (id, path) = (&selected.id, &selected.origin.path);
+    match tenants.of(path) {
+        Some(owner) if owner.name == tenant.name => None,
+        Some(owner) => Some(format!("selects {id} ({path}), which is of tenant {}", owner.name)),
+        None => {
+            let is_namespace = id.group.is_empty() && id.kind == "Namespace";
+            let namespace = if is_namespace { &id.name } else { &id.namespace };
+            let is_own = !namespace.is_empty() && tenant.may_use(namespace);
+            (!is_own).then(|| format!("selects {id} ({path}), which is neither in its folder nor in its namespaces"))
+        }
+    }
+}
+
+/// As [`foreign`], also of the tenant's own objects, by what they are once they were selected.
+fn refused_object(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<String> {
+    if tenants.of(&selected.origin.path).is_some_and(|owner| owner.name == tenant.name) {
+        let (_, why) = forbidden_in(tenant, selected).into_iter().next()?;
+        return Some(format!("selects {}, and it {why}", selected.id));
+    }
+    foreign(tenants, tenant, selected)
+}
+
+/// One document of a tenant, and what it is checked against.
+#[derive(Clone, Copy)]
+struct Check<'a> {
+    tree: &'a Tree,
+    tenants: &'a Tenants,
+    tenant: &'a Tenant,
+}
+
+impl Check<'_> {
+    /// Returns what a document of gitfleet's own kinds asks for beyond the limits.
+    fn input(&self, document: &Manifest) -> Vec<Broken> {
+        let (id, tenant) = (&document.id, self.tenant);
+        if !id.namespace.is_empty() && !tenant.may_use(&id.namespace) {
+            return vec![("metadata.namespace".to_owned(), format!("it {}", tenant.lacks_namespace(&id.namespace)))];
+        }
+        match id.kind.as_str() {
+            "ClusterResourcePlacement" | "ResourcePlacement" => self.placement(id),
+            "ClusterResourceOverride" => self.overrides(document, "clusterResourceSelectors"),
+            "ResourceOverride" => self.overrides(document, "resourceSelectors"),
+            // In a namespace of its own, and for its own placements there.
+            "StagedUpdateStrategy" | "Placement" => Vec::new(),
+            "ClusterStagedUpdateRun" | "StagedUpdateRun" => self.run(document),
+            "ClusterResourcePlacementEviction" => self.about_placement(document, "spec.placementName"),
+            "ClusterResourcePlacementDisruptionBudget" => self.about_placement(document, "metadata.name"),
+            kind => vec![("kind".to_owned(), format!("a {kind} is for whoever runs the fleet"))],
+        }
+    }
+
+    fn placement(&self, id: &ObjectId) -> Vec<Broken> {
+        let key = PlacementKey::of_namespace(&id.namespace, &id.name);
+        let Some(placement) = self.tree.placements.get(&key) else { return Vec::new() };
+        // Selectors that cannot be evaluated are the placement's own error, and it delivers nothing.
+        let selected = select(self.tree, placement).unwrap_or_default();
+        let refused = selected.iter().filter(|manifest| !self.is_forbidden(manifest));
+        let foreign = refused.into_iter().find_map(|manifest| refused_object(self.tenants, self.tenant, manifest));
+        let mut broken: Vec<Broken> =
+            foreign.map(|why| ("spec.resourceSelectors".to_owned(), format!("it {why}"))).into_iter().collect();
+        broken.extend(self.fixed_clusters(placement));
+        let strategy = placement.annotations.get(STAGED_UPDATE_STRATEGY).filter(|_| key.namespace.is_none());
+        broken.extend(
+            strategy.and_then(|name| self.strategy(name, format!("metadata.annotations.{STAGED_UPDATE_STRATEGY}"))),
+        );
+        broken
+    }
+
+    /// Returns the clusters that a policy names and the tenant may not use. Others are left out when the placement is scheduled.
+    fn fixed_clusters(&self, placement: &Placement) -> Vec<Broken> {
+        let policy = placement.spec.policy.as_ref().filter(|policy| policy.placement_type == PlacementType::PickFixed);
+        let names = policy.into_iter().flat_map(|policy| policy.cluster_names.iter().enumerate());
+        let is_foreign =
+            |name: &str| self.tree.clusters.get(name).is_some_and(|cluster| !self.tenant.may_place_on(&cluster.labels));
+        let broken = names.filter(|(_, name)| is_foreign(name));
+        let text = |name: &str| format!("the cluster {name} is none of its clusters");
+        broken.map(|(index, name)| (format!("spec.policy.clusterNames[{index}]"), text(name))).collect()
+    }
+
+    /// Tells whether the document of an object is beyond the limits of its folder: that is said there, and no fault of who selects it.
+    fn is_forbidden(&self, selected: &Manifest) -> bool {
+        let Some(owner) = self.tenants.of(&selected.origin.path) else { return false };
+        let bare = ObjectId { namespace: String::new(), ..selected.id.clone() };
+        let documents = self.tree.at(&selected.id).iter().chain(self.tree.at(&bare));
+        let mut own = documents.filter(|document| document.origin == selected.origin);
+        own.any(|document| !forbidden_document(self.tree, owner, document).is_empty())
+    }
+
+    fn strategy(&self, name: &str, field: String) -> Option<Broken> {
+        let why = || format!("its strategies do not list the ClusterStagedUpdateStrategy {name}");
+        (!self.tenant.may_follow(name)).then(|| (field, why()))
+    }
+
+    fn run(&self, document: &Manifest) -> Vec<Broken> {
+        let mut broken = self.about_placement(document, "spec.placementName");
+        if document.id.namespace.is_empty() {
+            let field = "spec.stagedRolloutStrategyName";
+            broken.extend(self.strategy(text_at(document, field), field.to_owned()));
+        }
+        broken
+    }
+
+    /// Returns the violation of a document about a placement that is not the tenant's.
+    fn about_placement(&self, document: &Manifest, field: &str) -> Vec<Broken> {
+        let name = text_at(document, field);
+        let key = PlacementKey::of_namespace(&document.id.namespace, name);
+        let Some(placement) = self.tree.placements.get(&key) else { return Vec::new() };
+        if self.is_own(&placement.origin.path) {
+            return Vec::new();
+        }
+        vec![(field.to_owned(), format!("{} {key} ({}) is none of its placements", key.kind(), placement.origin.path))]
+    }
+
+    fn overrides(&self, document: &Manifest, list: &str) -> Vec<Broken> {
+        let (kind, namespace) = (&document.id.kind, &document.id.namespace);
+        if !self.tenant.overrides.contains(kind) {
+            return vec![("kind".to_owned(), format!("its overrides do not list {kind}"))];
+        }
+        let selectors = document.object.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        let text = |selector: &Value, field: &str| selector[field].as_str().unwrap_or_default().to_owned();
+        let mut broken = Vec::new();
+        for (index, selector) in selectors.into_iter().flatten().enumerate() {
+            let (group, kind, name) = (text(selector, "group"), text(selector, "kind"), text(selector, "name"));
+            let is_meant = |id: &ObjectId| {
+                (&id.group, &id.kind, &id.namespace, &id.name) == (&group, &kind, namespace, &name)
+                    // An override of a Namespace changes everything in it.
+                    || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && id.namespace == name)
+            };
+            // An override of a folder is for placements that see that folder, or less.
+            let folder = document.annotation(PATH);
+            let is_seen = |path: &str| folder.is_none_or(|folder| holds(folder, path));
+            let others = self.tree.manifests.iter().filter(|manifest| !self.is_own(&manifest.origin.path));
+            let others = others.filter(|manifest| is_seen(&manifest.origin.path));
+            let changed = others.into_iter().find(|manifest| is_meant(&manifest.id) || contains(manifest, is_meant));
+            let why = |manifest: &Manifest| format!("it changes {} ({})", manifest.id, manifest.origin.path);
+            broken.extend(changed.map(|manifest| {
+                (format!("spec.{list}[{index}]"), format!("{}, which is not in its folder", why(manifest)))
+            }));
+        }
+        broken
+    }
+
+    fn is_own(&self, path: &str) -> bool {
+        self.tenants.of(path).is_some_and(|owner| owner.name == self.tenant.name)
+    }
+}
+
+/// Tells whether an envelope holds an object that is meant.
+fn contains(envelope: &Manifest, is_meant: impl Fn(&ObjectId) -> bool) -> bool {
+    is_envelope(envelope)
+        && envelope::entries(&envelope.object)
+            .unwrap_or_default()
+            .iter()
+            .any(|(_, object)| ObjectId::of(object).is_some_and(|id| is_meant(&id)))
+}
+
+/// Returns the text at a field such as `spec.placementName`; empty where there is none.
+fn text_at<'a>(document: &'a Manifest, field: &str) -> &'a str {
+    document.object.pointer(&format!("/{}", field.replace('.', "/"))).and_then(Value::as_str).unwrap_or_default()
+}
+
+impl Pass<'_> {
+    /// Returns what the placement selects, if its tenant may deliver all of it.
+    ///
+    /// # Errors
+    /// Names the first object that it may not deliver.
+    pub(super) fn permitted(&self, selected: Vec<Manifest>) -> Result<Vec<Manifest>, String> {
+        let Some(tenant) = self.fleet.tenant_of(&self.state.record) else { return Ok(selected) };
+        match self.refused(tenant, &selected) {
+            Some(why) => Err(why),
+            None => Ok(selected),
+        }
+    }
+
+    /// Returns why nothing new is delivered to a binding's cluster: its tenant may not use the cluster, or may not deliver an object of
+    /// the snapshot. What the cluster holds stays, and removals are no deliveries.
+    pub(super) fn forbidden(&self, binding: &Binding) -> Option<String> {
+        let tenant = self.fleet.tenant_of(&self.state.record).filter(|_| !binding.deleting)?;
+        if !self.may_place_on(tenant, &binding.cluster) {
+            let (name, cluster) = (&tenant.name, &binding.cluster);
+            return Some(format!("tenant {name}: {cluster} is none of its clusters; it keeps what it has"));
+        }
+        let payload = binding.snapshot.and_then(|index| self.state.payloads.get(&index))?;
+        self.refused(tenant, &payload.manifests)
+    }
+
+    /// Tells whether a tenant's placements may go to a cluster. Of one that left the fleet nothing is known.
+    pub(super) fn may_place_on(&self, tenant: &Tenant, cluster: &ClusterName) -> bool {
+        self.fleet.clusters.get(cluster.as_str()).is_none_or(|cluster| tenant.may_place_on(&cluster.labels))
+    }
+
+    fn refused(&self, tenant: &Tenant, manifests: &[Manifest]) -> Option<String> {
+        let tenants = &self.fleet.tenants;
+        let why = manifests.iter().find_map(|manifest| refused_object(tenants, tenant, manifest))?;
+        Some(format!("tenant {}: it {why}; {HINT}", tenant.name))
+    }
+}
+
+#[cfg(test)]
+mod tests;
