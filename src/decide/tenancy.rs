@@ -111,7 +111,7 @@ fn foreign(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<St
 fn refused_object(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<String> {
     if tenants.of(&selected.origin.path).is_some_and(|owner| owner.name == tenant.name) {
         let (_, why) = forbidden_in(tenant, selected).into_iter().next()?;
-        return Some(format!("selects {}, and it {why}", selected.id));
+        return Some(format!("selects {}, and {why}", selected.id));
     }
     foreign(tenants, tenant, selected)
 }

@@ -217,7 +217,7 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
         (
             "another's namespace that its placement gives",
             default_namespace("bank"),
-            "it selects ConfigMap bank/plain, and it is in the namespace bank",
+            "it selects Namespace bank (platform/a.yaml)",
         ),
         (
             "a binding without a namespace",
