@@ -262,7 +262,7 @@ fn overlays_of_one_base_go_to_the_clusters_of_their_environment() {
     scratch.write("app/base/shop.yaml", base);
     for (folder, member) in [("staging", "east"), ("production", "west")] {
         let patch = format!(
-            "resources: [../base]\npatches:\n- target: {{kind: ConfigMap}}\n  patch: |\n    [{{op: replace, path: /data/key, value: {folder}}}]\n"
+            "resources: [../base]\npatches:\n- target: {{kind: ConfigMap}}\n  patch: |\n    - op: replace\n      path: /data/key\n      value: {folder}\n"
         );
         scratch.write(&format!("app/{folder}/kustomization.yaml"), &patch);
         let annotations = format!("{{gitfleet.io/path: app/{folder}, gitfleet.io/default-namespace: shop}}");

@@ -67,7 +67,7 @@ fn one_object_may_stand_in_folders_that_no_placement_selects_both_of() {
         ("a folder for one, and nobody sees the other", a.clone(), map("shop"), vec![]),
         ("folders that hold neither", placement("p", &path("p.yaml"), &[NAMESPACE]), map("shop"), vec![beside.to_owned()]),
         ("somebody selects from both", [a.clone(), named(NAMESPACE)].concat(), map("shop"), vec![both("p", 6)]),
-        ("by label", [a.clone(), named("{group: '', version: v1, kind: Namespace, labelSelector: {matchLabels: {x: y}}}")].concat(), map("shop"), vec![both("p", 6)]),
+        ("by label", [a.clone(), named("{group: '', version: v1, kind: Namespace, labelSelector: {matchLabels: {x: z}}}")].concat(), map("shop"), vec![both("p", 6)]),
         ("some kinds of it", [a.clone(), placement("p", "", &[SOME, &maps("")])].concat(), map("shop"), vec![both("p", 6)]),
         ("other kinds of it", [a.clone(), placement("p", "", &[SOME, "{group: apps, version: v1, kind: Deployment}"])].concat(), map("shop"), vec![]),
         ("other names of it", [a.clone(), placement("p", "", &[SOME, &maps(", name: d")])].concat(), map("shop"), vec![]),
