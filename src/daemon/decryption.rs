@@ -46,7 +46,7 @@ struct Configured {
 
 /// Why an object cannot be decrypted. The text is for people, and holds nothing of the object.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum DecryptionFailure {
     #[error(
         "nothing is configured to decrypt it: add a section `decrypt` (an agent: --sops, --age-key-file), with a key that opens it"
     )]
@@ -126,7 +126,7 @@ impl Decryption {
         let digests = with.objects(&file).and_then(|plain| {
             let is_whole = plain.len() == parsed.documents.len();
             let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(&**object));
-            is_whole.then(|| plain.iter().map(digest).collect::<Vec<Digest>>()).ok_or(Failure::OtherContent)
+            is_whole.then(|| plain.iter().map(digest).collect::<Vec<Digest>>()).ok_or(DecryptionFailure::OtherContent)
         });
         match digests {
             Ok(digests) => parsed.set_values(digests),
@@ -144,8 +144,9 @@ impl Decryption {
     pub async fn reveal<'a>(&self, desired: &'a Desired) -> Result<Cow<'a, Desired>, String> {
         let Some(encrypted) = desired.encrypted.clone() else { return Ok(Cow::Borrowed(desired)) };
         let path = Arc::clone(&encrypted.path);
-        let failed = |error: Failure| format!("{}, encrypted in {path}, cannot be decrypted: {error}", desired.id);
-        let with = self.with.clone().ok_or_else(|| failed(Failure::NotConfigured))?;
+        let failed =
+            |error: DecryptionFailure| format!("{}, encrypted in {path}, cannot be decrypted: {error}", desired.id);
+        let with = self.with.clone().ok_or_else(|| failed(DecryptionFailure::NotConfigured))?;
         let object = Arc::clone(&desired.object);
         let _turn = with.runs.acquire().await.expect("the semaphore is never closed");
         let (runs, ordinal) = (Arc::clone(&with), encrypted.ordinal as usize);
@@ -153,16 +154,17 @@ impl Decryption {
             let plain = runs.objects(&encrypted.file)?;
             let parsed = source::parse_blob(encrypted.file.as_bytes());
             let pair = parsed.documents.get(ordinal).zip(plain.get(ordinal));
-            pair.and_then(|(encrypted, plain)| revealed(&object, &encrypted.object, plain)).ok_or(Failure::OtherContent)
+            pair.and_then(|(encrypted, plain)| revealed(&object, &encrypted.object, plain))
+                .ok_or(DecryptionFailure::OtherContent)
         });
-        let plain = plain.await.unwrap_or(Err(Failure::Panicked)).map_err(failed)?;
+        let plain = plain.await.unwrap_or(Err(DecryptionFailure::Panicked)).map_err(failed)?;
         Ok(Cow::Owned(Desired { object: Arc::new(plain), ..desired.clone() }))
     }
 }
 
 impl Configured {
     /// Returns the objects of a file in plaintext.
-    fn objects(&self, file: &str) -> Result<Vec<Arc<Value>>, Failure> {
+    fn objects(&self, file: &str) -> Result<Vec<Arc<Value>>, DecryptionFailure> {
         let plain = self.sops()?.decrypt(file, &self.keys)?;
         // Its complaints quote what they are about: they are not shown.
         Ok(source::parse_blob(&plain).documents.into_iter().map(|document| document.object).collect())

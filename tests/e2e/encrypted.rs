@@ -144,7 +144,8 @@ fn an_encrypted_secret_arrives_in_plaintext_and_is_nowhere_else() {
     // What is shown of it, on the way of a change too.
     for args in [
         &["get", "works", "-o", "yaml", "-c", CONFIG][..],
-        &["get", "works", "-o", "yaml", "--show-secrets", "-c", CONFIG],
+        &["get", "works", "-o", "yaml", "--manifests", "--repo", FLEET, "-c", CONFIG],
+        &["get", "works", "-o", "yaml", "--manifests", "--show-secrets", "--repo", FLEET, "-c", CONFIG],
         &["get", "snapshots", "-o", "yaml", "-c", CONFIG],
         &["status", "--all", "-c", CONFIG],
         &["plan", "-c", CONFIG, "-o", "yaml"],
@@ -158,7 +159,8 @@ fn an_encrypted_secret_arrives_in_plaintext_and_is_nowhere_else() {
             shown.err
         );
     }
-    let shown = scratch.run(&["get", "works", "-o", "yaml", "--show-secrets", "-c", CONFIG]);
+    let shown =
+        scratch.run(&["get", "works", "-o", "yaml", "--manifests", "--show-secrets", "--repo", FLEET, "-c", CONFIG]);
     assert!(shown.text(0).contains("ENC[AES256_GCM,"), "what git has is shown: {}", shown.out);
 
     // Drift is seen and put back, and nothing is written while there is none.
@@ -293,6 +295,20 @@ fn several_objects_json_and_overrides_are_decrypted_as_they_are() {
     let settings = held(&scratch, "west", "configmap..web.settings.yaml");
     assert!(settings.contains("true") && settings.contains('5') && !settings.contains("ENC["), "{settings}");
     assert!(held(&scratch, "west", "secret..web.api.yaml").contains("ZnJvbS1qc29u"));
+
+    // What overrides made is made from the file of now, too: the key of the earlier one is gone.
+    let other = scratch.path("other.txt");
+    let recipient = identity(&other);
+    let both = [fs::read_to_string(&keys).expect("a file"), fs::read_to_string(&other).expect("a file")].concat();
+    fs::write(&keys, both).expect("both identities");
+    fs::write(scratch.path(".sops.yaml"), format!("creation_rules: [{{age: {recipient}}}]\n")).expect("a file");
+    sops(&keys, &["updatekeys", "-y", &in_tree(&scratch, "secrets/db.yaml").to_string_lossy()]);
+    scratch.commit("second");
+    once(&scratch).text(0);
+    fs::copy(&other, &keys).expect("the new identity alone");
+    fs::remove_file(scratch.path("members/east").join(SECRET_FILE)).expect("it goes");
+    once(&scratch);
+    assert_eq!(held(&scratch, "east", SECRET_FILE), east);
 }
 
 #[test]

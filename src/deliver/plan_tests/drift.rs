@@ -85,3 +85,23 @@ fn if_not_drifted_leaves_drift_and_reports_it() {
     assert_eq!(member.outcome(&order, 1), State::Refused(ApplyOutcome::FoundDrifts));
     assert!(plan.complete && plan.wake_at.is_none(), "a watch tells when it changes again");
 }
+
+#[test]
+fn what_was_digested_by_another_key_is_applied_once_more_and_is_no_drift() {
+    let mut member = Member::default();
+    let order = order("p", web());
+    member.settle(&order);
+    member.log.clear();
+    let key = Arc::clone(&order.manifests[1].key);
+    let manifest = order.manifests[1].digest.clone();
+    for (live, expected) in [("two:1", "apply ConfigMap n/settings"), ("one:2", "put back ConfigMap n/settings")] {
+        let object = member.live.get(&key).expect("it is there").clone();
+        member.live.insert(Arc::clone(&key), object.with(|content| content.owned = Digest::from(live)));
+        member.progress.attempts.clear();
+        member.progress.is_reported = true;
+        let baseline = Baseline { manifest: manifest.clone(), owned: "one:1".into() };
+        Arc::make_mut(&mut member.progress.baselines).insert(Arc::clone(&key), baseline);
+        member.settle(&order);
+        assert_eq!(std::mem::take(&mut member.log), [expected], "{live}");
+    }
+}
