@@ -122,7 +122,7 @@ impl Agent {
                 }
             }
             // Only now: while a server answers, it may have given members to somebody else.
-            let changed = self.set_members().await;
+            let changed = self.set_members(false).await;
             self.state.take_changed(changed);
             self.state.take_kept_orders();
             let reason = reasons.join("; ");
@@ -142,11 +142,11 @@ impl Agent {
         }
     }
 
-    /// Runs exactly the members of the assignment.
-    pub(super) async fn set_members(&mut self) -> ChangedMembers {
+    /// Runs exactly the members of the assignment, with new tasks for those of pools if they begin `anew`.
+    pub(super) async fn set_members(&mut self, anew: bool) -> ChangedMembers {
         let AgentState { disk, tasks, .. } = &mut self.state;
         let assignment = disk.assignment();
-        tasks.set(&assignment.source, &assignment.health, &assignment.members).await
+        tasks.set(&assignment.source, &assignment.health, &assignment.members, anew).await
     }
 }
 

@@ -116,6 +116,7 @@ impl Core {
 
     fn stop_member(&mut self, name: &ClusterName) {
         self.unseen.remove(name);
+        self.restarted.remove(name);
         // Before `sent` is cleared: it names the placements that wait for the cluster's reports.
         self.await_reports(name);
         // When its task starts again, it has no orders.

@@ -104,13 +104,15 @@ pub struct AgentState<D, T> {
     pub outbox: Outbox,
     /// The orders that the tasks have.
     pub(super) given: OrderDigests,
+    /// When its lease ends, or ended; `None` before the first.
+    pub(super) leased_until: Option<Uptime>,
 }
 
 impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
     /// Begins without orders: see [`AgentState::take_changed`].
     pub fn new(disk: D, mut tasks: T) -> Self {
         tasks.set_epoch(disk.epoch());
-        Self { disk, tasks, outbox: Outbox::default(), given: OrderDigests::new() }
+        Self { disk, tasks, outbox: Outbox::default(), given: OrderDigests::new(), leased_until: None }
     }
 
     /// Returns what it says to a server first.

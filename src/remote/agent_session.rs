@@ -65,7 +65,10 @@ pub enum AfterFrame {
     /// Nothing.
     Nothing,
     /// Run exactly the members of the assignment, then call [`AgentSession::take_list`].
-    SetMembers,
+    SetMembers {
+        /// Tasks of members of pools are replaced: while the agent had no lease somebody else may have delivered newer orders.
+        anew: bool,
+    },
     /// The server ends the session, and says why.
     Leave(String),
 }
@@ -77,6 +80,8 @@ pub struct AgentSession {
     lease: Duration,
     /// The server has sent the members: before that nothing is known about whose they are now.
     is_listed: bool,
+    /// The agent had no lease when the session began.
+    is_anew: bool,
     seq: u64,
     in_flight: Vec<ToServer>,
     /// When the request was sent that has no answer yet.
@@ -117,6 +122,7 @@ impl AgentSession {
             id,
             lease: Duration::from_millis(lease_ms).max(LEASE_MIN),
             is_listed: false,
+            is_anew: agent.leased_until.is_none_or(|end| end <= now),
             seq: 0,
             in_flight: Vec::new(),
             posted: None,
@@ -166,7 +172,9 @@ impl AgentSession {
         self.posted = None;
         self.in_flight.clear();
         if self.is_listed {
-            agent.tasks.prolong(agent.disk.epoch(), began.after(self.lease * (MARGIN_PART - 1) / MARGIN_PART));
+            let end = began.after(self.lease * (MARGIN_PART - 1) / MARGIN_PART);
+            agent.leased_until = Some(end);
+            agent.tasks.prolong(agent.disk.epoch(), end);
         }
         true
     }
@@ -190,7 +198,7 @@ impl AgentSession {
                 self.wanted.retain(|(cluster, _), _| names.contains(cluster));
                 self.complete.retain(|cluster| names.contains(cluster));
                 (kept.source, kept.health, kept.members) = (source, health, members);
-                return AfterFrame::SetMembers;
+                return AfterFrame::SetMembers { anew: self.is_anew && !self.is_listed };
             }
             FromServer::Order { cluster, placement, digest, reported } => {
                 let given = agent.given.get(&cluster).and_then(|given| given.get(&placement));
@@ -214,6 +222,8 @@ impl AgentSession {
             }
             FromServer::Placements { cluster, placements } => {
                 forget_others(agent, &cluster, &placements);
+                // What was said about an order before the server sent it again counted for nothing there.
+                agent.tasks.send(&cluster, MemberCommand::Announce);
                 self.complete.insert(cluster);
             }
             FromServer::Bye { reason } => return AfterFrame::Leave(reason),
@@ -391,3 +401,6 @@ impl OrderBatch {
         (!objects.is_empty()).then_some(Fetch::Objects(objects))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,8 +58,8 @@ const STEPS_MAX: usize = 60_000;
 const SETTLE: Duration = Duration::from_hours(3);
 const REST: Duration = Duration::from_hours(2);
 /// The same with agents, whose heartbeats continue for ever.
-const SETTLE_WITH_AGENTS: Duration = Duration::from_hours(1);
-const REST_WITH_AGENTS: Duration = Duration::from_mins(20);
+const SETTLE_WITH_AGENTS: Duration = Duration::from_mins(35);
+const REST_WITH_AGENTS: Duration = Duration::from_mins(10);
 /// How often a person looks after what waits, once faults have stopped.
 const HELP_PAUSE: Duration = Duration::from_secs(30);
 /// How far the machine's clock is set at most, ahead and back. No wait becomes longer or shorter by it.
@@ -316,7 +316,9 @@ impl Run {
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.watch_replicas(&fact)?;
                 self.watch_agents(&fact)?;
-                self.checker.see(&fact)?;
+                if !self.is_of_untold(&fact) {
+                    self.checker.see(&fact)?;
+                }
                 self.is_true(&fact)?;
                 match fact {
                     Fact::Mark(mark) => self.mark(mark)?,
@@ -674,6 +676,25 @@ fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
     (count, shown.into_inner().unwrap())
+}
+
+/// What each guard prevents is noticed where it is missing: some seed fails, and says so. Rows are a name, the guards without that
+/// one, and what the failure says.
+fn is_each_missed<Guards: Copy>(
+    promise: &str,
+    seeds: u64,
+    rows: &[(&str, Guards, &str)],
+    play: impl Fn(u64, Guards) -> Verdict,
+) {
+    for (name, guards, wanted) in rows {
+        let caught = (0..seeds).find_map(|seed| {
+            let why = play(seed, *guards).err()?;
+            why.contains(wanted).then_some((seed, why))
+        });
+        let (seed, why) = caught.unwrap_or_else(|| panic!("{name}: no seed of {seeds} fails"));
+        println!("{name}: seed {seed} fails: {why}");
+        assert!(why.starts_with(promise), "{name}: {why}");
+    }
 }
 
 /// The promises hold in every seed, and every seed is the same twice.

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::check::Verdict;
 use super::timeline::CLUSTERS_MAX;
-use super::{Line, Run, Trace, play_all};
+use super::{Line, Run, Trace, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
 const SHARE: u64 = 40;
@@ -268,7 +268,6 @@ fn one_seed_with_replicas() {
     assert_eq!(verdict, Ok(()), "seed {seed}");
 }
 
-/// What each guard prevents is noticed where it is missing: some seed fails, and says so.
 #[test]
 fn a_missing_guard_is_caught() {
     let rows = [
@@ -280,15 +279,7 @@ fn a_missing_guard_is_caught() {
             "is written under epoch",
         ),
     ];
-    for (name, guards, wanted) in rows {
-        let caught = (0..FORGED_MAX).find_map(|seed| {
-            let why = play(seed, guards).err()?.0;
-            why.contains(wanted).then_some((seed, why))
-        });
-        let (seed, why) = caught.unwrap_or_else(|| panic!("{name}: no seed of {FORGED_MAX} fails"));
-        println!("{name}: seed {seed} fails: {why}");
-        assert!(why.starts_with("12:"), "{name}: {why}");
-    }
+    is_each_missed("12:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop).map_err(|(why, _)| why));
 }
 
 /// A name, what happened at which second, and what the check says.

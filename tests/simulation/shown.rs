@@ -28,6 +28,10 @@ impl Published {
         let Some(changed) = simulation.take_changed() else { return Ok(()) };
         let Some(core) = simulation.core() else { return Ok(()) };
         let new = changes(core, changed);
+        // Heartbeats of agents are most steps of a seed with agents, and change nothing.
+        if facts.is_empty() && new.is_empty() {
+            return Ok(());
+        }
         if !new.is_empty() {
             self.fleet = self.fleet.with(new);
         }

@@ -42,6 +42,8 @@ pub struct Reconciler {
     source: SourceName,
     pub(super) has_health: bool,
     deliveries: BTreeMap<PlacementKey, Delivery>,
+    /// How many steps of forgotten orders are under way: a later order of the same placement waits for them.
+    forgotten: BTreeMap<PlacementKey, usize>,
     pub(super) live: Holdings,
     /// The kinds that were listed completely.
     pub(super) lists: Lists,
@@ -62,6 +64,7 @@ impl Reconciler {
             source,
             has_health,
             deliveries: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             live: Holdings::default(),
             lists: Lists::default(),
             unwatched: BTreeMap::new(),
@@ -78,6 +81,7 @@ impl Reconciler {
         self.lists.clear();
         self.unwatched.clear();
         self.namespaces = Namespaces::default();
+        self.forgotten.clear();
         let orders: Vec<Arc<WorkOrder>> = self.orders().cloned().collect();
         for order in &orders {
             self.expect(order);
@@ -154,6 +158,9 @@ impl Reconciler {
             MemberCommand::Forget(placement) => {
                 if let Some(delivery) = self.deliveries.remove(&placement) {
                     self.want(&delivery.order, false);
+                    if delivery.in_flight > 0 {
+                        self.forgotten.insert(placement, delivery.in_flight);
+                    }
                 }
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
@@ -184,11 +191,12 @@ impl Reconciler {
         }
         let applyset = applyset_id(&order.placement);
         self.placements.insert(applyset.clone(), order.placement.clone());
+        let forgotten = &mut self.forgotten;
         let delivery = self.deliveries.entry(order.placement.clone()).or_insert_with(|| Delivery {
             order: Arc::clone(&order),
             applyset,
             progress: reported.as_deref().map(|work| progress_of(&order, work)).unwrap_or_default(),
-            in_flight: 0,
+            in_flight: forgotten.remove(&order.placement).unwrap_or(0),
             stale: true,
             plan: Plan::default(),
             doing: Doing::Writes,
@@ -267,8 +275,15 @@ impl Reconciler {
             _ => {}
         }
         if let Some(delivery) = self.deliveries.get_mut(placement) {
-            delivery.settle(result, now)
-        } else if let StepResult::Offline(reason) = result {
+            return delivery.settle(result, now);
+        }
+        if let Some(under_way) = self.forgotten.get_mut(placement) {
+            *under_way -= 1;
+            if *under_way == 0 {
+                self.forgotten.remove(placement);
+            }
+        }
+        if let StepResult::Offline(reason) = result {
             // The order was forgotten meanwhile; the outage still concerns the other orders.
             Some(reason)
         } else {

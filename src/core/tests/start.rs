@@ -185,3 +185,34 @@ fn w1_a_stop_that_was_pushed_while_nobody_ran_counts_before_the_next_stage_begin
         assert_eq!(to_b, begins, "{name}");
     }
 }
+
+/// An agent forgets what it keeps of placements that it is not told, and before a member has answered no order for it is out.
+#[test]
+fn a_member_whose_task_began_again_is_told_its_placements_with_its_orders() {
+    let told = |life: &Life| {
+        let told = life.effects.iter().filter_map(|effect| match effect {
+            Effect::Command(_, MemberCommand::Placements(placements)) => Some(placements.clone()),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let mut life = Life::with(&[]);
+    life.roll_out("1");
+    let mut life = Life::begin(life.store, life.now);
+    life.handle(SourceEvent::Restored(Ok(commit("1", ""))));
+    life.handle(SourceEvent::Unchanged);
+    life.offline();
+    life.take_in(Event::Member(MemberEvent::Restarted { cluster: "a".into() }));
+    life.settle();
+    assert!(told(&life).is_empty(), "it has no orders");
+    life.online(BTreeSet::new());
+    life.settle();
+    assert!(told(&life).is_empty(), "what its orders are to hold is being read");
+    for snapshot in life.reads() {
+        let payload = payload_of(&commit("1", ""), &snapshot).expect("it is there");
+        life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
+    }
+    life.settle();
+    let all = BTreeSet::from([p(), PlacementKey::cluster_scoped("q")]);
+    assert_eq!(told(&life), [all]);
+}

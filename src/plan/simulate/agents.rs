@@ -28,6 +28,14 @@ use server::AgentServer;
 /// Pause before an agent dials again.
 const DIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
+/// Tells lives of an agent's processes from those of other agents, and of daemons.
+const LIVES: u64 = 1_000_000;
+
+/// Returns the agent of a process, as [`Fact::Sent`] names it; `None` for a daemon's.
+pub fn agent_of(life: u64) -> Option<usize> {
+    usize::try_from(life / LIVES).ok()?.checked_sub(1)
+}
+
 /// Who an agent is.
 #[derive(Clone, Debug)]
 pub struct AgentIdentity {
@@ -51,14 +59,12 @@ pub struct AgentGuards {
     pub epoch: bool,
     /// A report that arrives again is dropped.
     pub once: bool,
-    /// A daemon whose own lease is not sure answers no agent.
-    pub answers_while_leading: bool,
 }
 
 impl Default for AgentGuards {
     /// All of them.
     fn default() -> Self {
-        Self { lease: true, patience: true, epoch: true, once: true, answers_while_leading: true }
+        Self { lease: true, patience: true, epoch: true, once: true }
     }
 }
 

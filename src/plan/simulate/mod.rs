@@ -38,7 +38,7 @@ use crate::model::tree::Tree;
 use crate::model::work::Desired;
 use crate::store::{MemoryStore, Op, Store as _};
 
-pub use agents::{AgentGuards, AgentIdentity};
+pub use agents::{AgentGuards, AgentIdentity, agent_of};
 use agents::{AgentHappening, SimulatedAgents};
 pub use dice::Dice;
 pub use fact::Fact;

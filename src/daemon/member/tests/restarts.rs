@@ -128,6 +128,25 @@ fn w03_what_no_report_names_is_applied_once_more_and_drift_is_told_from_that() {
 }
 
 #[test]
+fn steps_of_a_forgotten_order_end_before_those_of_the_next_begin() {
+    let (old, new) = (order(1, &[map("a", "1")]), order(2, &[map("a", "2")]));
+    let mut reconciler = begin(&old, None, None);
+    assert_eq!(steps(&mut reconciler, &old).len(), 1);
+    reconciler.command(MemberCommand::Forget(old.placement.clone()));
+    reconciler.command(MemberCommand::Order { order: Arc::new(new.clone()), reported: None });
+    assert_eq!(steps(&mut reconciler, &new), [], "a step of the forgotten order is under way");
+    reconciler.settle(&old.placement, applied(&old, live(&old, "ours", 2)), at(1));
+    assert!(matches!(steps(&mut reconciler, &new)[..], [Step::Apply { .. }]));
+
+    let mut reconciler = begin(&old, None, None);
+    assert_eq!(steps(&mut reconciler, &old).len(), 1);
+    reconciler.command(MemberCommand::Forget(old.placement.clone()));
+    reconciler.settle(&old.placement, applied(&old, live(&old, "ours", 2)), at(1));
+    reconciler.command(MemberCommand::Order { order: Arc::new(new.clone()), reported: None });
+    assert!(matches!(steps(&mut reconciler, &new)[..], [Step::Apply { .. }]), "it has ended meanwhile");
+}
+
+#[test]
 fn w13_what_was_reported_stands_until_it_was_checked() {
     let order = order(1, &[map("a", "1")]);
     let before = reported(&order, "ours");

@@ -6,12 +6,12 @@ use super::super::time::later;
 use super::super::{Fact, Simulation};
 use super::disk::{SimulatedDisk, SimulatedTasks, TaskAct};
 use super::network::Message;
-use super::{AgentHappening, DIAL};
+use super::{AgentHappening, DIAL, LIVES};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::id::ClusterName;
 use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
-use crate::wire::{Acked, FetchObjects, FetchedObject, Frames, FromServer, ToServer, pack, unpack};
+use crate::wire::{Acked, AgentMember, FetchObjects, FetchedObject, Frames, FromServer, ToServer, pack, unpack};
 
 /// How long a session may take to begin.
 const WELCOME: Duration = Duration::from_secs(10);
@@ -58,8 +58,7 @@ impl Simulation {
         let state = AgentState::new(machine.disk.reopened(), SimulatedTasks::default());
         machine.process =
             Some(Box::new(AgentProcess { state, line: None, session: None, beat_at: None, tried: 0, heard: 0 }));
-        // Tells its connections to members from those of every other process.
-        self.life = 1_000_000 * (agent as u64 + 1) + machine.incarnation;
+        self.life = LIVES * (agent as u64 + 1) + machine.incarnation;
         let incarnation = machine.incarnation;
         let at = later(self.now, self.dice.time(DIAL));
         self.push_agent(at, AgentHappening::Dial(incarnation));
@@ -73,7 +72,7 @@ impl Simulation {
             process.tried >= servers
         });
         if is_alone == Some(true) {
-            let changed = self.set_members();
+            let changed = self.set_members(false);
             self.with_agent(|process| {
                 process.tried = 0;
                 process.state.take_changed(changed);
@@ -251,8 +250,8 @@ impl Simulation {
         match next {
             AfterFrame::Nothing => true,
             AfterFrame::Leave(_) => false,
-            AfterFrame::SetMembers => {
-                let changed = self.set_members();
+            AfterFrame::SetMembers { anew } => {
+                let changed = self.set_members(anew);
                 self.with_agent(|process| {
                     if let Some((session, _)) = &mut process.session {
                         session.take_list(&mut process.state, changed, now);
@@ -269,8 +268,8 @@ impl Simulation {
         self.with_agent(|process| process.state.tasks.running.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Runs exactly the members of the assignment.
-    fn set_members(&mut self) -> ChangedMembers {
+    /// Runs exactly the members of the assignment, with new tasks for those of pools if they begin `anew`.
+    fn set_members(&mut self, anew: bool) -> ChangedMembers {
         let mut changed = ChangedMembers::default();
         let lists = self.with_agent(|process| {
             let assignment = process.state.disk.assignment();
@@ -280,8 +279,12 @@ impl Simulation {
         });
         let Some((source, before)) = lists else { return changed };
         let listed = self.with_agent(|process| process.state.tasks.running.clone()).unwrap_or_default();
+        let stays = |member: &AgentMember| {
+            let is_replaced = anew && member.pool.is_some();
+            !is_replaced && before.get(&member.cluster) == Some(member) && listed.get(&member.cluster) == Some(member)
+        };
         for (cluster, member) in &before {
-            if listed.get(cluster) != Some(member) {
+            if !stays(member) {
                 self.stop_member(cluster);
                 if !listed.contains_key(cluster) {
                     changed.stopped.insert(cluster.clone());
@@ -289,7 +292,7 @@ impl Simulation {
             }
         }
         for (cluster, member) in &listed {
-            if before.get(cluster) != Some(member) {
+            if !stays(member) {
                 self.start_task(cluster, source.clone(), true);
                 changed.started.insert(cluster.clone());
             }

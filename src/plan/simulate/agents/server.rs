@@ -213,8 +213,7 @@ impl Simulation {
         if !self.arrives(line, self.life, &message) {
             return;
         }
-        let guards = self.agents.as_ref().map(|agents| agents.guards).unwrap_or_default();
-        let leads = self.core.is_some() && (!guards.answers_while_leading || self.is_fence_open_of_daemon());
+        let leads = self.core.is_some() && self.is_fence_open_of_daemon();
         let answer = if leads { self.answer_agent(line, message) } else { Some(Message::Refused) };
         if let Some(answer) = answer {
             self.send_to_agent(line, answer);
@@ -241,7 +240,12 @@ impl Simulation {
                     }
                     opened.is_ok()
                 });
-                (opened != Some(true)).then_some(Message::Refused)
+                if opened != Some(true) {
+                    return Some(Message::Refused);
+                }
+                // Its stream begins by itself: an agent without members is welcomed, too.
+                self.push_agent(self.now, AgentHappening::Drain(line, self.life));
+                None
             }
             Message::Reports(bytes) => Some(self.take_reports(&name, &bytes)),
             Message::FetchOrders(digests) => self.with_server(|server, now| {
@@ -311,8 +315,7 @@ impl Simulation {
     /// Sends the next frame of a session, if it has one.
     pub(super) fn drain(&mut self, line: u64) {
         let (daemon, now, life) = (self.entered(), self.now, self.life);
-        let Some(agents) = &self.agents else { return };
-        if agents.guards.answers_while_leading && !self.is_fence_open_of_daemon() {
+        if !self.is_fence_open_of_daemon() {
             self.server_notices(line);
             return self.send_to_agent(line, Message::Refused);
         }

@@ -1,0 +1,95 @@
+use super::*;
+use crate::remote::agent::Assignment;
+use crate::wire::{AgentHealth, AgentMember, AgentReach};
+
+/// A disk that keeps an assignment alone.
+#[derive(Default)]
+struct Disk(Assignment);
+
+impl AgentDisk for Disk {
+    fn epoch(&self) -> u64 {
+        1
+    }
+    fn note_epoch(&mut self, _: u64) {}
+    fn assignment(&mut self) -> &mut Assignment {
+        &mut self.0
+    }
+    fn save(&mut self) {}
+    fn order(&mut self, _: &Digest) -> Option<AgentOrder> {
+        None
+    }
+    fn keep_order(&mut self, _: &Digest, _: &[u8]) -> Result<Option<AgentOrder>, wire::Error> {
+        Ok(None)
+    }
+    fn object(&mut self, _: &Digest) -> Option<Arc<Value>> {
+        None
+    }
+    fn keep_object(&mut self, _: &Digest, _: &Arc<Value>) {}
+    fn report(&self, _: &ClusterName, _: &PlacementKey) -> Option<Arc<WorkStatus>> {
+        None
+    }
+    fn keep_report(&mut self, _: &ClusterName, _: &PlacementKey, _: &Arc<WorkStatus>) {}
+}
+
+/// Tasks that count who is to say again how it stands.
+#[derive(Default)]
+struct Tasks(Vec<ClusterName>);
+
+impl AgentTasks for Tasks {
+    fn has(&self, _: &ClusterName) -> bool {
+        true
+    }
+    fn send(&mut self, cluster: &ClusterName, command: MemberCommand) {
+        if matches!(command, MemberCommand::Announce) {
+            self.0.push(cluster.clone());
+        }
+    }
+    fn announce(&mut self) {}
+    fn set_epoch(&mut self, _: u64) {}
+    fn prolong(&mut self, _: u64, _: Uptime) {}
+}
+
+/// Opens a session at a second, and takes its list twice. Returns whether members of pools begin anew with each.
+fn lists(agent: &mut AgentState<Disk, Tasks>, second: u64) -> (AgentSession, [AfterFrame; 2]) {
+    let now = at(second);
+    let welcome = FromServer::Welcome { session: "s".to_owned(), protocol: 1, epoch: 1, lease_ms: 10_000 };
+    let (mut session, _) = AgentSession::welcome(agent, welcome, now).expect("it is welcome");
+    let list = || FromServer::Members {
+        source: "fleet".into(),
+        health: AgentHealth::default(),
+        members: vec![AgentMember { cluster: "m".into(), reach: AgentReach::InCluster, pool: Some("eu".to_owned()) }],
+    };
+    let first = session.take_frame(agent, list());
+    session.take_list(agent, ChangedMembers::default(), now);
+    let second = session.take_frame(agent, list());
+    (session, [first, second])
+}
+
+fn at(second: u64) -> Uptime {
+    Uptime::new(Duration::from_secs(second))
+}
+
+#[test]
+fn members_of_pools_begin_anew_where_the_agent_had_no_lease() {
+    let (anew, as_before) = (AfterFrame::SetMembers { anew: true }, AfterFrame::SetMembers { anew: false });
+    let mut agent = AgentState::new(Disk::default(), Tasks::default());
+    let (mut session, found) = lists(&mut agent, 0);
+    assert_eq!(found, [anew.clone(), as_before.clone()], "an agent that starts");
+    let request = session.post(&mut agent, at(1)).expect("a heartbeat is due");
+    assert!(session.take_ack(&mut agent, request.seq));
+
+    let (_, found) = lists(&mut agent, 8);
+    assert_eq!(found, [as_before.clone(), as_before.clone()], "its lease lasts until second 9");
+    let (_, found) = lists(&mut agent, 9);
+    assert_eq!(found, [anew, as_before], "nothing prolonged it");
+}
+
+/// A report about an order that the server had not sent again was dropped there, and nothing followed from the order after it.
+#[test]
+fn a_member_says_again_how_it_stands_when_the_server_has_sent_all_its_orders() {
+    let mut agent = AgentState::new(Disk::default(), Tasks::default());
+    let (mut session, _) = lists(&mut agent, 0);
+    let placements = FromServer::Placements { cluster: "m".into(), placements: BTreeSet::new() };
+    assert_eq!(session.take_frame(&mut agent, placements), AfterFrame::Nothing);
+    assert_eq!(agent.tasks.0, [ClusterName::from("m")]);
+}
