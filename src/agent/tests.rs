@@ -300,18 +300,35 @@ async fn appears(folder: &Path, text: &str) -> PathBuf {
     .await
 }
 
+/// An agent that has delivered its first order.
+struct Delivered {
+    folder: tempfile::TempDir,
+    server: Server,
+    agent: Agent,
+    session: Opened,
+    /// The digest of the order.
+    order: Digest,
+}
+
+impl Delivered {
+    async fn start(lease_ms: u64, pool: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut server = Server::start().await;
+        let agent = Agent::start(&server.address, folder.path(), "token");
+        let mut session = server.session().await;
+        session.welcome(7, lease_ms, pool).await;
+        let order = server.offer(1, "first");
+        session.order(&order).await;
+        server.complete(1).await;
+        Self { folder, server, agent, session, order }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn orders_are_fetched_once_and_survive_cuts_restarts_and_the_server() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let Delivered { folder, mut server, agent, session, order: first } = Delivered::start(15_000, None).await;
     let root = folder.path().join("root");
-    let mut server = Server::start().await;
-    let agent = Agent::start(&server.address, folder.path(), "token");
-    let mut session = server.session().await;
     assert!(session.hello.running.is_empty() && session.hello.epoch == 0);
-    session.welcome(7, 15_000, None).await;
-    let first = server.offer(1, "first");
-    session.order(&first).await;
-    server.complete(1).await;
     appears(&root, "first").await;
     assert_eq!(server.fetched(), 3, "an order and two objects");
 
@@ -382,15 +399,9 @@ async fn a_server_that_was_replaced_and_a_token_that_is_unknown_get_no_agent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_token_or_damage_cost_a_fetch_and_remove_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let Delivered { folder, mut server, agent, session: _session, order: digest } =
+        Delivered::start(15_000, None).await;
     let root = folder.path().join("root");
-    let mut server = Server::start().await;
-    let agent = Agent::start(&server.address, folder.path(), "token");
-    let mut session = server.session().await;
-    session.welcome(7, 15_000, None).await;
-    let digest = server.offer(1, "first");
-    session.order(&digest).await;
-    server.complete(1).await;
     agent.stop().await;
     for path in files(&folder.path().join("state/content")) {
         fs::write(path, "damage").expect("writable");
@@ -408,15 +419,8 @@ async fn another_token_or_damage_cost_a_fetch_and_remove_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_a_pool_are_written_to_only_while_the_lease_lasts() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let Delivered { folder, server, agent, session: _session, .. } = Delivered::start(1_000, Some("eu")).await;
     let root = folder.path().join("root");
-    let mut server = Server::start().await;
-    let agent = Agent::start(&server.address, folder.path(), "token");
-    let mut session = server.session().await;
-    session.welcome(7, 1_000, Some("eu")).await;
-    let digest = server.offer(1, "first");
-    session.order(&digest).await;
-    server.complete(1).await;
     let address = server.address.clone();
     agent.stop().await;
     drop(server);
@@ -433,15 +437,8 @@ async fn members_of_a_pool_are_written_to_only_while_the_lease_lasts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_started_agent_asks_whose_its_members_are_before_it_writes() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let Delivered { folder, mut server, agent, session: _session, .. } = Delivered::start(1_000, None).await;
     let root = folder.path().join("root");
-    let mut server = Server::start().await;
-    let agent = Agent::start(&server.address, folder.path(), "token");
-    let mut session = server.session().await;
-    session.welcome(7, 1_000, None).await;
-    let digest = server.offer(1, "first");
-    session.order(&digest).await;
-    server.complete(1).await;
     agent.stop().await;
     let drift = |text: &str| {
         let written = holding(&root, text).expect("it is there");
@@ -461,15 +458,8 @@ async fn a_started_agent_asks_whose_its_members_are_before_it_writes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_cut_off_before_its_first_order_has_those_of_the_disk() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let Delivered { folder, mut server, agent, session: _session, .. } = Delivered::start(15_000, None).await;
     let root = folder.path().join("root");
-    let mut server = Server::start().await;
-    let agent = Agent::start(&server.address, folder.path(), "token");
-    let mut session = server.session().await;
-    session.welcome(7, 15_000, None).await;
-    let digest = server.offer(1, "first");
-    session.order(&digest).await;
-    server.complete(1).await;
     agent.stop().await;
     let written = holding(&root, "first").expect("it is there");
     fs::write(&written, fs::read_to_string(&written).expect("text").replace("first", "drift")).expect("drift");

@@ -9,11 +9,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use crate::fleet::{Member, free_port, git, http, until};
+use crate::fleet::{Member, Postgres, free_port, git, http, until};
 use crate::generate;
 
 /// How long the daemon may take to answer.
 const READY: Duration = Duration::from_mins(1);
+
+/// The configuration, in the folder of a world.
+const CONFIG: &str = "gitfleet.yaml";
+/// Its section of the store.
+const STORE: &str = "store: {path: ./state}";
 
 /// Unit of the times in `/proc/PID/stat`; Linux has had no other since long.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -54,10 +59,10 @@ impl World {
         git(&world.repo(), &["init", "-q", "-b", "main"])?;
         let config = format!(
             "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {source}\nmembers:\n{members}\
-             store: {{path: ./state}}\nhttp: {{listen: '127.0.0.1:{}'}}\n{more}",
+             {STORE}\nhttp: {{listen: '127.0.0.1:{}'}}\n{more}",
             world.port
         );
-        fs::write(world.folder.path().join("gitfleet.yaml"), config)?;
+        fs::write(world.folder.path().join(CONFIG), config)?;
         Ok(world)
     }
 
@@ -96,17 +101,51 @@ impl World {
         Ok(Instant::now())
     }
 
+    /// Replaces a part of the configuration.
+    pub fn reconfigure(&self, from: &str, to: &str) -> Result<()> {
+        let file = self.folder.path().join(CONFIG);
+        let text = fs::read_to_string(&file)?;
+        anyhow::ensure!(text.contains(from), "the configuration has no {from:?}");
+        Ok(fs::write(file, text.replace(from, to))?)
+    }
+
+    /// Puts the records into a PostgreSQL.
+    pub fn share_store(&self, postgres: &Postgres, schema: &str, lease: &str) -> Result<()> {
+        fs::write(self.folder.path().join("password"), &postgres.password)?;
+        let url = &postgres.url;
+        let address =
+            format!("url: '{url}', passwordFile: ./password, sslMode: disable, schema: {schema}, lease: {lease}");
+        self.reconfigure(STORE, &format!("store: {{path: ./state, postgres: {{{address}}}}}"))
+    }
+
     /// Starts the daemon, with its default log.
     pub fn start(&self) -> Result<Daemon> {
-        let log = File::options().create(true).append(true).open(self.folder.path().join("log"))?;
-        let mut command = Command::new(binary()?);
-        command.args(["run", "-c", "gitfleet.yaml"]).env("NO_COLOR", "1").env_remove("GITFLEET_LOG");
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let daemon = Daemon(command.spawn().context("start gitfleet")?);
+        self.start_daemon(CONFIG, self.port)
+    }
+
+    /// Starts a second daemon on the same store, with a mirror and a port of its own.
+    pub fn start_another(&self) -> Result<Daemon> {
+        let (text, port) = (fs::read_to_string(self.folder.path().join(CONFIG))?, free_port()?);
+        let text = text.replace("./state", "./another").replace(&format!(":{}'", self.port), &format!(":{port}'"));
+        fs::write(self.folder.path().join("another.yaml"), text)?;
+        self.start_daemon("another.yaml", port)
+    }
+
+    fn start_daemon(&self, config: &str, port: u16) -> Result<Daemon> {
+        let daemon = self.spawn(&["run", "-c", config], port)?;
         until("the daemon to listen", READY, || {
-            Ok(http("GET", self.port, "/healthz", &[], "").is_ok_and(|(code, _)| code == 200).then_some(()))
+            Ok(http("GET", port, "/healthz", &[], "").is_ok_and(|(code, _)| code == 200).then_some(()))
         })?;
         Ok(daemon)
+    }
+
+    /// Starts gitfleet, with its default log; it serves its probes on this port.
+    pub fn spawn(&self, words: &[&str], port: u16) -> Result<Daemon> {
+        let log = File::options().create(true).append(true).open(self.folder.path().join("log"))?;
+        let mut command = Command::new(binary()?);
+        command.args(words).env("NO_COLOR", "1").env_remove("GITFLEET_LOG");
+        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Ok(Daemon { child: command.spawn().context("start gitfleet")?, port })
     }
 
     /// Returns the daemon's log, for errors.
@@ -115,30 +154,34 @@ impl World {
     }
 }
 
-/// A running daemon, ended when dropped.
-pub struct Daemon(Child);
+/// A running daemon or agent, killed when dropped.
+pub struct Daemon {
+    child: Child,
+    /// Where it serves its probes on 127.0.0.1.
+    pub port: u16,
+}
 
 impl Daemon {
     /// Returns the id of its process.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// Asks it to end, as an init system does, and waits until it has.
     pub fn end(mut self, limit: Duration) -> Result<()> {
         let asked = Command::new("kill").arg(self.pid().to_string()).status().context("start kill")?;
         anyhow::ensure!(asked.success(), "the daemon cannot be asked to end");
-        until("the daemon to end", limit, || Ok(self.0.try_wait()?.map(drop)))
+        until("the daemon to end", limit, || Ok(self.child.try_wait()?.map(drop)))
     }
 
     /// Returns a value of `/proc/PID/status` in kilobytes.
     pub fn memory_kb(&self, field: &str) -> Result<u64> {
-        memory_kb(&self.0.id().to_string(), field)
+        memory_kb(&self.child.id().to_string(), field)
     }
 
     /// Returns the processor time it has used so far, in seconds.
     pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).context("read a process' times")?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).context("read a process' times")?;
         // After the name in parentheses; user and system time are fields 14 and 15.
         let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect::<Vec<_>>()).unwrap_or_default();
         let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
@@ -148,8 +191,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 

@@ -15,11 +15,11 @@ use crate::generate;
 use crate::machine::{load, ratio, summary};
 
 /// Commits that are measured in B1, for each number of clusters.
-const COMMITS: usize = 25;
+pub const COMMITS: usize = 25;
 /// Commits before them that are not: connections, caches and the servers' own start-up play no part.
-const WARM_UP: usize = 3;
+pub const WARM_UP: usize = 3;
 /// Objects that each of those commits changes.
-const CHANGED: usize = 10;
+pub const CHANGED: usize = 10;
 /// Objects of B2, on each of four clusters.
 const BULK: usize = 2000;
 /// How often B2 is repeated, each time in a new namespace.
@@ -35,18 +35,19 @@ const CLUSTERS: usize = 4;
 /// How long a daemon may take to forget what it needed only for a rollout.
 const CALM: Duration = Duration::from_secs(10);
 
-async fn clients(members: &[Member]) -> Result<Vec<Client>> {
+/// Connects to all clusters.
+pub async fn clients(members: &[Member]) -> Result<Vec<Client>> {
     futures::future::try_join_all(members.iter().map(|member| connect(&member.kubeconfig))).await
 }
 
 /// Writes a namespace and its placement on every cluster.
-fn place(world: &World, app: &str) -> Result<()> {
+pub fn place(world: &World, app: &str) -> Result<()> {
     let documents = [generate::namespace(app), generate::placement(app, "{placementType: PickAll}")];
     world.write(&format!("{app}.yaml"), &documents.concat())
 }
 
 /// Waits until a snapshot is recorded as held on every cluster: the placement has come to rest there.
-async fn await_held(eyes: &mut Eyes, app: &str, index: usize) -> Result<Instant> {
+pub async fn await_held(eyes: &mut Eyes, app: &str, index: usize) -> Result<Instant> {
     // The name of a placement's inventory.
     eyes.await_value("gitfleet-system", &[format!("crp.{app}")], &index.to_string()).await
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -14,6 +15,8 @@ use crate::scratch::{CONFIG, Scratch, namespace};
 const CANARY: [&str; 2] = ["canary-4711", "Y2FuYXJ5LTQ3MTE="];
 /// The shortest lease that the configuration allows.
 const LEASE: &str = "3s";
+/// How long a silent agent certainly has a member: what was heard of it last is a third of the lease old, and more on a busy machine.
+const MOVE_MIN: Duration = Duration::from_secs(1);
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
@@ -180,7 +183,34 @@ fn an_agent_delivers_continues_alone_and_is_revoked() {
     until("its session ends", || agent.says("/readyz").1.contains("401"));
     until("the daemon says so", || world.cluster("east").to_string().contains("agent edge is not connected any more"));
     world.commit("4");
-    assert!(world.has("east", "3"), "what it delivered stays");
+    let of_the_daemon = world.scratch.path("members/west/configmap..web.a.yaml");
+    let has_next = || fs::read_to_string(&of_the_daemon).is_ok_and(|text| text.contains("key: \"4\""));
+    until("the daemon delivers the next commit to its own member", has_next);
+    assert!(world.has("east", "3"), "what the agent delivered stays");
+}
+
+#[test]
+fn a_member_that_goes_from_a_silent_agent_to_the_daemon_waits_for_its_lease() {
+    let of_agent = "  - {name: east, agent: edge, directory: \"members/{name}\"}\n";
+    let world = World::new(&["east"], of_agent.trim_start_matches("  - ").trim_end());
+    let _daemon = world.daemon();
+    world.create_token("edge", &[]);
+    let agent = world.agent("edge", &[]);
+    until("the agent delivers", || world.has("east", "1"));
+    until("it has reported that", || world.scratch.run(&["status", "-c", CONFIG]).code == 0);
+
+    // It can neither stop the member nor end: nobody knows what it has in flight.
+    agent.signal("-STOP");
+    let stopped = Instant::now();
+    world.drift("east", "1");
+    // The same folder as seen from the daemon.
+    reconfigure(&world.scratch, of_agent, "  - {name: east, directory: \"root/members/{name}\"}\n");
+    until("the daemon puts drift back", || world.has("east", "1"));
+    assert!(stopped.elapsed() >= MOVE_MIN, "it waited for {:?}", stopped.elapsed());
+    agent.signal("-CONT");
+    until("the agent is back", || agent.is_connected());
+    world.commit("2");
+    until("the daemon delivers", || world.has("east", "2"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::apiserver;
 use crate::daemon::{Daemon, World, config_map, member_clusters, namespace, patch, placement, value};
-use crate::facts::node;
+use crate::facts::{node, pick_one};
 use crate::fleet::{Member, free_port, http, write_count};
 use crate::{shared, staged};
 
@@ -21,19 +21,6 @@ use crate::{shared, staged};
 const LEASE: &str = "3s";
 /// Heartbeats that an agent at rest is watched for.
 const BEATS: u64 = 5;
-
-/// Goes to one cluster with thirty cores left.
-const PICK_LARGE: &str = "  policy:
-    placementType: PickN
-    numberOfClusters: 1
-    affinity:
-      clusterAffinity:
-        requiredDuringSchedulingIgnoredDuringExecution:
-          clusterSelectorTerms:
-            - propertySelector:
-                matchExpressions:
-                  - {name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['30']}
-";
 
 /// A world whose members agents can deliver to: their kubeconfigs lie in the folder `root`.
 pub struct Edge {
@@ -214,7 +201,7 @@ fn an_agent_delivers_as_the_daemon_does_and_continues_through_a_cut() {
         placement("agents", &only_far).replace("name: agents}\n", "name: agents, selectionScope: NamespaceOnly}\n");
     let app =
         |version: &str| [placement("edged", ""), namespace("edged"), config_map("edged", "settings", version)].concat();
-    let large = [placement("large", PICK_LARGE), namespace("large")].concat();
+    let large = [placement("large", &pick_one(30)), namespace("large")].concat();
     let inner = [outer.as_str(), of_namespace, &namespace("agents"), &config_map("agents", "inner", "1")].concat();
     world.write("fleet.yaml", &member_clusters([near.name.as_str(), &far.name]));
     world.write("app.yaml", &app("1"));

@@ -18,8 +18,10 @@ const PROPERTIES: [&str; 5] = [
     "/status/resourceUsage/available/memory",
 ];
 
-/// Goes to one cluster with four cores left.
-const PICK_ONE: &str = "  policy:
+/// Returns a policy that goes to one cluster with so many cores left.
+pub fn pick_one(cores: u32) -> String {
+    format!(
+        "  policy:
     placementType: PickN
     numberOfClusters: 1
     affinity:
@@ -28,8 +30,10 @@ const PICK_ONE: &str = "  policy:
           clusterSelectorTerms:
             - propertySelector:
                 matchExpressions:
-                  - {name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['4']}
-";
+                  - {{name: resources.kubernetes-fleet.io/available-cpu, operator: Ge, values: ['{cores}']}}
+"
+    )
+}
 
 /// Returns a Node document.
 pub fn node(name: &str, cpu: &str, memory: &str) -> String {
@@ -94,7 +98,7 @@ fn facts_about_a_member_follow_its_nodes_and_pods() {
         ),
     );
     world.write("other.yaml", &member_clusters([other.name.as_str()]));
-    world.write("picky.yaml", &[placement("picky", PICK_ONE), namespace("picky")].concat());
+    world.write("picky.yaml", &[placement("picky", &pick_one(4)), namespace("picky")].concat());
     world.commit("Two members");
     member.kubectl_apply(&namespace("facts")).expect("a namespace");
     let daemon = world.start();

@@ -33,11 +33,23 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server in `folder` and returns when it answers.
+    /// Starts a server in `folder` and returns when it answers. It does not wait for the disk: a fleet need not outlive a power cut.
     ///
     /// # Errors
     /// When it is not installed, cannot start or does not answer in time; the error shows its log.
     pub fn start(folder: &Path) -> Result<Self> {
+        Self::start_with(folder, "off")
+    }
+
+    /// Starts a server that waits for the disk with each commit, as PostgreSQL does by default.
+    ///
+    /// # Errors
+    /// As [`Postgres::start`].
+    pub fn start_durable(folder: &Path) -> Result<Self> {
+        Self::start_with(folder, "on")
+    }
+
+    fn start_with(folder: &Path, fsync: &str) -> Result<Self> {
         let programs = programs()?;
         let (port, password, own) = (free_port()?, secret(), folder.join("postgres"));
         fs::create_dir_all(&own).context("create the folder of PostgreSQL")?;
@@ -62,8 +74,7 @@ impl Postgres {
             set("listen_addresses", "127.0.0.1".to_owned()),
             set("port", port.to_string()),
             set("unix_socket_directories", String::new()),
-            // A fleet need not outlive a power cut.
-            set("fsync", "off".to_owned()),
+            set("fsync", fsync.to_owned()),
         ] {
             server = server.arg(setting);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -452,4 +453,47 @@ async fn a_member_of_the_daemon_itself_waits_for_its_last_agent() {
     a.report(1, vec![ToServer::Stopped { cluster: cluster.clone() }]).await.expect("it is taken");
     tokio::time::timeout(LIMIT, parted).await.expect("in time");
     tokio::time::timeout(LIMIT, agents.parted(&cluster)).await.expect("at once");
+}
+
+/// Moves of a member from its agent to the daemon, each with some that wait for it.
+const MOVES: u64 = 50;
+const WAITING: u32 = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_an_agent_while_it_stops_a_member_begins_after_it_and_is_not_forgotten() {
+    let agents = Arc::new(server("60s"));
+    let cluster = ClusterName::from("m-1");
+    let mut a = Agent::connect(&agents, "a").await;
+    a.open(&hello("1", &[])).await.expect("it is open");
+    for round in 1..=MOVES {
+        let moved = member(&agents, "m-1", &named("a"));
+        a.members(1).await;
+        drop(moved);
+        a.members(0).await;
+        let has_stopped = Arc::new(AtomicBool::new(false));
+        // Each begins to wait a little later: before, in and after the moment in which the report is taken.
+        let waiting: Vec<_> = (0..WAITING)
+            .map(|turn| {
+                let (agents, cluster) = (Arc::clone(&agents), cluster.clone());
+                let has_stopped = Arc::clone(&has_stopped);
+                tokio::spawn(async move {
+                    for _ in 0..turn * turn {
+                        tokio::task::yield_now().await;
+                    }
+                    agents.parted(&cluster).await;
+                    has_stopped.load(Ordering::SeqCst)
+                })
+            })
+            .collect();
+        // The first of them wait already.
+        for _ in 0..WAITING {
+            tokio::task::yield_now().await;
+        }
+        has_stopped.store(true, Ordering::SeqCst);
+        a.report(round, vec![ToServer::Stopped { cluster: cluster.clone() }]).await.expect("it is taken");
+        for waits in waiting {
+            let came_after = tokio::time::timeout(LIMIT, waits).await.expect("it hears of it").expect("no panic");
+            assert!(came_after, "round {round}: nobody begins while the agent has the member");
+        }
+    }
 }

@@ -28,7 +28,7 @@ const IN_FLIGHT: usize = 16;
 /// Objects of one page, as gitfleet's lists have.
 const PAGE: u32 = 500;
 /// How long nothing happens, to see who asks for something all the same.
-const SILENCE: Duration = Duration::from_mins(1);
+pub const SILENCE: Duration = Duration::from_mins(1);
 
 /// Lives that a rollout would take if each did its part and no restart took time.
 const LIVES_OF_A_ROLLOUT: f64 = 10.0;
@@ -45,7 +45,7 @@ pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>
     write_fleet(&world, size)?;
 
     let daemon = world.start()?;
-    let mut cold = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
+    let mut cold = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
     cold["server"] = counted(&double)?;
     eprintln!("delivered: {cold}");
     let asked = at_rest(&world, &daemon, size)?;
@@ -60,7 +60,7 @@ pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>
 
     double.reset()?;
     let daemon = world.start()?;
-    let mut restart = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
+    let mut restart = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
     restart["server"] = counted(&double)?;
     eprintln!("restarted: {restart}");
     let kubeconfigs = (0..size.members).map(|number| double.kubeconfig(number)).collect();
@@ -93,7 +93,7 @@ pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>
 }
 
 /// Returns what the double counted, with sums.
-fn counted(double: &Double) -> Result<Value> {
+pub fn counted(double: &Double) -> Result<Value> {
     let mut counters = double.counters()?;
     counters["allRequests"] = json!(requests(&counters));
     counters["allWrites"] = json!(writes(&counters));
@@ -102,7 +102,7 @@ fn counted(double: &Double) -> Result<Value> {
 }
 
 /// Applies the same objects to a double of its own, and lists them.
-async fn floor(size: FleetSize, manner: &Manner, folder: &std::path::Path) -> Result<Value> {
+pub async fn floor(size: FleetSize, manner: &Manner, folder: &std::path::Path) -> Result<Value> {
     let double = Double::start(size.members, manner, folder)?;
     let paths: Vec<_> = (0..size.members).map(|number| double.kubeconfig(number)).collect();
     let started = Instant::now();

@@ -22,7 +22,7 @@ pub fn folders(size: FleetSize) -> Result<Value> {
     write_fleet(&world, size)?;
 
     let daemon = world.start()?;
-    let cold = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
+    let cold = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
     eprintln!("delivered: {cold}");
     let asked = at_rest(&world, &daemon, size)?;
     let end_cold = end(daemon)?;
@@ -31,7 +31,7 @@ pub fn folders(size: FleetSize) -> Result<Value> {
     let members = world.path().join("members");
     let read_floor = read_all(&members)?;
     let daemon = world.start()?;
-    let restart = settle(&world, &daemon, size, 0).with_context(|| tail(&world))?;
+    let restart = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
     let end_restart = end(daemon)?;
     let write_floor = copy_all(&members, &world.path().join("floor"))?;
     let store = store_bytes(&world);

@@ -40,7 +40,7 @@ pub async fn kills(world: &World, double: &Double, size: FleetSize, seed: u64, l
         lives.push(json!({"milliseconds": life, "writes": writes(&double.counters()?)}));
     }
     let daemon = world.start()?;
-    let settled = settle(world, &daemon, size, 1).with_context(|| tail(world))?;
+    let settled = settle(&[&daemon], size, size.placements).with_context(|| tail(world))?;
     let counters = double.counters()?;
     let written = writes(&counters);
     // Each ConfigMap once, and its pair's inventory before and after.

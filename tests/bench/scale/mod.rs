@@ -3,6 +3,7 @@
 //! The process is `gitfleet run` as users start it, and the answers are those of the command line as users call it. Figures stand
 //! beside the floor of the same run.
 
+mod agents;
 mod answers;
 mod apiservers;
 mod double;
@@ -10,6 +11,7 @@ mod figures;
 mod folders;
 mod kills;
 mod streams;
+mod takeover;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,9 +24,11 @@ use crate::fleet::http;
 use crate::generate;
 use figures::figures;
 
+pub use agents::agents;
 pub use apiservers::apiservers;
 pub use double::Manner;
 pub use folders::folders;
+pub use takeover::takeover;
 
 /// How long a fleet may take to settle.
 const LIMIT: Duration = Duration::from_mins(30);
@@ -96,21 +100,23 @@ fn write_objects(world: &World, size: FleetSize, value: &str) -> Result<()> {
     (0..size.placements).try_for_each(|number| world.write_config_maps(&app(number), &names, value))
 }
 
-/// Waits until a snapshot of every placement is rolled out on every member and the daemon is quiet; returns its figures.
-fn settle(world: &World, daemon: &Daemon, size: FleetSize, snapshot: u64) -> Result<Value> {
+/// Waits until every placement is rolled out on every member, so many of them at their second snapshot and the others at their first,
+/// and all processes together are quiet. The first is the daemon, whose figures it returns.
+fn settle(processes: &[&Daemon], size: FleetSize, changed: usize) -> Result<Value> {
+    let cpu_seconds = || processes.iter().map(|process| process.cpu_seconds()).sum::<Result<f64>>();
     let started = Instant::now();
     let mut quiet: Option<(Instant, f64)> = None;
     loop {
         ensure!(started.elapsed() < LIMIT, "the fleet has not settled after {} s", LIMIT.as_secs());
         thread::sleep(LOOK_PAUSE);
-        let cpu = daemon.cpu_seconds()?;
+        let cpu = cpu_seconds()?;
         let (since, before) = *quiet.get_or_insert((Instant::now(), cpu));
         if cpu - before > QUIET_CPU * QUIET.as_secs_f64() {
             quiet = None;
         } else if since.elapsed() >= QUIET {
             // Only now, because the question costs the daemon something, too.
-            if is_rolled_out(world, size, snapshot)? {
-                let mut figures = figures(daemon)?;
+            if is_rolled_out(processes[0].port, size, changed)? {
+                let mut figures = figures(processes[0])?;
                 figures["seconds"] = json!((since - started).as_secs_f64());
                 return Ok(figures);
             }
@@ -119,16 +125,17 @@ fn settle(world: &World, daemon: &Daemon, size: FleetSize, snapshot: u64) -> Res
     }
 }
 
-fn is_rolled_out(world: &World, size: FleetSize, snapshot: u64) -> Result<bool> {
-    let (_, metrics) = http("GET", world.port(), "/metrics", &[], "")?;
+fn is_rolled_out(port: u16, size: FleetSize, changed: usize) -> Result<bool> {
+    let (_, metrics) = http("GET", port, "/metrics", &[], "")?;
     let online = format!("gitfleet_cluster_members{{state=\"online\"}} {}", size.members);
     if !metrics.lines().any(|line| line == online) {
         return Ok(false);
     }
-    let (_, body) = http("GET", world.port(), "/api/v1/records?prefix=placement/", &[], "")?;
+    let (_, body) = http("GET", port, "/api/v1/records?prefix=placement/", &[], "")?;
     let answer: Value = serde_json::from_str(&body).context("the records of placements")?;
     let records = answer["records"].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(records.len() == size.placements && records.iter().all(|record| record[1]["lastSucceeded"] == snapshot))
+    let at = |snapshot: u64| records.iter().filter(|record| record[1]["lastSucceeded"] == snapshot).count();
+    Ok((at(0), at(1)) == (size.placements - changed, changed))
 }
 
 fn tail(world: &World) -> String {
