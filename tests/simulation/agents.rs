@@ -384,7 +384,8 @@ fn a_forged_history_of_agents_is_caught() {
         |agent, members: &[&str]| Fact::Told { agent, members: members.iter().map(|name| (*name).into()).collect() };
     let order = |generation| super::forged::order("a", generation);
     let ordered = |generation| Fact::Ordered(order(generation));
-    let sent = |agent, generation| Fact::Sent { order: order(generation), connection: (1_000_000 * (agent + 1), 1) };
+    let sent =
+        |agent: u64, generation| Fact::Sent { order: order(generation), connection: (1_000_000 * (agent + 1), 1) };
     let rows: [ForgedRow; 13] = [
         (
             "one after the other",
