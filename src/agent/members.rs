@@ -49,18 +49,18 @@ impl Members {
         Self { root, supervisor, decryption, events, of: None, running: BTreeMap::new(), leased, own }
     }
 
-    /// Runs exactly these members, with new tasks for those of pools if they begin `anew`. Nothing is removed from one that is stopped.
+    /// Runs exactly these members, with new tasks for those of pools where `restart_pools` says so. Nothing is removed from one that is stopped.
     pub(super) async fn set(
         &mut self,
         source: &SourceName,
         health: &AgentHealth,
         members: &[AgentMember],
-        anew: bool,
+        restart_pools: bool,
     ) -> ChangedMembers {
         let mut changed = ChangedMembers::default();
         let is_same = self.of.as_ref().is_some_and(|(s, h, _)| (s, h) == (source, health));
         let listed: BTreeMap<_, _> = members.iter().take(MEMBERS_MAX).map(|member| (&member.cluster, member)).collect();
-        let is_replaced = |member: &AgentMember| anew && member.pool.is_some();
+        let is_replaced = |member: &AgentMember| restart_pools && member.pool.is_some();
         let stays =
             |member: &AgentMember| is_same && !is_replaced(member) && listed.get(&member.cluster) == Some(&member);
         let gone: Vec<ClusterName> =

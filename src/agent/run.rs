@@ -142,11 +142,11 @@ impl Agent {
         }
     }
 
-    /// Runs exactly the members of the assignment, with new tasks for those of pools if they begin `anew`.
-    pub(super) async fn set_members(&mut self, anew: bool) -> ChangedMembers {
+    /// Runs exactly the members of the assignment, with new tasks for those of pools where `restart_pools` says so.
+    pub(super) async fn set_members(&mut self, restart_pools: bool) -> ChangedMembers {
         let AgentState { disk, tasks, .. } = &mut self.state;
         let assignment = disk.assignment();
-        tasks.set(&assignment.source, &assignment.health, &assignment.members, anew).await
+        tasks.set(&assignment.source, &assignment.health, &assignment.members, restart_pools).await
     }
 }
 

@@ -129,8 +129,8 @@ impl Agent {
                 Done::Frame(Err(error)) => Err(error),
                 Done::Frame(Ok(frame)) => match session.take_frame(&mut self.state, frame) {
                     AfterFrame::Nothing => Ok(()),
-                    AfterFrame::SetMembers { anew } => {
-                        let changed = self.set_members(anew).await;
+                    AfterFrame::SetMembers { restart_pools } => {
+                        let changed = self.set_members(restart_pools).await;
                         session.take_list(&mut self.state, changed, clock::uptime());
                         Ok(())
                     }

@@ -29,6 +29,21 @@ const UNLISTED: &str =
     "left the fleet: no entry of `members:` in the configuration names it any more; what it holds stays there";
 
 impl Core {
+    /// Takes the members whose tasks began again and that have all their orders with this batch. One that has not answered yet gets
+    /// none, and a placement whose payload is being read is decided later.
+    pub(super) fn take_complete(&mut self) -> BTreeSet<ClusterName> {
+        if self.restarted.is_empty() {
+            return BTreeSet::new();
+        }
+        let waiting = self.queue.placements.iter().filter_map(|key| self.placements.get(key));
+        let waiting: BTreeSet<&ClusterName> =
+            waiting.flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
+        let is_complete = |cluster: &ClusterName| self.answered.contains(cluster) && !waiting.contains(cluster);
+        let (complete, others) = std::mem::take(&mut self.restarted).into_iter().partition(is_complete);
+        self.restarted = others;
+        complete
+    }
+
     /// Starts and stops member tasks as git and the configuration require.
     pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
         let tree = Arc::clone(&self.fleet.tree);

@@ -401,21 +401,6 @@ impl Core {
         (!is_idle).then_some(batch)
     }
 
-    /// Takes the members whose tasks began again and that have all their orders with this batch. One that has not answered yet gets
-    /// none, and a placement whose payload is being read is decided later.
-    fn take_complete(&mut self) -> BTreeSet<ClusterName> {
-        if self.restarted.is_empty() {
-            return BTreeSet::new();
-        }
-        let waiting = self.queue.placements.iter().filter_map(|key| self.placements.get(key));
-        let waiting: BTreeSet<&ClusterName> =
-            waiting.flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
-        let is_complete = |cluster: &ClusterName| self.answered.contains(cluster) && !waiting.contains(cluster);
-        let (complete, others) = std::mem::take(&mut self.restarted).into_iter().partition(is_complete);
-        self.restarted = others;
-        complete
-    }
-
     /// Decides OCM Placements one after the other, each with the picks of those before it; the placements that take clusters
     /// from them are decided in the same batch.
     fn decide_ocm(&mut self, batch: &mut Batch, now: Timestamp) {

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::dropped::DroppedKeeper;
 use self::ending::Ending;
 use self::payloads::answer_payloads;
+use self::pulls::RefusedPull;
 use self::token::TokenFile;
 use self::verify::Verifier;
 use super::commit_reader::{self, Cache, read_commit};
@@ -35,6 +36,7 @@ mod dropped;
 mod ending;
 mod missing;
 mod payloads;
+mod pulls;
 mod settings;
 mod switch;
 mod token;
@@ -171,14 +173,6 @@ enum Standing {
     Refused,
     /// The daemon has its tree.
     Read,
-}
-
-/// A refused pull request.
-struct RefusedPull {
-    head: CommitId,
-    /// The accepted commit it was merged with.
-    base: CommitId,
-    errors: Vec<InputError>,
 }
 
 struct Follower {
@@ -324,61 +318,10 @@ impl Follower {
         }
     }
 
-    /// Reads the merge of a pull request into the accepted commit.
-    fn candidate(&mut self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
-        let unreadable = |why: String| CandidateError::Unreadable(format!("pull request {number}: {why}"));
-        let Some(accepted) = self.accepted.clone() else {
-            return Err(unreadable("no commit is accepted yet that it could be compared with".to_owned()));
-        };
-        if let Some(known) = self.refused.get(&number).filter(|known| known.head == *head && known.base == accepted) {
-            return Err(CandidateError::Refused(known.errors.clone()));
-        }
-        self.refused.remove(&number);
-        if fetch {
-            let fetched = match self.source.fetch_pull(number, &self.stop) {
-                Ok(fetched) => fetched,
-                // The same head would be too large again: it is refused, or each poll would fetch up to the limit.
-                Err(error @ git::Error::FetchTooLarge { .. }) => {
-                    let errors = vec![commit_reader::about_the_whole(error.to_string())];
-                    return Err(self.refuse(number, head, &accepted, errors));
-                }
-                Err(error) => return Err(unreadable(error.in_full())),
-            };
-            // The answer would be shown as the plan of the requested commit.
-            if fetched != *head {
-                let (now, asked) = (fetched.short(), head.short());
-                return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
-            }
-        }
-        let read = commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache);
-        let read = read.and_then(|candidate| match violations(&candidate.tree, &self.tenants) {
-            broken if broken.is_empty() => Ok(candidate),
-            broken => Err(commit_reader::Error::Refused(broken)),
-        });
-        read.map_err(|error| match error {
-            commit_reader::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
-            error => unreadable(error.in_full()),
-        })
-    }
-
     /// Refuses a tree in which a tenant asks for more than it may.
     fn within_limits(&self, tree: Tree) -> Result<Tree, commit_reader::Error> {
         let broken = violations(&tree, &self.tenants);
         if broken.is_empty() { Ok(tree) } else { Err(commit_reader::Error::Refused(broken)) }
-    }
-
-    /// Remembers that a pull request was refused.
-    fn refuse(&mut self, number: u64, head: &CommitId, base: &CommitId, errors: Vec<InputError>) -> CandidateError {
-        let refused = RefusedPull { head: head.clone(), base: base.clone(), errors: errors.clone() };
-        self.refused.insert(number, refused);
-        CandidateError::Refused(errors)
-    }
-
-    fn forget(&mut self, number: u64) {
-        self.refused.remove(&number);
-        if let Err(error) = self.source.reader().forget_pull(number) {
-            tracing::warn!(%error, number, "what was fetched for a pull request could not be removed");
-        }
     }
 
     fn poll(&mut self) {

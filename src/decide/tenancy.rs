@@ -31,8 +31,10 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         let forbidden = forbidden_document(tree, tenant, manifest);
         forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, why))
     });
-    let inputs =
-        tree.inputs.iter().filter_map(|manifest| Some((Check { tree, tenants, tenant: of(manifest)? }, manifest)));
+    let inputs = tree
+        .inputs
+        .iter()
+        .filter_map(|manifest| Some((TenantCheck { tree, tenants, tenant: of(manifest)? }, manifest)));
     let inputs = inputs.flat_map(|(check, manifest)| {
         let broken = check.input(manifest);
         broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), why))
@@ -118,13 +120,13 @@ fn refused_object(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Op
 
 /// One document of a tenant, and what it is checked against.
 #[derive(Clone, Copy)]
-struct Check<'a> {
+struct TenantCheck<'a> {
     tree: &'a Tree,
     tenants: &'a Tenants,
     tenant: &'a Tenant,
 }
 
-impl Check<'_> {
+impl TenantCheck<'_> {
     /// Returns what a document of gitfleet's own kinds asks for beyond the limits.
     fn input(&self, document: &Manifest) -> Vec<Broken> {
         let (id, tenant) = (&document.id, self.tenant);

@@ -67,7 +67,7 @@ pub enum AfterFrame {
     /// Run exactly the members of the assignment, then call [`AgentSession::take_list`].
     SetMembers {
         /// Tasks of members of pools are replaced: while the agent had no lease somebody else may have delivered newer orders.
-        anew: bool,
+        restart_pools: bool,
     },
     /// The server ends the session, and says why.
     Leave(String),
@@ -81,7 +81,7 @@ pub struct AgentSession {
     /// The server has sent the members: before that nothing is known about whose they are now.
     is_listed: bool,
     /// The agent had no lease when the session began.
-    is_anew: bool,
+    restarts_pools: bool,
     seq: u64,
     in_flight: Vec<ToServer>,
     /// When the request was sent that has no answer yet.
@@ -122,7 +122,7 @@ impl AgentSession {
             id,
             lease: Duration::from_millis(lease_ms).max(LEASE_MIN),
             is_listed: false,
-            is_anew: agent.leased_until.is_none_or(|end| end <= now),
+            restarts_pools: agent.leased_until.is_none_or(|end| end <= now),
             seq: 0,
             in_flight: Vec::new(),
             posted: None,
@@ -198,7 +198,7 @@ impl AgentSession {
                 self.wanted.retain(|(cluster, _), _| names.contains(cluster));
                 self.complete.retain(|cluster| names.contains(cluster));
                 (kept.source, kept.health, kept.members) = (source, health, members);
-                return AfterFrame::SetMembers { anew: self.is_anew && !self.is_listed };
+                return AfterFrame::SetMembers { restart_pools: self.restarts_pools && !self.is_listed };
             }
             FromServer::Order { cluster, placement, digest, reported } => {
                 let given = agent.given.get(&cluster).and_then(|given| given.get(&placement));

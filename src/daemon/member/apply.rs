@@ -11,7 +11,7 @@ use crate::core::member::Task;
 use crate::core::member::result::{Answer, StepResult, tried};
 use crate::daemon::decryption::Decryption;
 use crate::deliver::health::HealthRules;
-use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, applyset_id, labelled, parent_name, stored};
+use crate::deliver::inventory::{NAMESPACE, PART_OF_LABEL, Parent, applyset_id, labelled, parent_name, stored};
 use crate::deliver::live::{LiveObject, foreign_owner};
 use crate::deliver::plan::owned_by_another;
 use crate::deliver::progress::Attempt;
@@ -51,15 +51,7 @@ pub async fn perform(
     };
     let target = other.as_deref().unwrap_or(target);
     match step {
-        Step::WriteParent(parent) => {
-            let object = parent.object(&order.placement);
-            // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
-            match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
-                Ok(_) => StepResult::Parent(Some(*parent)),
-                Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
-                Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
-            }
-        }
+        Step::WriteParent(parent) => write_parent(target, order, *parent).await,
         Step::DeleteParent => delete_parent(target, order).await,
         Step::Delete { object } => match target.delete(&object.id, &object.uid.to_string()).await {
             Ok(deletion) => {
@@ -106,6 +98,16 @@ pub async fn perform(
             };
             conclude(desired, answer, false, before.as_deref())
         }
+    }
+}
+
+async fn write_parent(target: &dyn Target, order: &WorkOrder, parent: Parent) -> StepResult {
+    let object = parent.object(&order.placement);
+    // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
+    match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
+        Ok(_) => StepResult::Parent(Some(parent)),
+        Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
+        Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
     }
 }
 

@@ -49,7 +49,7 @@ impl AgentTasks for Tasks {
     fn prolong(&mut self, _: u64, _: Uptime) {}
 }
 
-/// Opens a session at a second, and takes its list twice. Returns whether members of pools begin anew with each.
+/// Opens a session at a second, and takes its list twice. Returns whether members of pools begin again with each.
 fn lists(agent: &mut AgentState<Disk, Tasks>, second: u64) -> (AgentSession, [AfterFrame; 2]) {
     let now = at(second);
     let welcome = FromServer::Welcome { session: "s".to_owned(), protocol: 1, epoch: 1, lease_ms: 10_000 };
@@ -71,17 +71,18 @@ fn at(second: u64) -> Uptime {
 
 #[test]
 fn members_of_pools_begin_anew_where_the_agent_had_no_lease() {
-    let (anew, as_before) = (AfterFrame::SetMembers { anew: true }, AfterFrame::SetMembers { anew: false });
+    let (restart_pools, as_before) =
+        (AfterFrame::SetMembers { restart_pools: true }, AfterFrame::SetMembers { restart_pools: false });
     let mut agent = AgentState::new(Disk::default(), Tasks::default());
     let (mut session, found) = lists(&mut agent, 0);
-    assert_eq!(found, [anew.clone(), as_before.clone()], "an agent that starts");
+    assert_eq!(found, [restart_pools.clone(), as_before.clone()], "an agent that starts");
     let request = session.post(&mut agent, at(1)).expect("a heartbeat is due");
     assert!(session.take_ack(&mut agent, request.seq));
 
     let (_, found) = lists(&mut agent, 8);
     assert_eq!(found, [as_before.clone(), as_before.clone()], "its lease lasts until second 9");
     let (_, found) = lists(&mut agent, 9);
-    assert_eq!(found, [anew, as_before], "nothing prolonged it");
+    assert_eq!(found, [restart_pools, as_before], "nothing prolonged it");
 }
 
 /// A report about an order that the server had not sent again was dropped there, and nothing followed from the order after it.

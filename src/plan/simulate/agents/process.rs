@@ -250,8 +250,8 @@ impl Simulation {
         match next {
             AfterFrame::Nothing => true,
             AfterFrame::Leave(_) => false,
-            AfterFrame::SetMembers { anew } => {
-                let changed = self.set_members(anew);
+            AfterFrame::SetMembers { restart_pools } => {
+                let changed = self.set_members(restart_pools);
                 self.with_agent(|process| {
                     if let Some((session, _)) = &mut process.session {
                         session.take_list(&mut process.state, changed, now);
@@ -268,8 +268,8 @@ impl Simulation {
         self.with_agent(|process| process.state.tasks.running.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Runs exactly the members of the assignment, with new tasks for those of pools if they begin `anew`.
-    fn set_members(&mut self, anew: bool) -> ChangedMembers {
+    /// Runs exactly the members of the assignment, with new tasks for those of pools where `restart_pools` says so.
+    fn set_members(&mut self, restart_pools: bool) -> ChangedMembers {
         let mut changed = ChangedMembers::default();
         let lists = self.with_agent(|process| {
             let assignment = process.state.disk.assignment();
@@ -280,7 +280,7 @@ impl Simulation {
         let Some((source, before)) = lists else { return changed };
         let listed = self.with_agent(|process| process.state.tasks.running.clone()).unwrap_or_default();
         let stays = |member: &AgentMember| {
-            let is_replaced = anew && member.pool.is_some();
+            let is_replaced = restart_pools && member.pool.is_some();
             !is_replaced && before.get(&member.cluster) == Some(member) && listed.get(&member.cluster) == Some(member)
         };
         for (cluster, member) in &before {
