@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The token of who lets the first version continue.
 const TOKEN: &str = "t0ken-of-ann";
 /// The answer to an approving comment that a leader executed and had not noted as executed when it failed: the next one reads it again.
-const NOTHING_LEFT: &str = "not done: this rollout is over";
+const NOTHING_LEFT: &str = "`: not done: ";
 /// The entry with which a gate waits for an approval.
 const ASKED: &str = "ApprovalRequested canary";
 
