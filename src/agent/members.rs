@@ -65,10 +65,9 @@ impl Members {
             |member: &AgentMember| is_same && !is_replaced(member) && listed.get(&member.cluster) == Some(&member);
         let gone: Vec<ClusterName> =
             self.running.iter().filter(|(_, (member, _))| !stays(member)).map(|(name, _)| name.clone()).collect();
+        let tasks = gone.iter().filter_map(|name| self.running.remove(name)?.1).collect();
+        stop_all(tasks).await;
         for name in gone {
-            if let Some((_, Some(task))) = self.running.remove(&name) {
-                task.stop().await;
-            }
             if !listed.contains_key(&name) {
                 tracing::info!(cluster = %name, "is no member of this agent any more; what it holds stays there");
                 changed.stopped.insert(name);
@@ -111,12 +110,13 @@ impl Members {
 
     /// Stops all tasks, and returns when they have ended.
     pub(super) async fn stop(&mut self) {
-        for (_, task) in std::mem::take(&mut self.running).into_values() {
-            if let Some(task) = task {
-                task.stop().await;
-            }
-        }
+        stop_all(std::mem::take(&mut self.running).into_values().filter_map(|(_, task)| task).collect()).await;
     }
+}
+
+/// Stops tasks, and returns when all have ended. They end together: one after the other, hundreds would take longer than a lease.
+async fn stop_all(tasks: Vec<MemberTask>) {
+    futures::future::join_all(tasks.into_iter().map(MemberTask::stop)).await;
 }
 
 impl AgentTasks for Members {

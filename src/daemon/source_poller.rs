@@ -19,6 +19,7 @@ use super::commit_reader::{self, Cache, read_commit};
 use super::commit_signatures::read_keys;
 use super::rendering::Rendering;
 use super::supervise::Supervisor;
+use crate::clock::{self, Uptime};
 use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
 use crate::decide::tenancy::violations;
@@ -217,14 +218,10 @@ fn pin_name(commit: &CommitId) -> String {
     format!("{PIN_PREFIX}{commit}")
 }
 
-/// Returns the next request, and a poll after the pause. One poll serves all requests for one that wait already: each push that a
+/// Returns the next request, and a poll when one is due. One poll serves all requests for one that wait already: each push that a
 /// webhook names asks for one.
-fn next_request(
-    later: &mut VecDeque<SourceRequest>,
-    inbox: &Receiver<SourceRequest>,
-    pause: Duration,
-) -> SourceRequest {
-    let next = match later.pop_front().map_or_else(|| inbox.recv_timeout(pause), Ok) {
+fn next_request(later: &mut VecDeque<SourceRequest>, inbox: &Receiver<SourceRequest>, due: Uptime) -> SourceRequest {
+    let next = match later.pop_front().map_or_else(|| inbox.recv_timeout(clock::uptime().until(due)), Ok) {
         Ok(request) => request,
         Err(RecvTimeoutError::Timeout) => SourceRequest::Poll,
         Err(RecvTimeoutError::Disconnected) => SourceRequest::End,
@@ -242,16 +239,15 @@ impl Follower {
         let seen = self.source.tip().map(|tip| tip.commit.clone());
         self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
         self.restore();
-        self.poll();
+        let mut due = self.poll();
         loop {
-            let pause = self.pause();
-            match next_request(&mut self.later, inbox, pause) {
-                SourceRequest::Poll => self.poll(),
+            match next_request(&mut self.later, inbox, due) {
+                SourceRequest::Poll => due = self.poll(),
                 SourceRequest::AcceptRewrite(commit) => {
                     self.accepted_rewrite = Some(commit);
                     // The branch may have moved since: then the commit that a person accepted is not the tip.
                     self.unread = self.source.tip().map(|tip| tip.commit.clone());
-                    self.poll();
+                    due = self.poll();
                 }
                 SourceRequest::Retain { named, at } => self.retain(&named, &at),
                 // The requester may have stopped waiting.
@@ -273,11 +269,6 @@ impl Follower {
                 return;
             }
         }
-    }
-
-    fn pause(&self) -> Duration {
-        // Failures do not shorten an interval that is configured longer than the limit.
-        self.poll_interval.saturating_mul(1 << self.failures.min(8)).min(POLL_BACKOFF_MAX.max(self.poll_interval))
     }
 
     fn send(&self, news: SourceEvent) {
@@ -324,7 +315,8 @@ impl Follower {
         if broken.is_empty() { Ok(tree) } else { Err(commit_reader::Error::Refused(broken)) }
     }
 
-    fn poll(&mut self) {
+    /// Polls, and returns when to do it again. That counts from here: other requests, which may come more often, delay no poll.
+    fn poll(&mut self) -> Uptime {
         self.renew_token();
         self.notice_keys();
         self.look();
@@ -335,6 +327,9 @@ impl Follower {
         if self.unread.is_none() || self.unread != self.accepted {
             self.restore();
         }
+        // Failures do not shorten an interval that is configured longer than the limit.
+        let pause = self.poll_interval.saturating_mul(1 << self.failures.min(8));
+        clock::uptime().after(pause.min(POLL_BACKOFF_MAX.max(self.poll_interval)))
     }
 
     fn look(&mut self) {

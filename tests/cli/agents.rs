@@ -15,7 +15,7 @@ use crate::scratch::{CONFIG, Scratch, namespace};
 const CANARY: [&str; 2] = ["canary-4711", "Y2FuYXJ5LTQ3MTE="];
 /// The shortest lease that the configuration allows.
 const LEASE: &str = "3s";
-/// How long a silent agent certainly has a member: what was heard of it last is a third of the lease old, and more on a busy machine.
+/// How long a silent agent certainly has a member: its last report is a third of the lease old, and more on a busy machine.
 const MOVE_MIN: Duration = Duration::from_secs(1);
 
 fn free_port() -> u16 {

@@ -8,7 +8,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
 use crate::daemon::{Daemon, World, access, namespace};
-use crate::fleet::{Account, BOT_SCOPES, Gitea, MergeWay, PERSON_SCOPES, git, http};
+use crate::fleet::{Account, BOT_SCOPES, Gitea, Member, MergeWay, PERSON_SCOPES, git, http};
 use crate::shared;
 
 pub fn gitea() -> &'static Gitea {
@@ -41,11 +41,17 @@ pub struct Stage {
     pub author: Person,
     pub approver: Person,
     stranger: Person,
+    members: &'static [Member],
 }
 
 impl Stage {
     /// `poll` is how often the daemon looks by itself.
     pub fn new(name: &str, poll: &str) -> Self {
+        Self::on(name, poll, &shared().members)
+    }
+
+    /// Has members of its own, which are called as the shared ones.
+    pub fn on(name: &str, poll: &str, members: &'static [Member]) -> Self {
         let gitea = gitea();
         gitea.create_repo(name).expect("a repository");
         let repo = format!("{}/{name}", gitea.user);
@@ -53,8 +59,8 @@ impl Stage {
         let approver = Person::new(&format!("{name}-approver"), &repo, Some("write"), PERSON_SCOPES);
         let stranger = Person::new(&format!("{name}-stranger"), &repo, None, PERSON_SCOPES);
         let bot = Person::new(&format!("{name}-bot"), &repo, Some("admin"), BOT_SCOPES);
-        let members = access(&shared().members);
-        let world = World::new(None, &members);
+        let reached = access(members);
+        let world = World::new(None, &reached);
         fs::write(world.path().join("token"), &bot.token).expect("the token is written");
         fs::write(world.path().join("hook-secret"), SECRET).expect("the secret is written");
         let source = format!(
@@ -66,8 +72,8 @@ impl Stage {
              webhookSecretFile: hook-secret\n",
             gitea.url
         );
-        world.configure_with(Some(&source), &members, &forge);
-        Self { repo, name: name.to_owned(), world, author, approver, stranger }
+        world.configure_with(Some(&source), &reached, &forge);
+        Self { repo, name: name.to_owned(), world, author, approver, stranger, members }
     }
 
     /// Connects the webhook.
@@ -112,7 +118,8 @@ impl Stage {
         found
     }
 
-    fn statuses(&self, commit: &str) -> Vec<(String, String, String)> {
+    /// Returns context, state and description of the newest status of each context.
+    pub fn statuses(&self, commit: &str) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let statuses = gitea().statuses(&self.repo, commit).expect("statuses");
         statuses.iter().map(|s| (text(&s["context"]), text(&s["status"]), text(&s["description"]))).collect()
@@ -137,11 +144,11 @@ impl Stage {
 
     /// Returns what each member holds.
     pub fn held(&self) -> Vec<String> {
-        let value = |member: &crate::fleet::Member| {
+        let value = |member: &Member| {
             let object = member.get(&self.name, "configmap", "settings").ok().flatten();
             object.and_then(|object| object["data"]["version"].as_str().map(str::to_owned)).unwrap_or_default()
         };
-        shared().members.iter().map(value).collect()
+        self.members.iter().map(value).collect()
     }
 
     pub fn await_held(&self, daemon: &Daemon<'_>, versions: &[&str]) {

@@ -44,6 +44,7 @@ mod people;
 mod proxy;
 mod refused;
 mod rendering;
+mod replicas;
 mod requests;
 mod restored;
 mod rollout;

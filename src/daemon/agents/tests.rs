@@ -492,7 +492,7 @@ async fn whoever_waits_for_an_agent_while_it_stops_a_member_begins_after_it_and_
         has_stopped.store(true, Ordering::SeqCst);
         a.report(round, vec![ToServer::Stopped { cluster: cluster.clone() }]).await.expect("it is taken");
         for waits in waiting {
-            let came_after = tokio::time::timeout(LIMIT, waits).await.expect("it hears of it").expect("no panic");
+            let came_after = tokio::time::timeout(LIMIT, waits).await.expect("it notices").expect("no panic");
             assert!(came_after, "round {round}: nobody begins while the agent has the member");
         }
     }

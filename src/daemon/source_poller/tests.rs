@@ -3,8 +3,6 @@
 mod signed;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -18,6 +16,7 @@ use crate::model::tree::Tree;
 use crate::store::Store;
 
 mod dropped;
+mod refused;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLUSTER: &str =
@@ -433,7 +432,7 @@ fn polls_that_wait_together_are_one() {
         sender.send(request).unwrap();
     }
     let mut later = VecDeque::new();
-    let mut next = || match next_request(&mut later, &inbox, Duration::ZERO) {
+    let mut next = || match next_request(&mut later, &inbox, clock::uptime()) {
         SourceRequest::Poll => 0,
         SourceRequest::Forget { number } => number,
         SourceRequest::End => 99,
@@ -443,45 +442,4 @@ fn polls_that_wait_together_are_one() {
     assert_eq!(order, [1, 0, 2, 3, 0], "the last one comes after the pause");
     drop(sender);
     assert_eq!(next(), 99);
-}
-
-#[test]
-fn a_token_that_changed_is_sent_with_the_next_poll() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("token");
-    fs::write(&file, "one\n").unwrap();
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let text = format!(
-        "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: 'http://{}/fleet.git', \
-         allowInsecureHttp: true, tokenFile: {}, pollInterval: 1h}}\n",
-        server.local_addr().unwrap(),
-        file.display()
-    );
-    let (asked, logins) = channel();
-    // The thread ends with the test: nobody connects any more.
-    std::thread::spawn(move || {
-        for stream in server.incoming() {
-            let mut stream = stream.unwrap();
-            let lines = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
-            let login = lines.filter_map(|line| Some(line.split_once("Basic ")?.1.to_owned())).last();
-            write!(stream, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                .unwrap();
-            asked.send(login).unwrap_or_default();
-        }
-    });
-    let configuration = Configuration::parse(&text, dir.path(), &BTreeMap::new()).unwrap();
-    let settings = PollerSettings::of(&configuration).unwrap();
-    let (sender, _news) = mpsc::unbounded_channel();
-    let followed = follow(settings, &dir.path().join("state"), sender, &Supervisor::without_pauses()).unwrap();
-    // "x-access-token:one", and "x-access-token:two".
-    for (token, login) in [("one", "eC1hY2Nlc3MtdG9rZW46b25l"), ("two", "eC1hY2Nlc3MtdG9rZW46dHdv")] {
-        fs::write(&file, token).unwrap();
-        followed.requests.send(SourceRequest::Poll).unwrap();
-        while logins.recv_timeout(PATIENCE).unwrap().as_deref() != Some(login) {}
-    }
-    // What cannot be read changes nothing.
-    fs::remove_file(&file).unwrap();
-    while logins.try_recv().is_ok() {}
-    followed.requests.send(SourceRequest::Poll).unwrap();
-    assert_eq!(logins.recv_timeout(PATIENCE).unwrap().as_deref(), Some("eC1hY2Nlc3MtdG9rZW46dHdv"));
 }
