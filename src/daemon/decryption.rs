@@ -125,7 +125,7 @@ impl Decryption {
         let (Some(with), Some(file)) = (&self.with, parsed.encrypted_file().cloned()) else { return };
         let digests = with.objects(&file).and_then(|plain| {
             let is_whole = plain.len() == parsed.documents.len();
-            let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(&**object));
+            let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(object));
             is_whole.then(|| plain.iter().map(digest).collect::<Vec<Digest>>()).ok_or(DecryptionFailure::OtherContent)
         });
         match digests {

@@ -29,7 +29,7 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
     let payload = tree.manifests.iter().filter_map(|manifest| Some((of(manifest)?, manifest)));
     let payload = payload.flat_map(|(tenant, manifest)| {
         let forbidden = forbidden_document(tree, tenant, manifest);
-        forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, why))
+        forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, &why))
     });
     let inputs = tree
         .inputs
@@ -37,7 +37,7 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         .filter_map(|manifest| Some((TenantCheck { tree, tenants, tenant: of(manifest)? }, manifest)));
     let inputs = inputs.flat_map(|(check, manifest)| {
         let broken = check.input(manifest);
-        broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), why))
+        broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), &why))
     });
     let members = tree.member_files.iter().filter_map(|(cluster, path)| {
         let tenant = tenants.of(path)?;
@@ -55,7 +55,7 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
     all
 }
 
-fn violation(tenant: &Tenant, manifest: &Manifest, field: Option<String>, why: String) -> InputError {
+fn violation(tenant: &Tenant, manifest: &Manifest, field: Option<String>, why: &str) -> InputError {
     InputError {
         path: manifest.origin.path.to_string(),
         line: manifest.origin.line,
@@ -294,4 +294,5 @@ impl Pass<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::too_many_lines, reason = "tables read better so")]
 mod tests;

@@ -72,7 +72,7 @@ pub fn assemble(
     let sights = sights(&found);
     // First: errors about objects would name files again that have an error already.
     if selection.places.is_none() {
-        empty_folders(&sights, files.iter().map(|(path, _, _)| &**path), &mut errors);
+        empty_folders(&sights, &files.iter().map(|(path, _, _)| &**path), &mut errors);
     }
     // Else each object of a folder might be an error, because one placement has one.
     if !files.iter().any(|(_, _, blob)| blob.unread_sight) {

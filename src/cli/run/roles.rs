@@ -119,12 +119,12 @@ pub(super) fn daemon(
     let (keeper, front) = begun?;
     let stepping_down = keeper.stepping_down();
     let replaced = stepping_down.clone();
-    let stopped = stop.clone();
+    let ending = stop.clone();
     // Beside the daemon, which may be in the middle of a decision.
     let again = once.is_none().then(|| {
         runtime.spawn(async move {
             replaced.wait().await;
-            if !*stopped.borrow() {
+            if !*ending.borrow() {
                 begin_again();
             }
         })

@@ -146,9 +146,9 @@ pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>)
             let key = [list.to_owned(), id.namespace.clone(), text("group"), text("kind"), text("name")];
             let object = format!("{} {}", key[3], key[4]);
             let others = known.entry(key).or_default();
-            let last = others.iter().rfind(|other| overlap(other.annotation(PATH), item.annotation(PATH)));
+            let earlier = others.iter().rfind(|other| overlap(other.annotation(PATH), item.annotation(PATH)));
             // An override that lists an object twice acts on it once all the same.
-            if let Some(other) = last.filter(|other| other.document.id != item.document.id) {
+            if let Some(other) = earlier.filter(|other| other.document.id != item.document.id) {
                 let message = format!(
                     "{} at {}:{} overrides {object} too",
                     other.document.id.name, other.origin.path, other.origin.line

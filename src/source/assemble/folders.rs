@@ -62,7 +62,7 @@ impl PlacementSight<'_> {
         let is_it = |selector: &ResourceSelector| {
             selector.group == id.group && selector.kind == id.kind && is_called(selector, &id.name)
         };
-        let is_in = |selector: &ResourceSelector, scope: SelectionScope| {
+        let is_around = |selector: &ResourceSelector, scope: SelectionScope| {
             let is_namespace = selector.group.is_empty() && selector.kind == "Namespace";
             is_namespace && selector.selection_scope == scope && is_called(selector, namespace)
         };
@@ -74,8 +74,8 @@ impl PlacementSight<'_> {
         if namespace.is_empty() {
             return any(&is_it);
         }
-        any(&|selector| is_in(selector, SelectionScope::NamespaceWithResources))
-            || (any(&|selector| is_in(selector, SelectionScope::NamespaceWithResourceSelectors)) && any(&is_it))
+        any(&|selector| is_around(selector, SelectionScope::NamespaceWithResources))
+            || (any(&|selector| is_around(selector, SelectionScope::NamespaceWithResourceSelectors)) && any(&is_it))
     }
 }
 
@@ -183,7 +183,7 @@ pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[PlacementSight
 /// Reports folders that placements name and of which no file is read: nothing is there, or a typing error.
 pub(super) fn empty_folders<'a>(
     sights: &[PlacementSight<'_>],
-    files: impl Iterator<Item = &'a str> + Clone,
+    files: &(impl Iterator<Item = &'a str> + Clone),
     errors: &mut Vec<InputError>,
 ) {
     let mut empty = Vec::new();
