@@ -120,6 +120,7 @@ fn run(placed: &Placed, fleet: &Fleet) -> Outcome {
         bindings: &placed.bindings,
         keep_held: true,
         bad_values: BadValues::Mismatch,
+        tenant: None,
     };
     schedule(&request).expect("the policies can be scheduled")
 }

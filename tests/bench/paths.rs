@@ -28,7 +28,7 @@ struct Way {
     /// The name of its placement.
     app: String,
     world: World,
-    _processes: Vec<Daemon>,
+    processes: Vec<Daemon>,
 }
 
 impl Way {
@@ -36,7 +36,7 @@ impl Way {
         let app = format!("{name}-{}", members.len());
         place(&world, &app)?;
         let processes = vec![world.start()?];
-        Ok(Self { name, app, world, _processes: processes })
+        Ok(Self { name, app, world, processes })
     }
 
     /// The daemon has its records in a file.
@@ -64,8 +64,8 @@ impl Way {
         }
         let agents = Pool::prepare(&world, 1)?;
         let mut way = Self::start(WAYS[2], world, members)?;
-        let started = agents.start(&way.world, &way._processes[0], &kubeconfigs)?;
-        way._processes.extend(started);
+        let started = agents.start(&way.world, &way.processes[0], &kubeconfigs)?;
+        way.processes.extend(started);
         Ok(way)
     }
 
@@ -120,7 +120,9 @@ async fn commits(members: &[Member], postgres: &Postgres) -> Result<BTreeMap<&'s
         measured.push(("floor", floor(&clients, &mut eyes, &bare, &format!("round-{round}")).await?));
         measured.push(("postgresCommit", database.commit().await?));
         if round >= WARM_UP {
-            measured.into_iter().for_each(|(of, time)| times.entry(of).or_default().push(time));
+            for (of, time) in measured {
+                times.entry(of).or_default().push(time);
+            }
         }
     }
     Ok(times)

@@ -45,7 +45,8 @@ impl Pool {
         let mut lines = Vec::with_capacity(count);
         for number in 0..count {
             fs::write(world.path().join(format!("edge-{number}.token")), format!("token-of-agent-{number}"))?;
-            section += &format!("    - {{name: edge-{number}, tokenFile: ./edge-{number}.token, pools: [{POOL}]}}\n");
+            let token = format!("edge-{number}.token");
+            section = format!("{section}    - {{name: edge-{number}, tokenFile: ./{token}, pools: [{POOL}]}}\n");
             lines.push(Line::to(port)?);
         }
         world.reconfigure("members:\n", &(section + "members:\n"))?;

@@ -373,6 +373,7 @@ type ForgedRow = (&'static str, Vec<(i64, Fact)>, Option<&'static str>);
 
 /// Forged facts are caught.
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table reads better so")]
 fn a_forged_history_of_agents_is_caught() {
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).expect("an instant");
     let given = |agent| Fact::Given { agent, cluster: "a".into() };

@@ -70,7 +70,7 @@ fn at(second: u64) -> Uptime {
 }
 
 #[test]
-fn members_of_pools_begin_anew_where_the_agent_had_no_lease() {
+fn members_of_pools_begin_again_where_the_agent_had_no_lease() {
     let (restart_pools, as_before) =
         (AfterFrame::SetMembers { restart_pools: true }, AfterFrame::SetMembers { restart_pools: false });
     let mut agent = AgentState::new(Disk::default(), Tasks::default());
