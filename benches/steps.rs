@@ -51,7 +51,7 @@ fn select_and_freeze_10000_manifests_of_40_placements(bencher: Bencher<'_, '_>) 
     bencher.bench(|| {
         for placement in tree.placements.values() {
             let manifests = snapshot::select(&tree, placement).expect("the selectors fit the tree");
-            black_box(snapshot::freeze(&manifests));
+            black_box(snapshot::freeze(&manifests, None));
         }
     });
 }
@@ -72,6 +72,7 @@ fn schedule_pick_all_over_10000_clusters(bencher: Bencher<'_, '_>) {
         bindings: &[],
         keep_held: true,
         bad_values: BadValues::Mismatch,
+        tenant: None,
     };
     bencher.bench(|| schedule(black_box(&request)).expect("a plain policy is scheduled").bindings.len());
 }
@@ -82,7 +83,7 @@ fn order() -> WorkOrder {
         .map(|number| (format!("{number}.yaml"), generate::deployment("team", &format!("app-{number}"), "1.0.0")))
         .collect();
     let (placement, manifests) = (PlacementKey::cluster_scoped("app"), tree(&files).manifests);
-    let frozen = snapshot::freeze(&manifests);
+    let frozen = snapshot::freeze(&manifests, None);
     let payload = Payload::of(manifests, &frozen, &placement).expect("there is no envelope");
     WorkOrder {
         placement,
@@ -97,6 +98,7 @@ fn order() -> WorkOrder {
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
         kept: gitfleet::model::records::Kept::default(),
+        user: None,
         remove: false,
         abandon: false,
     }

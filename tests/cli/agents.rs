@@ -178,6 +178,8 @@ fn an_agent_delivers_continues_alone_and_is_revoked() {
     world.commit("3");
     let _daemon = world.daemon();
     until("the next commit goes out", || world.has("east", "3"));
+    // A member that never reported it would hold back the next commit everywhere.
+    until("it has reported that", || status().code == 0);
     let revoked = world.scratch.run(&["agent", "token", "revoke", "edge", "-c", CONFIG]);
     assert_eq!(revoked.code, 0, "{}{}", revoked.out, revoked.err);
     until("its session ends", || agent.says("/readyz").1.contains("401"));

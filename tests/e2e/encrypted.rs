@@ -252,13 +252,13 @@ fn what_cannot_be_decrypted_is_refused_alone_and_with_a_reason() {
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the file");
     assert!(scratch.run(&["check", "-c", CONFIG]).out.contains(&format!("sops {SOPS} at ")));
     fs::write(scratch.path(CONFIG), text.replace(SOPS, "v3.0.0")).expect("a file");
-    let words = format!("sops is {SOPS}, and sops v3.0.0 was asked for");
-    assert!(scratch.run(&["check", "-c", CONFIG]).out.contains(&words));
+    let refusal = format!("sops is {SOPS}, and sops v3.0.0 was asked for");
+    assert!(scratch.run(&["check", "-c", CONFIG]).out.contains(&refusal));
     scratch.write("secrets/db.yaml", &secret("another"));
     encrypt(&in_tree(&scratch, "secrets/db.yaml"), &keys, &recipient);
     scratch.commit("second");
     once(&scratch);
-    assert!(scratch.run(&["get", "works", "-o", "json", "-c", CONFIG]).out.contains(&words));
+    assert!(scratch.run(&["get", "works", "-o", "json", "-c", CONFIG]).out.contains(&refusal));
 
     // What was missing is there, and what was refused is tried again.
     fs::write(scratch.path(CONFIG), text).expect("a file");
