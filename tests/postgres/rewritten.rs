@@ -83,13 +83,18 @@ fn another_leader_delivers_and_rolls_back_to_a_commit_that_the_branch_dropped() 
 fn dropped_commits_go_with_their_store_into_a_backup_and_to_other_stores() {
     let mut world = rewritten_under_a_gate();
     lose_the_mirror(&mut world);
+    let folder = world.folder.clone();
+    let told = |words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_gitfleet")).args(words).current_dir(&folder).output().unwrap()
+    };
     let offline = |words: &[&str]| {
-        let mut told = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
-        let output = told.args(words).current_dir(&world.folder).output().unwrap();
+        let output = told(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
     let record = dropped(&world.schema).expect("the first daemon stored it");
-    offline(&["store", "backup", "saved", "-c", "a.yaml"]);
+    // Until its lease is over the daemon that was killed counts as the one to ask.
+    let backup = ["store", "backup", "saved", "-c", "a.yaml"];
+    wait("the lease to end", || told(&backup).status.success().then_some(()));
 
     world.schema = server::schema();
     let (restored, restored_schema) = (world.configure("b", free_port().unwrap()), world.schema.clone());
