@@ -310,9 +310,9 @@ impl Follower {
     }
 
     /// Refuses a tree in which a tenant asks for more than it may.
-    fn within_limits(&self, tree: Tree) -> Result<Tree, commit_reader::Error> {
-        let broken = violations(&tree, &self.tenants);
-        if broken.is_empty() { Ok(tree) } else { Err(commit_reader::Error::Refused(broken)) }
+    fn within_limits(&self, tree: &Tree) -> Result<(), commit_reader::Error> {
+        let broken = violations(tree, &self.tenants);
+        if broken.is_empty() { Ok(()) } else { Err(commit_reader::Error::Refused(broken)) }
     }
 
     /// Polls, and returns when to do it again. That counts from here: other requests, which may come more often, delay no poll.
@@ -396,7 +396,11 @@ impl Follower {
         let read = if unsigned.is_empty() {
             let read = read_commit(self.source.reader(), tip, &mut self.cache);
             // What was accepted stays: nothing is delivered that a tenant may not have delivered.
-            if self.accepted.as_ref() == Some(tip) { read } else { read.and_then(|tree| self.within_limits(tree)) }
+            if self.accepted.as_ref() == Some(tip) {
+                read
+            } else {
+                read.and_then(|tree| self.within_limits(&tree).map(|()| tree))
+            }
         } else {
             Err(commit_reader::Error::Refused(unsigned))
         };

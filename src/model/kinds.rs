@@ -102,6 +102,11 @@ pub const BUILT_IN: &[BuiltIn] = table! {
     k8s_openapi::api::storagemigration::v1alpha1: StorageVersionMigration;
 };
 
+/// Returns `Kind.group`, as kubectl names kinds; the kind alone in the core group.
+pub fn qualified(group: &str, kind: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
+}
+
 /// Returns the built-in kind, in its most stable version.
 pub fn lookup(group: &str, kind: &str) -> Option<&'static BuiltIn> {
     BUILT_IN.iter().find(|k| k.kind == kind && k.group == group)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::folder::holds;
 use super::glob::glob_matches;
 use super::id::ObjectId;
+use super::kinds;
 use crate::api::placement::LabelSelector;
 
 /// The API group of roles and bindings: a tenant that may write them grants rights, so they are never among the kinds by default.
@@ -54,7 +55,7 @@ impl Tenant {
     /// Returns the rule that forbids an object in its files, as the end of a sentence that begins with the object; `None` where it is
     /// allowed.
     pub fn forbids(&self, id: &ObjectId) -> Option<String> {
-        let kind = kind_name(&id.group, &id.kind);
+        let kind = kinds::qualified(&id.group, &id.kind);
         if id.namespace.is_empty() {
             if !fits(&self.cluster_kinds, &kind) {
                 return Some(format!("is cluster-scoped, and its clusterKinds do not list {kind}"));
@@ -71,7 +72,7 @@ impl Tenant {
 
     /// As [`Self::forbids`], of a namespaced object whose placement gives it a namespace.
     pub fn forbids_kind(&self, id: &ObjectId) -> Option<String> {
-        let kind = kind_name(&id.group, &id.kind);
+        let kind = kinds::qualified(&id.group, &id.kind);
         match &self.kinds {
             Some(kinds) => (!fits(kinds, &kind)).then(|| format!("is a {kind}, and its kinds do not list it")),
             None => {
@@ -119,11 +120,6 @@ impl Tenants {
         users.dedup();
         users
     }
-}
-
-/// Returns `Kind.group`, as kubectl names kinds; the kind alone in the core group.
-pub fn kind_name(group: &str, kind: &str) -> String {
-    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
 fn fits(patterns: &[String], name: &str) -> bool {

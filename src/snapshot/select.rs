@@ -7,6 +7,7 @@ use crate::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
 use crate::api::table::PLACEMENT_GROUP;
 use crate::error::{Classify, ErrorClass};
 use crate::model::id::ObjectId;
+use crate::model::kinds;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, SeenObjects, Tree};
 
@@ -150,7 +151,7 @@ fn field(index: usize) -> String {
 
 /// Returns `Kind.group`, as kubectl names kinds.
 fn kind_name(selector: &ResourceSelector) -> String {
-    if selector.group.is_empty() { selector.kind.clone() } else { format!("{}.{}", selector.kind, selector.group) }
+    kinds::qualified(&selector.group, &selector.kind)
 }
 
 fn is_namespace(selector: &ResourceSelector) -> bool {

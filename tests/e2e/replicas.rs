@@ -348,7 +348,7 @@ fn reach(pair: &Pair, rollout: &Rollout, steps: &[String], at: usize) {
 }
 
 #[test]
-fn leaders_that_fail_anywhere_in_staged_rollouts_lose_nothing_skip_no_gate_and_say_nothing_twice() {
+fn leaders_that_fail_anywhere_in_staged_rollouts_lose_nothing_and_skip_no_gate() {
     let points = std::env::var("GITFLEET_POINTS").map_or(POINTS_DEFAULT, |text| text.parse().expect("a number"));
     let mut pair = Pair::start("failing");
     pair.begin();

@@ -263,13 +263,12 @@ impl Console {
             rollout.gates().map(|(key, _, gate)| (key, gate.approvers.as_deref())).collect();
         let settings = &self.settings;
         // Which tenant a gate is of is decided when the command is executed.
-        let lists = [&settings.approvers, &settings.tenant_approvers].into_iter().enumerate();
-        let lists = lists.filter(|(index, list)| *index == 0 || !list.is_empty());
-        let mut refusals = Vec::new();
-        for (_, approvers) in lists {
-            refusals.push(may_some(&person, &verbs, settings.rules, approvers, &gates).err()?);
+        let refusal = |approvers| may_some(&person, &verbs, settings.rules, approvers, &gates).err();
+        let why = refusal(&settings.approvers)?;
+        if !settings.tenant_approvers.is_empty() {
+            refusal(&settings.tenant_approvers)?;
         }
-        refusals.into_iter().next().map(Answer::of)
+        Some(Answer::of(why))
     }
 
     /// Gives whoever may approve a sign that a word was nearly a command.

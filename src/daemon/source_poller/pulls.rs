@@ -2,7 +2,6 @@
 
 use super::super::commit_reader;
 use super::{CandidateError, Follower};
-use crate::decide::tenancy::violations;
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -44,10 +43,7 @@ impl Follower {
             }
         }
         let read = commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache);
-        let read = read.and_then(|candidate| match violations(&candidate.tree, &self.tenants) {
-            broken if broken.is_empty() => Ok(candidate),
-            broken => Err(commit_reader::Error::Refused(broken)),
-        });
+        let read = read.and_then(|candidate| self.within_limits(&candidate.tree).map(|()| candidate));
         read.map_err(|error| match error {
             commit_reader::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
             error => unreadable(error.in_full()),

@@ -321,3 +321,28 @@ fn what_the_configuration_forbids_since_is_not_delivered() {
     assert!(to.is_empty(), "{to:?}");
     assert!(error.as_deref().unwrap_or_default().contains("tenant shop: it selects"), "{error:?}");
 }
+
+#[test]
+fn approvers_of_a_tenant_stand_in_place_of_the_configured_ones() {
+    use crate::decide::state::{FleetState, PlacementState};
+    use jiff::Timestamp;
+
+    let mut files = others();
+    files.push(("shop/a.yaml", placement("p", "group: '', version: v1, kind: Namespace, name: shop")));
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let tree = tree(&files);
+    let leads = Tenant { approvers: vec!["team:acme/shop".to_owned()], ..shop() };
+    let fleet = FleetState {
+        tree: Arc::clone(&tree),
+        tenants: Arc::new(Tenants::new(vec![leads])),
+        approvers: vec!["user:ops".to_owned()],
+        ..FleetState::default()
+    };
+    let now = Timestamp::UNIX_EPOCH;
+    for (name, wanted, shown) in [("p", "team:acme/shop", Some("team:acme/shop")), ("bank", "user:ops", None)] {
+        let state = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(name)], now);
+        assert_eq!(fleet.approvers_of(&state.record), [wanted], "{name}");
+        let decided = crate::decide::decide(state, &fleet, now).state;
+        assert_eq!(decided.record.approvers.as_deref(), shown, "{name}");
+    }
+}
