@@ -15,7 +15,7 @@ use super::records::{RecordsSource, load_configuration};
 use super::{config_file, opened, proxy, rendering};
 use crate::clock;
 use crate::cluster::ApplyOptions;
-use crate::config::{Configuration, MemberAccess, Verify};
+use crate::config::{self, Configuration, MemberAccess, Verify};
 use crate::daemon::commit_reader::{Cache, read_commit};
 use crate::daemon::commit_signatures::{check, read_keys};
 use crate::daemon::members::target;
@@ -69,17 +69,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     rows.push(row);
     rows.push(clock_row(known.as_ref().and_then(|known| known.source.as_ref()), clock::wall()));
     let is_running = matches!(known, Some(StoredParts { by_daemon: true, .. }));
-    let source = source_row(&configuration, known.as_ref());
-    let reads = source.state == State::Ok;
-    rows.push(source);
-    rows.extend(
-        configuration.source.verify.as_deref().map(|verify| {
-            signatures_row(&configuration, verify, known.as_ref().filter(|known| known.by_daemon), reads)
-        }),
-    );
+    let (source_rows, reads) = source_rows(&configuration, known.as_ref());
+    rows.extend(source_rows);
     let clusters = match known {
         Some(known) if !known.clusters.is_empty() => known.clusters,
-        _ if reads && !is_running => clusters_of_source(&configuration),
+        _ if reads && !is_running => clusters_of_sources(&configuration),
         _ => Vec::new(),
     };
     rows.extend(rendering::rows(&configuration));
@@ -155,72 +149,112 @@ fn clock_row(source: Option<&SourceRecord>, now: Timestamp) -> Row {
     }
 }
 
-fn source_row(configuration: &Configuration, known: Option<&StoredParts>) -> Row {
-    const NEED: &str = "source";
-    let place = &configuration.source.url;
-    if let Some(StoredParts { source: Some(source), by_daemon: true, .. }) = known {
-        return match (&source.failure, &source.seen) {
-            (Some(failure), _) => Row::missing(NEED, failure.clone()),
-            (None, Some(commit)) => Row::ok(NEED, format!("{place} at {}, read by the daemon", commit.short())),
-            (None, None) => Row::unknown(NEED, format!("{place}: the daemon has not read it yet")),
+/// Returns what is to be said of each source: whether it can be read, and where signatures count whether its tip is signed. Tells whether all
+/// can be read.
+fn source_rows(configuration: &Configuration, known: Option<&StoredParts>) -> (Vec<Row>, bool) {
+    let (mut rows, mut reads_all) = (Vec::new(), true);
+    let stored = known.filter(|known| known.by_daemon).and_then(|known| known.source.as_ref());
+    for source in configuration.all_sources() {
+        let asked = AskedSource { configuration, source };
+        let daemon = match stored {
+            Some(stored) if source.name.is_empty() => Some(stored),
+            Some(stored) => stored.sources.get(&source.name),
+            None => None,
         };
+        let row = asked.row(daemon);
+        let reads = row.state == State::Ok;
+        reads_all &= reads;
+        rows.push(row);
+        rows.extend(source.verify.as_deref().map(|verify| asked.signatures_row(verify, daemon, reads)));
     }
-    let read = || {
-        let mut source = git::Source::open(source_spec(configuration)?, &state_dir(configuration))?;
-        anyhow::Ok(source.poll(&AtomicBool::new(false))?)
-    };
-    match read() {
-        Ok(Some(tip)) => {
-            let branch = tip.branch.map(|branch| format!(" of branch {branch}")).unwrap_or_default();
-            Row::ok(NEED, format!("{place} at {}{branch}", tip.commit.short()))
+    (rows, reads_all)
+}
+
+/// A source that is asked.
+struct AskedSource<'a> {
+    configuration: &'a Configuration,
+    source: &'a config::Source,
+}
+
+impl AskedSource<'_> {
+    /// Returns what a row is about: of several sources their names are said.
+    fn need(&self, need: &str) -> String {
+        let name = &self.source.name;
+        if name.is_empty() { need.to_owned() } else { format!("{need} {name}") }
+    }
+
+    fn open(&self) -> anyhow::Result<git::Source> {
+        let spec = source_spec(self.configuration, self.source)?;
+        Ok(git::Source::open(spec, &state_dir(self.configuration))?)
+    }
+
+    fn row(&self, daemon: Option<&SourceRecord>) -> Row {
+        let (need, place) = (self.need("source"), &self.source.url);
+        if let Some(record) = daemon {
+            return match (&record.failure, &record.seen) {
+                (Some(failure), _) => Row::missing(need, failure.clone()),
+                (None, Some(commit)) => Row::ok(need, format!("{place} at {}, read by the daemon", commit.short())),
+                (None, None) => Row::unknown(need, format!("{place}: the daemon has not read it yet")),
+            };
         }
-        Ok(None) => Row::ok(NEED, place.clone()),
-        Err(error) => Row::missing(NEED, format!("{error:#}")),
+        let read = || anyhow::Ok(self.open()?.poll(&AtomicBool::new(false))?);
+        match read() {
+            Ok(Some(tip)) => {
+                let branch = tip.branch.map(|branch| format!(" of branch {branch}")).unwrap_or_default();
+                Row::ok(need, format!("{place} at {}{branch}", tip.commit.short()))
+            }
+            Ok(None) => Row::ok(need, place.clone()),
+            Err(error) => Row::missing(need, format!("{error:#}")),
+        }
     }
-}
 
-/// Says whether the files of keys can be read, and whether the tip is signed with one of the keys.
-fn signatures_row(configuration: &Configuration, verify: &Verify, daemon: Option<&StoredParts>, reads: bool) -> Row {
-    const NEED: &str = "signatures";
-    let keys = match read_keys(verify) {
-        Ok(keys) => keys,
-        Err(error) => return Row::missing(NEED, error.in_full()),
-    };
-    let count = keys.ssh.as_ref().map_or(0, AllowedSigners::count) + keys.openpgp.as_ref().map_or(0, Keyring::count);
-    let counted = counted(count, "key");
-    let seen = daemon.and_then(|daemon| daemon.source.as_ref()?.seen.clone());
-    if !reads || (daemon.is_some() && seen.is_none()) {
-        return Row::unknown(NEED, format!("{counted}; no commit is read yet"));
-    }
-    let read = || {
-        let (source, dir) = (&configuration.source, state_dir(configuration));
-        let (reader, tip) = if let Some(tip) = seen {
-            (git::read_kept(&source.url, &source.path, &dir)?, tip)
-        } else {
-            let mut source = git::Source::open(source_spec(configuration)?, &dir)?;
-            let tip = source.poll(&AtomicBool::new(false))?.context("nothing was committed")?;
-            (source.reader().clone(), tip.commit)
+    /// Says whether the files of keys can be read, and whether the tip is signed with one of the keys.
+    fn signatures_row(&self, verify: &Verify, daemon: Option<&SourceRecord>, reads: bool) -> Row {
+        let need = self.need("signatures");
+        let keys = match read_keys(verify) {
+            Ok(keys) => keys,
+            Err(error) => return Row::missing(need, error.in_full()),
         };
-        anyhow::Ok((check(&reader, &tip, &keys, clock::wall())?, tip))
-    };
-    match read() {
-        Ok((Ok(signer), tip)) => Row::ok(NEED, format!("{counted}; {} is signed with {signer}", tip.short())),
-        Ok((Err(why), tip)) => Row::missing(NEED, format!("{counted}; {} {why}", tip.short())),
-        Err(error) => Row::missing(NEED, format!("{error:#}")),
+        let count =
+            keys.ssh.as_ref().map_or(0, AllowedSigners::count) + keys.openpgp.as_ref().map_or(0, Keyring::count);
+        let counted = counted(count, "key");
+        let seen = daemon.and_then(|record| record.seen.clone());
+        if !reads || (daemon.is_some() && seen.is_none()) {
+            return Row::unknown(need, format!("{counted}; no commit is read yet"));
+        }
+        let read = || {
+            let (reader, tip) = if let Some(tip) = seen {
+                let dir = state_dir(self.configuration);
+                (git::read_kept(&self.source.url, &self.source.path, &dir)?, tip)
+            } else {
+                let mut source = self.open()?;
+                let tip = source.poll(&AtomicBool::new(false))?.context("nothing was committed")?;
+                (source.reader().clone(), tip.commit)
+            };
+            anyhow::Ok((check(&reader, &tip, &keys, clock::wall())?, tip))
+        };
+        match read() {
+            Ok((Ok(signer), tip)) => Row::ok(need, format!("{counted}; {} is signed with {signer}", tip.short())),
+            Ok((Err(why), tip)) => Row::missing(need, format!("{counted}; {} {why}", tip.short())),
+            Err(error) => Row::missing(need, format!("{error:#}")),
+        }
+    }
+
+    /// Returns the clusters that the tip has, where no store says which they are.
+    fn clusters(&self) -> anyhow::Result<Vec<ClusterName>> {
+        let mut source = self.open()?;
+        let Some(tip) = source.poll(&AtomicBool::new(false))? else { return Ok(Vec::new()) };
+        let dir = state_dir(self.configuration);
+        let rendering = Rendering::of(self.configuration.render.as_ref(), Some(&dir))?;
+        let tree = read_commit(source.reader(), &tip.commit, &mut Cache::rendering(rendering))?;
+        Ok(tree.member_files.keys().cloned().collect())
     }
 }
 
-/// Returns the clusters that the source has, where no store says which they are.
-fn clusters_of_source(configuration: &Configuration) -> Vec<ClusterName> {
-    let read = || {
-        let mut source = git::Source::open(source_spec(configuration)?, &state_dir(configuration))?;
-        let tip = source.poll(&AtomicBool::new(false))?;
-        let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir(configuration)))?;
-        let tree =
-            tip.map(|tip| read_commit(source.reader(), &tip.commit, &mut Cache::rendering(rendering))).transpose()?;
-        anyhow::Ok(tree.map(|tree| tree.member_files.keys().cloned().collect()).unwrap_or_default())
-    };
-    read().unwrap_or_default()
+/// Returns the clusters that the sources have.
+fn clusters_of_sources(configuration: &Configuration) -> Vec<ClusterName> {
+    let of_one = |source| AskedSource { configuration, source }.clusters().unwrap_or_default();
+    configuration.all_sources().iter().flat_map(of_one).collect()
 }
 
 /// Asks every member; says of those that are right only how many they are.

@@ -15,11 +15,16 @@ use super::{Daemon, config_file, opened, rendering};
 use crate::clock;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
+use crate::daemon::commit_reader::{self, SourceAt};
 use crate::daemon::rendering::Rendering;
-use crate::daemon::source_poller::source_spec;
-use crate::daemon::{commit_reader, run};
+use crate::daemon::run;
+use crate::daemon::source_history::kept_reader;
+use crate::daemon::source_poller::source_specs;
 use crate::git;
 use crate::model::explanation::{Explained, Explanation, Query};
+use crate::model::id::CommitId;
+use crate::model::records::SourceRecord;
+use crate::model::tree::Tree;
 use crate::plan::explain;
 use crate::status::work::counted;
 use crate::views::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
@@ -144,11 +149,29 @@ fn from_store(configuration: &Configuration, query: &Query) -> anyhow::Result<Ex
     let Some(accepted) = records.source.as_ref().and_then(|source| source.accepted.clone()) else {
         bail!("the store holds no accepted commit; run `gitfleet run --once` first");
     };
-    let source = git::Source::open(source_spec(configuration)?, &run::state_dir(configuration))?;
-    let rendering = Rendering::of(configuration.render.as_ref(), Some(&run::state_dir(configuration)))?;
-    let tree = commit_reader::read_commit(source.reader(), &accepted, &mut commit_reader::Cache::rendering(rendering))
+    let known = records.source.clone().unwrap_or_default();
+    let tree = read_accepted(configuration, &known, &accepted)
         .map_err(|error| anyhow!("the accepted commit {accepted} cannot be read: {error}"))?;
     Ok(explain::from_records(configuration, records, Arc::new(tree), query, clock::now())?)
+}
+
+/// Reads the accepted commit again.
+fn read_accepted(configuration: &Configuration, known: &SourceRecord, accepted: &CommitId) -> anyhow::Result<Tree> {
+    let state_dir = run::state_dir(configuration);
+    let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir))?;
+    let mut cache = commit_reader::Cache::rendering(rendering);
+    let open = |spec| git::Source::open(spec, &state_dir);
+    let sources = source_specs(configuration)?.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    if configuration.sources.is_empty() {
+        return Ok(commit_reader::read_commit(sources[0].reader(), accepted, &mut cache)?);
+    }
+    let at = configuration.sources.iter().zip(&sources).filter_map(|(settings, source)| {
+        let commit = known.sources.get(&settings.name)?.accepted.as_ref()?;
+        Some(SourceAt { name: &settings.name, reader: source.reader(), commit })
+    });
+    let at: Vec<SourceAt<'_>> = at.collect();
+    let all = kept_reader(&configuration.sources, &state_dir)?;
+    Ok(commit_reader::read_joined(&all, accepted, &at, &mut cache)?)
 }
 
 fn text(args: &Args, heading: Vec<Line>, explained: &Explained, terminal: Terminal) -> String {

@@ -100,7 +100,7 @@ pub(super) enum State {
 /// One thing that is needed.
 #[derive(Debug)]
 pub(super) struct Row {
-    need: &'static str,
+    need: String,
     /// Whether it is there.
     pub(super) state: State,
     detail: String,
@@ -108,18 +108,18 @@ pub(super) struct Row {
 
 impl Row {
     /// It is there.
-    pub(super) fn ok(need: &'static str, detail: impl Into<String>) -> Self {
-        Self { need, state: State::Ok, detail: detail.into() }
+    pub(super) fn ok(need: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { need: need.into(), state: State::Ok, detail: detail.into() }
     }
 
     /// It is missing.
-    pub(super) fn missing(need: &'static str, detail: impl Into<String>) -> Self {
-        Self { need, state: State::Missing, detail: detail.into() }
+    pub(super) fn missing(need: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { need: need.into(), state: State::Missing, detail: detail.into() }
     }
 
     /// It cannot be told, or is not needed.
-    pub(super) fn unknown(need: &'static str, detail: impl Into<String>) -> Self {
-        Self { need, state: State::Unknown, detail: detail.into() }
+    pub(super) fn unknown(need: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { need: need.into(), state: State::Unknown, detail: detail.into() }
     }
 }
 
@@ -186,9 +186,7 @@ fn answered(need: &'static str, result: ForgeResult<String>, advice: &str) -> an
             Ok(Row::missing(need, format!("{error}{advice}")))
         }
         // A server may tell this to known accounts alone; the row of the token says whether this one is known.
-        Err(error @ Error::Unauthenticated { .. }) => {
-            Ok(Row { need, state: State::Unknown, detail: error.to_string() })
-        }
+        Err(error @ Error::Unauthenticated { .. }) => Ok(Row::unknown(need, error.to_string())),
         Err(error) => Err(error).context("the forge cannot be queried"),
     }
 }
@@ -205,7 +203,7 @@ async fn ability(admin: &Admin, need: &'static str, ability: Ability, settings: 
         Ok(Known::No(why)) => Row::missing(need, format!("{why}; the token needs {wanted}")),
         Ok(Known::Unclear) => {
             let detail = format!("only a write would show it; the token needs {wanted}");
-            Row { need, state: State::Unknown, detail }
+            Row::unknown(need, detail)
         }
         Err(error) => answered(need, Err(error), "")?,
     })
@@ -234,11 +232,7 @@ async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, o
 fn secret(configuration: &Configuration) -> Row {
     const NEED: &str = "webhook secret";
     match configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.as_deref()) {
-        None => Row {
-            need: NEED,
-            state: State::Unknown,
-            detail: "no forge.webhookSecretFile: webhooks are refused, and gitfleet polls for changes".into(),
-        },
+        None => Row::unknown(NEED, "no forge.webhookSecretFile: webhooks are refused, and gitfleet polls for changes"),
         Some(path) => match read_webhook_secrets(path) {
             Ok(_) => Row::ok(NEED, path.display().to_string()),
             Err(error) => Row::missing(NEED, format!("{error}; `gitfleet forge setup` makes one")),
@@ -252,11 +246,10 @@ async fn hook(admin: &Admin) -> anyhow::Result<Row> {
     Ok(match admin.hook(None).await {
         Ok(HookRepair { id: Some(id), wrong }) if wrong.is_empty() => Row::ok(NEED, format!("number {id}")),
         Ok(HookRepair { wrong, .. }) => Row::missing(NEED, format!("{}; {setup}", wrong.join(", "))),
-        Err(Error::Forbidden { .. } | Error::NotFound { .. }) => Row {
-            need: NEED,
-            state: State::Unknown,
-            detail: format!("only an administrator's token sees webhooks; {setup} with one, or make it by hand"),
-        },
+        Err(Error::Forbidden { .. } | Error::NotFound { .. }) => {
+            let detail = format!("only an administrator's token sees webhooks; {setup} with one, or make it by hand");
+            Row::unknown(NEED, detail)
+        }
         Err(error) => answered(NEED, Err(error), "")?,
     })
 }

@@ -68,9 +68,12 @@ impl PlanRequest {
         };
         let configuration = load_configuration(path)?;
         let (mut base, mut head) = (args.base.clone(), args.head.clone());
+        let named = args.folder.named();
+        if named.is_none() && !configuration.sources.is_empty() {
+            bail!("{} names several sources; name a clone of the one that is meant: gitfleet plan DIR", path.display());
+        }
         let source = &configuration.source;
         let root = PathBuf::from(&source.url);
-        let named = args.folder.named();
         if named.is_none() && source.url.contains("://") {
             bail!(
                 "{} (source.url of {}) is not on this machine; name a clone of it: gitfleet plan DIR",

@@ -3,14 +3,14 @@
 use super::Daemon;
 use super::records::load_configuration;
 use crate::daemon::run::state_dir;
+use crate::daemon::source_history::kept_reader;
 use crate::git;
 use crate::model::id::CommitId;
 
 /// Opens what this machine has of the source's history; `None` where that is nothing, or no configuration says which it is.
 pub fn reader(daemon: &Daemon) -> Option<git::Reader> {
     let configuration = load_configuration(&daemon.config_file()?).ok()?;
-    let source = &configuration.source;
-    git::read_kept(&source.url, &source.path, &state_dir(&configuration)).ok()
+    kept_reader(configuration.all_sources(), &state_dir(&configuration)).ok()
 }
 
 /// Reads the subjects of commits.

@@ -16,7 +16,7 @@ use super::policy::Policy;
 use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
 use super::render::Render;
-use super::source::Source;
+use super::source::{Source, check_sources};
 use super::tenants::TenantSection;
 use super::values::clean;
 use super::{Configuration, agents, complaint, members, tenants};
@@ -47,7 +47,7 @@ pub(super) struct Document {
     /// The git repository that is followed.
     #[serde(default)]
     pub source: Option<Source>,
-    /// The git repositories that are followed, instead of `source`. One for now.
+    /// The git repositories that are followed as one tree, instead of `source`; at most 100. The files of each are in a folder of its name.
     #[serde(default)]
     pub sources: Option<Vec<Source>>,
     /// How to reach the clusters that `MemberCluster` objects name; first match wins.
@@ -240,20 +240,20 @@ fn decisions_config_map_default() -> String {
     DECISIONS_CONFIG_MAP_DEFAULT.to_owned()
 }
 
-/// Turns a list `sources` of one into `source`.
+/// Turns a list `sources` of one without a name into `source`.
 pub(super) fn one_source(value: &mut Value) -> Result<(), Vec<InputError>> {
     let Some(fields) = value.as_object_mut() else { return Ok(()) };
+    let has_one = fields.get("source").is_some_and(|source| !source.is_null());
     let Some(Value::Array(sources)) = fields.get_mut("sources") else { return Ok(()) };
-    if sources.len() > 1 {
-        let hint = Some("run one daemon for each source, each with its own store".into());
-        let message = format!("names {} sources; more than one is not supported yet", sources.len());
-        return Err(vec![InputError { hint, ..complaint("sources", message) }]);
+    if has_one && !sources.is_empty() {
+        return Err(vec![complaint("sources", "and `source` are both given; keep one of them")]);
+    }
+    // A name makes it one of several, of which the others may come later: its files have their folder already.
+    if sources.len() > 1 || sources.iter().any(|source| source.get("name").is_some()) {
+        return Ok(());
     }
     // An empty list names no source: `source` is then said to be missing.
     let Some(one) = sources.pop() else { return Ok(()) };
-    if fields.get("source").is_some_and(|source| !source.is_null()) {
-        return Err(vec![complaint("sources", "and `source` are both given; keep one of them")]);
-    }
     fields.remove("sources");
     fields.insert("source".into(), one);
     Ok(())
@@ -277,19 +277,21 @@ impl Configuration {
     /// Makes paths of the file relative to its folder; those that `overridden` came from outside and stay.
     pub(super) fn resolve(&mut self, base_dir: &Path, overridden: impl Fn(&str) -> bool) {
         let join = |path: &mut PathBuf| *path = clean(&base_dir.join(&*path));
-        // An empty URL stays empty: joined it would be the file's own folder, and nobody would be told.
-        if !overridden("source.url")
-            && !self.source.url.is_empty()
-            && let Some(local) = self.source.local()
-        {
-            self.source.url = clean(&base_dir.join(local)).to_string_lossy().into_owned();
+        for source in std::iter::once(&mut self.source).chain(&mut self.sources) {
+            // An empty URL stays empty: joined it would be the file's own folder, and nobody would be told.
+            if !overridden("source.url")
+                && !source.url.is_empty()
+                && let Some(local) = source.local()
+            {
+                source.url = clean(&base_dir.join(local)).to_string_lossy().into_owned();
+            }
+            source.token_file.iter_mut().for_each(join);
+            source.verify.iter_mut().flat_map(|verify| verify.paths()).for_each(join);
         }
         if !overridden("store.path") {
             join(&mut self.store.path);
         }
         self.store.postgres.iter_mut().flat_map(Postgres::paths).for_each(join);
-        self.source.token_file.iter_mut().for_each(join);
-        self.source.verify.iter_mut().flat_map(|verify| verify.paths()).for_each(join);
         // Those of an agent's members are relative to a folder on its machine.
         for member in self.members.iter_mut().filter(|member| member.agent.is_none()) {
             member.directory.iter_mut().for_each(join);
@@ -327,7 +329,23 @@ impl Configuration {
 
     /// Returns what the schema cannot say.
     pub(super) fn problems(&self) -> Vec<InputError> {
-        let mut errors = self.source.problems();
+        let mut errors = Vec::new();
+        if self.sources.is_empty() {
+            errors.extend(self.source.problems());
+            if !self.source.name.is_empty() {
+                let hint = Some("remove it, or make it a list: sources: [{name: ..., url: ...}]".into());
+                errors.push(InputError { hint, ..complaint("source.name", "is for a list `sources`") });
+            }
+        } else {
+            check_sources(&self.sources, &mut errors);
+        }
+        if !self.sources.is_empty() && self.forge.is_some() {
+            let hint = Some("leave `forge` out, or run one daemon for each source".into());
+            errors.push(InputError {
+                hint,
+                ..complaint("forge", "is not supported yet where there are several `sources`")
+            });
+        }
         members::check(self, &mut errors);
         agents::check(self, &mut errors);
         if let Some(forge) = &self.forge {

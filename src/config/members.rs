@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::source::Source;
 use super::{Configuration, Member, complaint};
 use crate::api::check::is_dns_label;
 use crate::model::agent::AgentChoice;
@@ -112,8 +113,8 @@ pub(super) fn check(configuration: &Configuration, errors: &mut Vec<InputError>)
             }
         }
     }
-    let local = configuration.source.local();
-    if let Some(source) = local.filter(|source| source.starts_with(&configuration.store.path)) {
+    let mut local = configuration.all_sources().iter().filter_map(Source::local);
+    if let Some(source) = local.find(|source| source.starts_with(&configuration.store.path)) {
         let message = format!("is or holds the source {}", source.display());
         let hint = Some("the store is never read as source: put it beside or inside it".into());
         errors.push(InputError { hint, ..complaint("store.path", message) });
@@ -176,12 +177,10 @@ fn check_agent(agent: &AgentChoice, texts: &[(&str, String)], field: &str, error
 
 /// A folder that is never read as source must not hold the source.
 fn check_against_source(configuration: &Configuration, member: &Member, field: &str, errors: &mut Vec<InputError>) {
-    let (Some(source), Some(directory)) = (configuration.source.local(), &member.directory) else { return };
-    // The folder is on the agent's machine.
-    if member.agent.is_some() {
-        return;
-    }
-    if source.starts_with(fixed_part(directory)) {
+    // The folder of an agent's member is on the agent's machine.
+    let Some(directory) = member.directory.as_ref().filter(|_| member.agent.is_none()) else { return };
+    let mut local = configuration.all_sources().iter().filter_map(Source::local);
+    if let Some(source) = local.find(|source| source.starts_with(fixed_part(directory))) {
         let message = format!("would be written over or around the source {}", source.display());
         let hint = Some(format!("use a folder of its own, such as ./rendered/{NAME}"));
         errors.push(InputError { hint, ..complaint(&format!("{field}.directory"), message) });

@@ -74,8 +74,10 @@ pub const OVERRIDES: &[(&str, &str)] = &[
 /// A checked configuration. Paths are no longer relative to the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// The git repository that is followed.
+    /// The git repository that is followed; of several the first.
     pub source: Source,
+    /// All of them where they are a list, and read as one tree; else none.
+    pub sources: Vec<Source>,
     /// How members are reached; first match wins.
     pub members: Vec<Member>,
     /// Where agents connect.
@@ -181,13 +183,20 @@ impl Configuration {
             return Err(errors);
         }
         let document: Document = serde_json::from_value(value).map_err(|e| vec![complaint("", e.to_string())])?;
-        let Some(source) = document.source else {
+        let sources = document.sources.unwrap_or_default();
+        let overridden = set.iter().find(|(field, _)| field.starts_with("source.") && !sources.is_empty());
+        if let Some((field, _)) = overridden {
+            let message = "is given from outside, and the file names several `sources`; it is not known which is meant";
+            return Err(vec![complaint(field, message)]);
+        }
+        let Some(source) = document.source.or_else(|| sources.first().cloned()) else {
             let hint = "name the git repository: source: {url: ...}";
             return Err(vec![InputError { hint: Some(hint.into()), ..complaint("source", "is missing") }]);
         };
         let mut errors = Vec::new();
         let mut configuration = Self {
             source,
+            sources,
             members: document.members,
             agents: document.agents,
             forge: document.forge,
@@ -255,6 +264,7 @@ impl Configuration {
         // Destructured in full, so that the compiler finds a new section.
         let Self {
             source,
+            sources,
             members: _,
             agents,
             forge,
@@ -271,7 +281,8 @@ impl Configuration {
             decrypt,
         } = self;
         let sections = [
-            ("source", *source != other.source),
+            ("source", *source != other.source && sources.is_empty()),
+            ("sources", *sources != other.sources),
             ("agents", *agents != other.agents),
             ("forge", *forge != other.forge),
             ("decisions", *decisions != other.decisions),
@@ -287,6 +298,11 @@ impl Configuration {
             ("decrypt", *decrypt != other.decrypt),
         ];
         sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+
+    /// Returns all repositories that are followed.
+    pub fn all_sources(&self) -> &[Source] {
+        if self.sources.is_empty() { std::slice::from_ref(&self.source) } else { &self.sources }
     }
 
     /// Returns how many people open a gate, and for how long a word counts.

@@ -1,5 +1,6 @@
 //! The section of the file about the followed git repository.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde::Deserialize;
 
 use super::complaint;
 use super::values::{DURATION_FORMAT, duration};
+use crate::api::check::is_dns_label;
 use crate::model::manifest::InputError;
 
 /// Longest name of a source in bytes.
@@ -18,14 +20,19 @@ pub const POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// The subtree of the source that is read.
 pub const SOURCE_PATH_DEFAULT: &str = ".";
+/// Sources of one configuration: each is fetched and listed by itself.
+pub const SOURCES_MAX: usize = 100;
 /// One git repository.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
+    /// Its name in a list `sources` of several, a DNS label: its files are in a folder of that name. It must stay the same.
+    #[serde(default)]
+    pub name: String,
     /// Where it is: a URL, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
     pub url: String,
     /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
-    /// `gitfleet source rename` says otherwise.
+    /// `gitfleet source rename` says otherwise. Of several sources that of the first counts, for all.
     #[serde(default)]
     pub identity: Option<String>,
     /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
@@ -168,6 +175,37 @@ impl Source {
             errors.push(complaint("source.path", message));
         }
         errors
+    }
+}
+
+/// Adds what is wrong with a list of several sources.
+pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
+    if sources.len() > SOURCES_MAX {
+        errors.push(complaint("sources", format!("names {} sources, the limit is {SOURCES_MAX}", sources.len())));
+    }
+    let (mut names, mut urls) = (BTreeMap::new(), BTreeMap::new());
+    for (index, source) in sources.iter().enumerate() {
+        let at = |field: &str| format!("sources[{index}].{field}");
+        let of_one = source.problems().into_iter().map(|error| {
+            let field = error.field.map(|field| field.replacen("source.", &format!("sources[{index}]."), 1));
+            InputError { field, ..error }
+        });
+        errors.extend(of_one);
+        if !is_dns_label(&source.name) {
+            let message = format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", source.name);
+            let hint = Some("give each of several sources a name: its files are in a folder of that name".into());
+            errors.push(InputError { hint, ..complaint(&at("name"), message) });
+        } else if let Some(first) = names.insert(&source.name, index) {
+            errors.push(complaint(&at("name"), format!("{:?} is the name of sources[{first}] too", source.name)));
+        }
+        if let Some(first) = urls.insert(source.url.trim_end_matches('/'), index) {
+            let hint = Some("name a repository once, with a `path` that holds all folders".into());
+            errors.push(InputError { hint, ..complaint(&at("url"), format!("is the url of sources[{first}] too")) });
+        }
+        if index > 0 && source.identity.is_some() {
+            let hint = Some("remove it: inventories name all sources by the first one's".into());
+            errors.push(InputError { hint, ..complaint(&at("identity"), "is not used") });
+        }
     }
 }
 

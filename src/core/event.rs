@@ -46,6 +46,8 @@ pub enum ConfigurationEvent {
 /// An event of the source.
 #[derive(Debug)]
 pub enum SourceEvent {
+    /// An event that concerns one of several sources, by name. What is accepted, restored or read concerns all of them together.
+    Of(String, Box<SourceEvent>),
     /// The commit that was accepted before a restart, read again, or why it cannot be read. The error may arrive more than
     /// once.
     Restored(Result<Arc<Tree>, String>),

@@ -51,6 +51,7 @@ pub mod persist;
 mod pushes;
 mod queue;
 mod source;
+mod sources;
 #[cfg(test)]
 mod tests;
 pub mod waits;
@@ -273,11 +274,6 @@ impl Core {
     /// Returns the accepted commit, if it is known without reading the source.
     pub fn accepted(&self) -> Option<&CommitId> {
         self.source.accepted.as_ref()
-    }
-
-    /// Returns the branch that is followed because it was checked out.
-    pub fn followed_branch(&self) -> Option<&str> {
-        self.source.branch.as_deref()
     }
 
     /// Returns the tip of a rewritten history that a person accepted.

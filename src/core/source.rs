@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::persist::{self, SOURCE_NAME};
+use super::sources;
 use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, write_down};
 use crate::config::Configuration;
 use crate::decide::evictions::Disruptions;
@@ -45,6 +46,9 @@ pub(super) enum SourceLook {
 impl Core {
     /// Handles an event of the source.
     pub(super) fn handle_source(&mut self, news: SourceEvent, now: Timestamp) {
+        if let SourceEvent::Of(name, news) = news {
+            return self.handle_one_source(&name, *news, now);
+        }
         let Some(news) = self.handle_aside(news, now) else { return };
         // A person accepted the pending tip: any later event about a tip ends that.
         if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {
@@ -53,21 +57,24 @@ impl Core {
         self.source.failure = None;
         if matches!(news, SourceEvent::Failed(_)) {
             self.continue_without_source();
-        } else if std::mem::take(&mut self.fleet.source_unread) {
-            // Decide now what waited while the source was unread.
-            self.queue.placements.extend(self.placements.keys().cloned());
+        } else {
+            self.note_source_read();
         }
         self.source_look = SourceLook::Seen;
         match news {
-            SourceEvent::Restored(_)
+            SourceEvent::Of(..)
+            | SourceEvent::Restored(_)
             | SourceEvent::Payload(..)
             | SourceEvent::Unwatched(_)
             | SourceEvent::Unkept(_)
             | SourceEvent::Seen(_)
             | SourceEvent::Follows(_) => {}
             SourceEvent::Accepted(tree) => {
-                self.source.journaled = None;
                 self.accept(&tree, now);
+                // Of several sources another may still be refused.
+                if self.source.refused.is_empty() && self.source.held_rewrite.is_none() {
+                    self.source.journaled = None;
+                }
             }
             SourceEvent::Unchanged => {
                 // A refused or rewritten tip was taken back.
@@ -106,6 +113,13 @@ impl Core {
                 let nothing_new = if self.fleet.source_unread { NOTHING_NEW } else { "" };
                 self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
+        }
+    }
+
+    /// Decides now what waited while the source was unread.
+    pub(super) fn note_source_read(&mut self) {
+        if std::mem::take(&mut self.fleet.source_unread) {
+            self.queue.placements.extend(self.placements.keys().cloned());
         }
     }
 
@@ -245,6 +259,7 @@ impl Core {
         self.source.refused.clear();
         (self.source.held_rewrite, self.source.held_why) = (None, None);
         self.source.unrestored = None;
+        self.accept_sources(&tree.sources, now);
         let before = std::mem::replace(&mut self.fleet.tree, Arc::clone(tree));
         self.fleet.staged = Staged::of(tree);
         for orphan in self.fleet.staged.orphans(tree) {
@@ -353,7 +368,7 @@ fn unaccepted(source: &SourceRecord, at: Timestamp) -> Option<JournalEntry> {
 }
 
 /// Logs a refused commit, with its first errors.
-fn log_refusal(commit: &CommitId, errors: &[InputError]) {
+pub(super) fn log_refusal(commit: &CommitId, errors: &[InputError]) {
     tracing::error!(commit = commit.short(), errors = errors.len(), "commit refused; the last good one stays accepted");
     for error in errors.iter().take(REFUSAL_ERRORS_MAX) {
         tracing::error!("  {error}");
@@ -411,9 +426,10 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
     };
     let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
     let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
-    let url = configuration.source.url.clone();
+    let (url, sources) = (configuration.source.url.clone(), sources::begin(configuration, &base));
     SourceRecord {
         url,
+        sources,
         identity: name.name,
         unwatched: None,
         unkept: None,

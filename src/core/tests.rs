@@ -33,6 +33,7 @@ mod hub;
 mod measures;
 mod pushes;
 mod source;
+mod sources;
 mod start;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::decryption::Decryption;
-use super::rendering::{Inputs, Merge, OfCommit, OnDisk, Rendering};
+use super::rendering::{Inputs, Merge, OfCommit, OnDisk, RenderedTree, Rendering};
 use crate::decide::state::Payload;
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
@@ -18,6 +18,10 @@ use crate::model::tree::{Skipped, Tree};
 use crate::plan::pull_request::Candidate;
 use crate::snapshot;
 use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Selection, Weight};
+
+mod joined;
+
+pub use joined::{SourceAt, read_joined};
 
 /// Parsed files by blob.
 type ParsedBlobs = BTreeMap<BlobId, Arc<ParsedBlob>>;
@@ -104,21 +108,48 @@ fn count(errors: usize) -> String {
 /// # Errors
 /// `Refused` with every error of the commit, `Git` if it cannot be read.
 pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
+    let listed = listed(reader, commit, &cache.rendering)?;
+    read_listed(reader, commit, listed, cache, |files| files)
+}
+
+/// What a commit has to be read, before it is parsed.
+#[derive(Default)]
+struct ListedFiles {
+    selection: Selection,
+    wanted: Vec<(Arc<str>, BlobId)>,
+    rendered: RenderedTree,
+    errors: Vec<InputError>,
+}
+
+/// Lists the files of a commit, and has its folders rendered.
+fn listed(reader: &Reader, commit: &CommitId, rendering: &Rendering) -> Result<ListedFiles, Error> {
     let ignore = ignore_file(reader, commit)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
-    let (selection, mut wanted) = chosen(listing.files, ignore.as_deref(), &cache.rendering);
+    let (selection, mut wanted) = chosen(listing.files, ignore.as_deref(), rendering);
     // A path that cannot be listed does not end the reading: users get all errors of a commit at once.
     let mut errors = listing.errors;
     let mut inputs = Inputs::new(OfCommit { reader, commit }, filter);
-    let rendered = cache.rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
-    let with_results = cache.rendering.reader(reader)?;
+    let rendered = rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
     wanted.extend(rendered.wanted());
+    Ok(ListedFiles { selection, wanted, rendered, errors })
+}
+
+/// Parses what was listed. `finish` is applied to what was parsed.
+fn read_listed(
+    reader: &Reader,
+    commit: &CommitId,
+    listed: ListedFiles,
+    cache: &mut Cache,
+    finish: impl FnOnce(Vec<ParsedFile>) -> Vec<ParsedFile>,
+) -> Result<Tree, Error> {
+    let ListedFiles { selection, wanted, rendered, mut errors } = listed;
+    let with_results = cache.rendering.reader(reader)?;
     let mut files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
     identify(&mut files, cache);
     cache.parsed = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
     errors.extend(rendered.encrypted(&files));
-    let files = rendered.without_hooks(files);
+    let files = finish(rendered.without_hooks(files));
     cache.rendered = rendered.keys;
     assemble(Some(commit.clone()), &selection, files, errors)
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::source_poller::source_spec;
+use super::source_poller::source_specs;
 use super::supervise::Supervisor;
-use crate::config::{Configuration, read_secret};
+use crate::config::{self, Configuration, POLL_INTERVAL_DEFAULT, read_secret};
 use crate::git::Source;
 use crate::telemetry::metrics::Part;
 
@@ -45,7 +45,7 @@ impl FreshMirror {
         state_dir: PathBuf,
         supervisor: &Supervisor,
     ) -> std::io::Result<Option<Self>> {
-        if configuration.source.local().is_some() {
+        if configuration.all_sources().iter().all(|source| source.local().is_some()) {
             return Ok(None);
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -55,7 +55,7 @@ impl FreshMirror {
             state_dir,
             stop: Arc::clone(&stop),
             woken,
-            source: None,
+            sources: Vec::new(),
             failure: None,
         };
         let mut fetching = Some((fetching, alive));
@@ -75,14 +75,16 @@ struct Fetching {
     state_dir: PathBuf,
     stop: Arc<AtomicBool>,
     woken: Receiver<()>,
-    source: Option<Source>,
+    /// The sources, once they are opened.
+    sources: Vec<Source>,
     /// Logged once.
     failure: Option<String>,
 }
 
 impl Fetching {
     fn run(&mut self) {
-        let interval = self.configuration.source.poll_interval;
+        let intervals = self.configuration.all_sources().iter().map(|source| source.poll_interval);
+        let interval = intervals.min().unwrap_or(POLL_INTERVAL_DEFAULT);
         while !self.stop.load(Ordering::Relaxed) {
             let failure = self.fetch().err();
             if let Some(reason) = failure.as_ref().filter(|reason| self.failure.as_ref() != Some(reason)) {
@@ -97,18 +99,27 @@ impl Fetching {
 
     /// Fetches once. Returns why not, as text for users.
     fn fetch(&mut self) -> Result<(), String> {
-        if self.source.is_none() {
-            let spec = source_spec(&self.configuration).map_err(|error| error.to_string())?;
-            self.source = Some(Source::open(spec, &self.state_dir).map_err(|error| error.in_full())?);
+        if self.sources.is_empty() {
+            let specs = source_specs(&self.configuration).map_err(|error| error.to_string())?;
+            let open = |spec| Source::open(spec, &self.state_dir).map_err(|error| error.in_full());
+            self.sources = specs.into_iter().map(open).collect::<Result<_, _>>()?;
         }
-        let Some(source) = &mut self.source else { return Ok(()) };
-        if let Some(file) = &self.configuration.source.token_file {
-            let token = read_secret(file).map_err(|error| error.to_string())?;
-            source.use_token(token).map_err(|error| error.in_full())?;
-        }
-        match source.poll(&self.stop) {
-            Err(error) if !self.stop.load(Ordering::Relaxed) => Err(error.in_full()),
-            _ => Ok(()),
-        }
+        let of_each = self.sources.iter_mut().zip(self.configuration.all_sources());
+        let fetched = of_each.map(|(source, settings)| fetch(source, settings, &self.stop));
+        // One that fails keeps none of the others from being fetched.
+        let failures: Vec<String> = fetched.filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+}
+
+/// Fetches one source. Returns why not, as text for users.
+fn fetch(source: &mut Source, settings: &config::Source, stop: &AtomicBool) -> Result<(), String> {
+    if let Some(file) = &settings.token_file {
+        let token = read_secret(file).map_err(|error| error.to_string())?;
+        source.use_token(token).map_err(|error| error.in_full())?;
+    }
+    match source.poll(stop) {
+        Err(error) if !stop.load(Ordering::Relaxed) => Err(error.in_full()),
+        _ => Ok(()),
     }
 }

@@ -154,6 +154,7 @@ fn member_state(record: &ClusterRecord) -> MemberState {
 /// Counts a poll of the source, if the event comes from one.
 pub(super) fn count_poll(metrics: &Metrics, news: &SourceEvent) {
     let result = match news {
+        SourceEvent::Of(_, news) => return count_poll(metrics, news),
         SourceEvent::Restored(_)
         | SourceEvent::Payload(..)
         | SourceEvent::Unwatched(_)

@@ -168,9 +168,8 @@ impl Daemon {
         let (members, events) =
             MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption.clone(), &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
-        let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
-        let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));
-        let settings = PollerSettings { accepted_rewrite, accepted, branch, shared, decryption, ..settings };
+        let shared = shared_store(&fence, &store);
+        let settings = PollerSettings { shared, decryption, ..settings }.known(core.source());
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
         let (ask, baselines) = mpsc::unbounded_channel();
         let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;

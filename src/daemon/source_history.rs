@@ -1,12 +1,12 @@
 //! Reads what git holds of the source, for whoever looks at it: subjects of commits, and what snapshots consist of.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::manifests::{Manifests, texts};
 use super::run::state_dir;
-use crate::config::Configuration;
+use crate::config::{self, Configuration};
 use crate::git;
 use crate::http::{Compared, SourceHistory};
 use crate::model::id::CommitId;
@@ -23,8 +23,7 @@ const SUBJECTS_MAX: usize = 1_000;
 /// What git holds of the source of a configuration.
 #[derive(Debug)]
 pub struct GitHistory {
-    location: String,
-    folder: String,
+    sources: Vec<config::Source>,
     state_dir: PathBuf,
     mask: MaskKey,
     subjects: Mutex<BTreeMap<CommitId, String>>,
@@ -34,8 +33,7 @@ impl GitHistory {
     /// Names the source, and the key of markers for secret values. Nothing is read yet.
     pub fn new(configuration: &Configuration, mask: MaskKey) -> Self {
         Self {
-            location: configuration.source.url.clone(),
-            folder: configuration.source.path.clone(),
+            sources: configuration.all_sources().to_vec(),
             state_dir: state_dir(configuration),
             mask,
             subjects: Mutex::default(),
@@ -43,7 +41,18 @@ impl GitHistory {
     }
 
     fn reader(&self) -> Result<git::Reader, git::Error> {
-        git::read_kept(&self.location, &self.folder, &self.state_dir)
+        kept_reader(&self.sources, &self.state_dir)
+    }
+}
+
+/// Opens what this machine has of sources, for reading alone; see [`git::read_kept`].
+///
+/// # Errors
+/// There is nothing yet, or it cannot be opened.
+pub fn kept_reader(sources: &[config::Source], state_dir: &Path) -> Result<git::Reader, git::Error> {
+    match sources {
+        [only] if only.name.is_empty() => git::read_kept(&only.url, &only.path, state_dir),
+        several => git::read_kept_sources(several.iter().map(|it| (&*it.url, &*it.path)), state_dir),
     }
 }
 

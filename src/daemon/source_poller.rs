@@ -9,30 +9,26 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::dropped::DroppedKeeper;
+use self::branch::{Branch, fetch_all};
 use self::ending::Ending;
 use self::payloads::answer_payloads;
 use self::pulls::RefusedPull;
-use self::token::TokenFile;
-use self::verify::Verifier;
-use super::commit_reader::{self, Cache, read_commit};
+use super::commit_reader::Cache;
 use super::commit_signatures::read_keys;
 use super::rendering::Rendering;
 use super::supervise::Supervisor;
 use crate::clock::{self, Uptime};
-use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
-use crate::decide::tenancy::violations;
-use crate::error::{Classify as _, ErrorClass};
-use crate::git::{self, Reader, Source};
+use crate::git::{self, JoinedRepository, Reader};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
 use crate::model::tenants::Tenants;
-use crate::model::tree::Tree;
 use crate::plan::pull_request::Candidate;
 use crate::telemetry::metrics::Part;
 
+mod accept;
+mod branch;
 mod dropped;
 mod ending;
 mod missing;
@@ -43,7 +39,7 @@ mod switch;
 mod token;
 mod verify;
 
-pub use self::settings::{PollerSettings, source_spec};
+pub use self::settings::{BranchSettings, PollerSettings, source_spec, source_specs};
 
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
@@ -130,11 +126,19 @@ pub fn follow(
     news: mpsc::UnboundedSender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
-    settings.verify.as_deref().map(read_keys).transpose()?;
+    for branch in &settings.branches {
+        branch.verify.as_deref().map(read_keys).transpose()?;
+    }
+    let joined = settings.is_joined().then(|| JoinedRepository::open(state_dir)).transpose()?;
     let opened = missing::open(&settings, state_dir)?;
-    let dropped = missing::keeper(&settings, &opened);
+    let dropped = missing::keepers(&settings, &opened);
     let first = match &opened {
-        Ok(source) => Ok(settings.rendering.reader(source.reader())?),
+        Ok(sources) => {
+            let mut readers =
+                joined.iter().map(JoinedRepository::reader).chain(sources.iter().map(git::Source::reader));
+            let first = readers.next().expect("a configuration has a source").clone();
+            Ok(settings.rendering.reader(&readers.fold(first, |all, reader| all.with_blobs_of(reader)))?)
+        }
         Err(why) => Err(why.clone()),
     };
     let reader = Arc::new(Mutex::new(first));
@@ -144,6 +148,7 @@ pub fn follow(
     let mut follower = missing::Opening {
         opened: Some(opened),
         dropped,
+        joined,
         settings,
         state_dir: state_dir.to_owned(),
         stop,
@@ -177,7 +182,12 @@ enum Standing {
 }
 
 struct Follower {
-    source: Source,
+    /// The followed branches: of several sources one each.
+    branches: Vec<Branch>,
+    /// Has the commits that join several sources; absent where there is one.
+    joined: Option<JoinedRepository>,
+    /// The sources were accepted together once. Before, none is accepted without the others: what is missing would be removed.
+    was_joined: bool,
     /// Set when the process ends.
     stop: Arc<AtomicBool>,
     reader: SharedReader,
@@ -185,32 +195,16 @@ struct Follower {
     rendering: Rendering,
     /// What the files of folders may ask for.
     tenants: Arc<Tenants>,
+    /// The accepted commit; of several sources the one that joins theirs.
     accepted: Option<CommitId>,
     /// Pull requests that were refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<u64, RefusedPull>,
     standing: Standing,
     /// The commits accepted in this process, oldest first, from the last one that the daemon has confirmed.
     fresh: Vec<CommitId>,
-    poll_interval: Duration,
-    on_rewrite: HistoryRewrite,
-    /// A tip that a person accepted.
-    accepted_rewrite: Option<CommitId>,
-    /// The branch that is followed because it was checked out at the start.
-    branch: Option<String>,
-    /// The core has received the branch in this process.
-    branch_reported: bool,
-    failures: u32,
-    token_file: Option<TokenFile>,
-    verifier: Option<Verifier>,
-    /// A tip that could not be read or pinned: the next poll retries it.
-    unread: Option<CommitId>,
-    /// The last poll failed, and the daemon was notified.
-    failing: bool,
     /// Requests that waited behind a poll.
     later: VecDeque<SourceRequest>,
     news: mpsc::UnboundedSender<SourceEvent>,
-    /// Keeps commits that the branch dropped in the store; absent where this daemon has the only mirror.
-    dropped: Option<DroppedKeeper>,
 }
 
 /// Returns the name of a commit's pin.
@@ -218,15 +212,19 @@ fn pin_name(commit: &CommitId) -> String {
     format!("{PIN_PREFIX}{commit}")
 }
 
-/// Returns the next request, and a poll when one is due. One poll serves all requests for one that wait already: each push that a
+/// Returns the next request, or `None` when a poll is due. One poll serves all requests for one that wait already: each push that a
 /// webhook names asks for one.
-fn next_request(later: &mut VecDeque<SourceRequest>, inbox: &Receiver<SourceRequest>, due: Uptime) -> SourceRequest {
+fn next_request(
+    later: &mut VecDeque<SourceRequest>,
+    inbox: &Receiver<SourceRequest>,
+    due: Uptime,
+) -> Option<SourceRequest> {
     let next = match later.pop_front().map_or_else(|| inbox.recv_timeout(clock::uptime().until(due)), Ok) {
-        Ok(request) => request,
-        Err(RecvTimeoutError::Timeout) => SourceRequest::Poll,
-        Err(RecvTimeoutError::Disconnected) => SourceRequest::End,
+        Ok(request) => Some(request),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => Some(SourceRequest::End),
     };
-    if matches!(next, SourceRequest::Poll) {
+    if matches!(next, None | Some(SourceRequest::Poll)) {
         later.extend(inbox.try_iter().filter(|request| !matches!(request, SourceRequest::Poll)));
     }
     next
@@ -236,34 +234,43 @@ impl Follower {
     /// Follows the source until the requests end. It is restarted after an error in gitfleet, and then retries a tip that was
     /// seen and not accepted.
     fn run(&mut self, inbox: &Receiver<SourceRequest>) {
-        let seen = self.source.tip().map(|tip| tip.commit.clone());
-        self.unread = self.unread.take().or(seen.filter(|seen| self.accepted.as_ref() != Some(seen)));
+        for branch in &mut self.branches {
+            let seen = branch.source.tip().map(|tip| tip.commit.clone());
+            let seen = seen.filter(|seen| branch.accepted.as_ref() != Some(seen));
+            branch.unread = branch.unread.take().or(branch.candidate.take()).or(seen);
+        }
         self.restore();
-        let mut due = self.poll();
+        self.poll(true);
         loop {
+            let due = self.branches.iter().map(|branch| branch.due).min().unwrap_or_else(clock::uptime);
             match next_request(&mut self.later, inbox, due) {
-                SourceRequest::Poll => due = self.poll(),
-                SourceRequest::AcceptRewrite(commit) => {
-                    self.accepted_rewrite = Some(commit);
+                None => self.poll(false),
+                Some(SourceRequest::Poll) => self.poll(true),
+                Some(SourceRequest::AcceptRewrite(commit)) => {
+                    let is_it = |branch: &&mut Branch| branch.source.tip().is_some_and(|tip| tip.commit == commit);
                     // The branch may have moved since: then the commit that a person accepted is not the tip.
-                    self.unread = self.source.tip().map(|tip| tip.commit.clone());
-                    due = self.poll();
+                    let only = self.branches.len() == 1;
+                    if let Some(branch) = self.branches.iter_mut().find(|branch| only || is_it(branch)) {
+                        branch.unread = branch.source.tip().map(|tip| tip.commit.clone());
+                        branch.accepted_rewrite = Some(commit);
+                    }
+                    self.poll(true);
                 }
-                SourceRequest::Retain { named, at } => self.retain(&named, &at),
+                Some(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
                 // The requester may have stopped waiting.
-                SourceRequest::Candidate { number, head, fetch, reply } => {
+                Some(SourceRequest::Candidate { number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(number, &head, fetch)));
                 }
-                SourceRequest::Branch { reply } => {
+                Some(SourceRequest::Branch { reply }) => {
                     // The requester may be gone.
-                    drop(reply.send(self.source.tip().and_then(|tip| tip.branch.clone())));
+                    drop(reply.send(self.branches[0].source.tip().and_then(|tip| tip.branch.clone())));
                 }
-                SourceRequest::Forget { number } => self.forget(number),
-                SourceRequest::Landed { from, to, reply } => {
-                    let landed = self.source.reader().landed(from.as_ref(), &to);
+                Some(SourceRequest::Forget { number }) => self.forget(number),
+                Some(SourceRequest::Landed { from, to, reply }) => {
+                    let landed = self.branches[0].source.reader().landed(from.as_ref(), &to);
                     drop(reply.send(landed.map_err(|error| error.in_full())));
                 }
-                SourceRequest::End => return,
+                Some(SourceRequest::End) => return,
             }
             if self.news.is_closed() || self.stop.load(Ordering::Relaxed) {
                 return;
@@ -276,158 +283,52 @@ impl Follower {
         drop(self.news.send(news));
     }
 
-    /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
-    fn restore(&mut self) {
-        let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
-        let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
-        let restored = match read_commit(self.source.reader(), &accepted, &mut self.cache) {
-            Ok(tree) => {
-                self.standing = Standing::Read;
-                // Of another version of a program they may be others than those that were pinned.
-                let pinned = self.rendering.pin(&accepted, self.cache.rendered());
-                pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
+    /// Polls the branches that are due; `asked` those too that have answered so far.
+    fn poll(&mut self, asked: bool) {
+        let (now, is_only) = (clock::uptime(), self.branches.len() == 1);
+        let is_due = |branch: &Branch| is_only || branch.due <= now || (asked && branch.failures == 0);
+        let fetched = fetch_all(&mut self.branches, is_due, &self.stop);
+        let mut polled = Vec::new();
+        for (index, fetched) in fetched.into_iter().enumerate() {
+            let Some(fetched) = fetched else { continue };
+            polled.push(index);
+            if let Some(tip) = self.branches[index].notice(fetched) {
+                self.consider(index, tip);
             }
-            // The content of a commit does not change: each further read would fail the same way.
-            Err(commit_reader::Error::Refused(errors)) => {
-                self.standing = Standing::Refused;
-                let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
-                Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
-            }
-            // It stays unread: the local copy may be damaged, and the next poll clones it again.
-            Err(error) => {
-                self.doubt(&accepted, &error);
-                Err(format!("{}: {}", accepted.short(), error.in_full()))
-            }
-        };
-        self.send(SourceEvent::Restored(restored));
-    }
-
-    /// Has our copy of the source fetched again if it may be the cause.
-    fn doubt(&mut self, commit: &CommitId, error: &commit_reader::Error) {
-        if let commit_reader::Error::Git(error) = error {
-            self.source.doubt(commit, error);
         }
-    }
-
-    /// Refuses a tree in which a tenant asks for more than it may.
-    fn within_limits(&self, tree: &Tree) -> Result<(), commit_reader::Error> {
-        let broken = violations(tree, &self.tenants);
-        if broken.is_empty() { Ok(()) } else { Err(commit_reader::Error::Refused(broken)) }
-    }
-
-    /// Polls, and returns when to do it again. That counts from here: other requests, which may come more often, delay no poll.
-    fn poll(&mut self) -> Uptime {
-        self.renew_token();
-        self.notice_keys();
-        self.look();
+        self.accept_candidates();
         // A poll may have opened or cloned the repository again: a reader from before may miss objects.
-        let reader = self.rendering.reader(self.source.reader()).map_err(|error| error.in_full());
+        let reader = self.rendering.reader(&self.all_blobs()).map_err(|error| error.in_full());
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = reader;
         // If the unread tip is the accepted commit, it is read again as a tip.
-        if self.unread.is_none() || self.unread != self.accepted {
+        if !self.branches.iter().any(|branch| branch.unread.is_some() && branch.unread == branch.accepted) {
             self.restore();
         }
-        // Failures do not shorten an interval that is configured longer than the limit.
-        let pause = self.poll_interval.saturating_mul(1 << self.failures.min(8));
-        clock::uptime().after(pause.min(POLL_BACKOFF_MAX.max(self.poll_interval)))
+        for index in polled {
+            self.branches[index].rest();
+        }
     }
 
-    fn look(&mut self) {
-        let moved = match self.source.poll(&self.stop) {
-            Ok(moved) => moved.map(|tip| tip.commit),
-            Err(error) => {
-                self.failing = true;
-                // Only temporary failures lengthen the interval: a person's fix is noticed soon.
-                self.failures += u32::from(error.class() == ErrorClass::Transient || self.failures == 0);
-                return self.send(SourceEvent::Failed(error.in_full()));
-            }
-        };
-        // Before records change because of the tip: this daemon may end at any moment.
-        self.keep_dropped();
-        // `poll` reports a tip once: an unread one must be remembered here.
-        let Some(tip) = moved.or_else(|| self.unread.take()) else {
-            self.failures = 0;
-            if std::mem::take(&mut self.failing) {
-                self.send(SourceEvent::Readable);
-            }
-            return;
-        };
+    /// Decides whether a new tip may be accepted.
+    fn consider(&mut self, index: usize, tip: CommitId) {
+        let branch = &mut self.branches[index];
+        let _source = (!branch.name.is_empty()).then(|| tracing::error_span!("source", name = branch.name).entered());
         let _commit = tracing::error_span!("commit", commit = %tip.short()).entered();
         tracing::debug!("the branch has moved");
-        match self.consider(&tip) {
-            Ok(()) => {
-                (self.failures, self.failing, self.unread) = (0, false, None);
-                // A person accepts the pending tip, and no later one.
-                self.accepted_rewrite = None;
-            }
-            Err(error) => {
-                self.failing = true;
-                self.failures += 1;
-                self.doubt(&tip, &error);
-                self.unread = Some(tip);
-                self.send(SourceEvent::Failed(error.in_full()));
-            }
+        match branch.may_accept(&tip, self.standing) {
+            Ok(true) => branch.candidate = Some(tip),
+            Ok(false) => branch.settle(),
+            Err(error) => branch.retry(tip, Some(&error), error.in_full()),
         }
     }
 
-    /// Decides whether a new tip is accepted.
-    fn consider(&mut self, tip: &CommitId) -> Result<(), commit_reader::Error> {
-        // First: the tip of another branch may well descend from the accepted commit.
-        if let Some(text) = self.switched(tip) {
-            self.send(SourceEvent::Switched(tip.clone(), text));
-            return Ok(());
+    /// Returns a reader that finds the files of all sources.
+    fn all_blobs(&self) -> Reader {
+        let readers = self.branches.iter().map(|branch| branch.source.reader());
+        match &self.joined {
+            Some(joined) => readers.fold(joined.reader().clone(), |all, reader| all.with_blobs_of(reader)),
+            None => self.branches[0].source.reader().clone(),
         }
-        // After a start the tip is usually the accepted commit: it is read as a new one until this process has its tree.
-        if self.accepted.as_ref() == Some(tip) && self.standing == Standing::Read {
-            self.send(SourceEvent::Unchanged);
-            return Ok(());
-        }
-        if let Some(accepted) = &self.accepted
-            && accepted != tip
-            && self.on_rewrite == HistoryRewrite::Hold
-            && self.accepted_rewrite.as_ref() != Some(tip)
-            && !self.source.reader().descends(accepted, tip)?
-        {
-            self.send(SourceEvent::Rewritten(tip.clone()));
-            return Ok(());
-        }
-        self.send(SourceEvent::Seen(tip.clone()));
-        let unsigned = self.unsigned(tip)?;
-        let read = if unsigned.is_empty() {
-            let read = read_commit(self.source.reader(), tip, &mut self.cache);
-            // What was accepted stays: nothing is delivered that a tenant may not have delivered.
-            if self.accepted.as_ref() == Some(tip) {
-                read
-            } else {
-                read.and_then(|tree| self.within_limits(&tree).map(|()| tree))
-            }
-        } else {
-            Err(commit_reader::Error::Refused(unsigned))
-        };
-        match read {
-            Ok(tree) => {
-                if let Some(first) = tree.skipped.first() {
-                    let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
-                    tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
-                }
-                // Before the commit is announced: records will name it, and git may collect unreferenced commits.
-                self.source.reader().pin(&pin_name(tip), tip)?;
-                self.rendering.pin(tip, self.cache.rendered())?;
-                self.accepted = Some(tip.clone());
-                self.standing = Standing::Read;
-                self.fresh.push(tip.clone());
-                self.send(SourceEvent::Accepted(Arc::new(tree)));
-            }
-            Err(commit_reader::Error::Refused(errors)) => {
-                // Otherwise `restore` would read the same commit, and report its errors, after each poll.
-                if self.accepted.as_ref() == Some(tip) {
-                    self.standing = Standing::Refused;
-                }
-                self.send(SourceEvent::Refused(tip.clone(), errors));
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
     }
 
     /// Drops the pins of commits up to `at` that no record names: records of later commits may not be stored yet.
@@ -436,19 +337,57 @@ impl Follower {
         let heard = self.fresh.iter().position(|commit| commit == at).unwrap_or(0);
         self.fresh.drain(..heard);
         let kept: BTreeSet<CommitId> = named.iter().chain(&self.fresh).chain(&self.accepted).cloned().collect();
-        let reader = self.source.reader();
-        let result = reader.pins().and_then(|pins| {
-            let ours = pins.iter().filter(|(name, _)| name.starts_with(PIN_PREFIX));
-            for (name, _) in ours.filter(|(_, commit)| !kept.contains(*commit)) {
-                reader.unpin(name)?;
+        let of_branches = match &self.joined {
+            None => Ok(vec![kept.clone()]),
+            Some(joined) => retained(joined, &self.branches, &kept),
+        };
+        let result = of_branches.and_then(|of_branches| {
+            for (branch, kept) in self.branches.iter_mut().zip(of_branches) {
+                unpin_others(branch.source.reader(), &kept)?;
+                branch.retain_dropped(&kept);
             }
             self.rendering.retain(|commit| kept.contains(commit))
         });
         if let Err(error) = result {
             tracing::warn!(%error, "pins of old commits could not be removed");
         }
-        self.retain_dropped(&kept);
     }
+}
+
+/// Drops the pins of commits that are not kept; tells whether there were any.
+fn unpin_others(reader: &Reader, kept: &BTreeSet<CommitId>) -> Result<bool, git::Error> {
+    let pins = reader.pins()?;
+    let ours = pins.iter().filter(|(name, commit)| name.starts_with(PIN_PREFIX) && !kept.contains(*commit));
+    let mut dropped = false;
+    for (name, _) in ours {
+        reader.unpin(name)?;
+        dropped = true;
+    }
+    Ok(dropped)
+}
+
+/// Drops the commits that join sources and are not kept. Returns the commits of each branch that those kept need.
+fn retained(
+    joined: &JoinedRepository,
+    branches: &[Branch],
+    kept: &BTreeSet<CommitId>,
+) -> Result<Vec<BTreeSet<CommitId>>, git::Error> {
+    let mut of_branches = vec![BTreeSet::new(); branches.len()];
+    for commit in kept {
+        // Another daemon made one that is not here: this machine pinned nothing for it.
+        for source in joined.sources(commit)?.into_iter().flatten() {
+            if let Some(index) = branches.iter().position(|branch| branch.name == source.name) {
+                of_branches[index].insert(source.commit);
+            }
+        }
+    }
+    for (branch, kept) in branches.iter().zip(&mut of_branches) {
+        kept.extend(branch.accepted.clone());
+    }
+    if unpin_others(joined.reader(), kept)? {
+        joined.sweep()?;
+    }
+    Ok(of_branches)
 }
 
 #[cfg(test)]

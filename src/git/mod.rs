@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] follows one branch of one location: a remote (mirrored into a bare repository below the state folder), a local
 //! repository (read in place, never through its work tree), or a plain folder (written as commits into a bare repository of
-//! gitfleet). A [`Reader`] reads listings, blobs, ancestry and pins. [`read_folder`] reads a folder directly, with the same
+//! gitfleet). A [`JoinedRepository`] has a commit for several of them together. A [`Reader`] reads listings, blobs, ancestry and pins. [`read_folder`] reads a folder directly, with the same
 //! rules and the same blob ids as for a commit of it.
 //!
 //! Every function blocks; the daemon calls them outside its async threads. Only a source's own configuration affects gix: no
@@ -17,6 +17,7 @@ mod error;
 mod fetch;
 mod folder;
 mod heal;
+mod joined;
 mod level;
 mod mirror;
 mod packed;
@@ -38,12 +39,13 @@ pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
 pub use folder::{Folder, read_folder, read_folder_below};
+pub use joined::JoinedRepository;
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
 pub use rendered::{RenderedStore, UNPINNED_MAX};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use signed::Signed;
-pub use source::{Source, SourceSpec, Tip, read_kept};
+pub use source::{Source, SourceSpec, Tip, read_kept, read_kept_sources};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
 pub use work_tree::WorkTree;
@@ -54,6 +56,8 @@ pub const REF_PREFIX: &str = "refs/gitfleet/";
 const REF_TRACKING: &str = "refs/gitfleet/src/";
 /// The repository of rendered folders, below the state folder.
 pub const RENDERED_FOLDER: &str = "rendered.git";
+/// The repository of commits that join sources, below the state folder.
+const JOINED_FOLDER: &str = "joined.git";
 /// Where pins stand.
 const REF_PINS: &str = "refs/gitfleet/pin/";
 

@@ -163,36 +163,36 @@ impl RenderedStore {
             self.reader.unpin(name)?;
             changed = true;
         }
-        if changed { self.sweep() } else { Ok(()) }
+        if changed { sweep(&self.reader, &self.dir) } else { Ok(()) }
     }
+}
 
-    /// Removes objects that no ref reaches. Nobody else writes here, and every object is a file of its own.
-    fn sweep(&self) -> Result<(), Error> {
-        let repo = self.reader.local();
-        let reading = Error::at(self.reader.location(), "read the pins of");
-        let mut reached: BTreeSet<gix::ObjectId> = BTreeSet::new();
-        for pin in self.reader.pins()?.values() {
-            let commit = self.reader.commit_id(&repo, pin)?;
-            reach(&repo, commit, &mut reached).map_err(&reading)?;
-        }
-        let objects = self.dir.join("objects");
-        let failed = |source| Error::Disk { path: objects.clone(), source };
-        for folder in fs::read_dir(&objects).map_err(failed)? {
-            let folder = folder.map_err(failed)?;
-            let first = folder.file_name().to_string_lossy().into_owned();
-            if first.len() != 2 {
-                continue;
-            }
-            for file in fs::read_dir(folder.path()).map_err(failed)? {
-                let file = file.map_err(failed)?;
-                let id = format!("{first}{}", file.file_name().to_string_lossy());
-                if gix::ObjectId::from_hex(id.as_bytes()).is_ok_and(|id| !reached.contains(&id)) {
-                    fs::remove_file(file.path()).map_err(failed)?;
-                }
-            }
-        }
-        Ok(())
+/// Removes objects that no pin reaches. Nobody else writes the repository, and every object is a file of its own.
+pub(super) fn sweep(reader: &Reader, dir: &Path) -> Result<(), Error> {
+    let repo = reader.local();
+    let reading = Error::at(reader.location(), "read the pins of");
+    let mut reached: BTreeSet<gix::ObjectId> = BTreeSet::new();
+    for pin in reader.pins()?.values() {
+        let commit = reader.commit_id(&repo, pin)?;
+        reach(&repo, commit, &mut reached).map_err(&reading)?;
     }
+    let objects = dir.join("objects");
+    let failed = |source| Error::Disk { path: objects.clone(), source };
+    for folder in fs::read_dir(&objects).map_err(failed)? {
+        let folder = folder.map_err(failed)?;
+        let first = folder.file_name().to_string_lossy().into_owned();
+        if first.len() != 2 {
+            continue;
+        }
+        for file in fs::read_dir(folder.path()).map_err(failed)? {
+            let file = file.map_err(failed)?;
+            let id = format!("{first}{}", file.file_name().to_string_lossy());
+            if gix::ObjectId::from_hex(id.as_bytes()).is_ok_and(|id| !reached.contains(&id)) {
+                fs::remove_file(file.path()).map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn ref_name(prefix: &str, name: &str) -> String {

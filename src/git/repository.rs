@@ -78,8 +78,8 @@ pub struct Reader {
     repo: gix::ThreadSafeRepository,
     location: Arc<str>,
     subtree: Arc<str>,
-    /// Where blobs are found that programs made of this repository's folders.
-    rendered: Option<gix::ThreadSafeRepository>,
+    /// Where blobs are found that this repository lacks: what programs made of folders, and the files of joined sources.
+    others: Vec<gix::ThreadSafeRepository>,
 }
 
 /// Returns options that keep everything but the repository's own configuration out, and let nothing run or prompt.
@@ -139,13 +139,22 @@ impl Reader {
     /// Opens the repository at a path.
     pub(super) fn open(path: &Path, options: gix::open::Options, location: &str, subtree: &str) -> Result<Self, Error> {
         let repo = gix::ThreadSafeRepository::open_opts(path, options).map_err(Error::at(location, "open"))?;
-        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into(), rendered: None })
+        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into(), others: Vec::new() })
     }
 
     /// Returns a reader that finds blobs of rendered folders too.
     #[must_use]
     pub fn with_rendered(&self, store: &RenderedStore) -> Self {
-        Self { rendered: Some(store.reader.repo.clone()), ..self.clone() }
+        self.with_blobs_of(&store.reader)
+    }
+
+    /// Returns a reader that finds blobs of another repository too.
+    #[must_use]
+    pub fn with_blobs_of(&self, other: &Self) -> Self {
+        let mut others = self.others.clone();
+        others.push(other.repo.clone());
+        others.extend(other.others.iter().cloned());
+        Self { others, ..self.clone() }
     }
 
     /// Opens another repository in its place, for the same location and subtree.
@@ -176,7 +185,7 @@ impl Reader {
         Error::ObjectMissing { location: self.location.to_string(), id: id.to_string() }
     }
 
-    fn object_id(&self, text: &str) -> Result<gix::ObjectId, Error> {
+    pub(super) fn object_id(&self, text: &str) -> Result<gix::ObjectId, Error> {
         gix::ObjectId::from_hex(text.as_bytes()).map_err(|_| self.missing(&text))
     }
 
@@ -334,26 +343,24 @@ impl Reader {
 
     pub(super) fn size_in(&self, repo: &gix::Repository, blob: &BlobId) -> Result<u64, Error> {
         let id = self.object_id(blob.as_str())?;
-        let header = repo.try_find_header(id).map_err(Error::at(&self.location, "read an object of"))?;
-        let size = match (header, &self.rendered) {
-            (None, Some(rendered)) => {
-                let header = rendered.to_thread_local().try_find_header(id);
-                header.map_err(Error::at(&self.location, "read a result of"))?.map(|header| header.size())
-            }
-            (header, _) => header.map(|header| header.size()),
-        };
-        size.ok_or_else(|| self.missing(blob))
+        let reading = Error::at(&self.location, "read an object of");
+        let mut header = repo.try_find_header(id).map_err(&reading)?;
+        let mut others = self.others.iter();
+        while let (None, Some(other)) = (&header, others.next()) {
+            header = other.to_thread_local().try_find_header(id).map_err(&reading)?;
+        }
+        header.map(|header| header.size()).ok_or_else(|| self.missing(blob))
     }
 
-    /// Reads a blob of this repository, or of the rendered ones.
+    /// Reads a blob of this repository, or of the others.
     fn data(&self, repo: &gix::Repository, blob: &BlobId) -> Result<Vec<u8>, Error> {
         let id = self.object_id(blob.as_str())?;
-        match (self.find(repo, id), &self.rendered) {
-            (Err(Error::ObjectMissing { .. }), Some(rendered)) => {
-                Ok(self.find(&rendered.to_thread_local(), id)?.detach().data)
-            }
-            (found, _) => Ok(found?.detach().data),
+        let mut others = self.others.iter();
+        let mut found = self.find(repo, id).map(|object| object.detach().data);
+        while let (Err(Error::ObjectMissing { .. }), Some(other)) = (&found, others.next()) {
+            found = self.find(&other.to_thread_local(), id).map(|object| object.detach().data);
         }
+        found
     }
 
     /// Reads one blob.

@@ -12,7 +12,7 @@ use super::folder::FolderMirror;
 use super::mirror::{Mirror, full_branch_name};
 use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
-use super::{Error, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
+use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
 use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
@@ -240,6 +240,21 @@ pub fn read_kept(location: &str, subtree: &str, state_dir: &Path) -> Result<Read
     let reader = Reader::open(&place, open_options([]), location, subtree)?;
     let rendered = RenderedStore::kept(&state_dir.join(RENDERED_FOLDER));
     Ok(rendered.map_or_else(|| reader.clone(), |rendered| reader.with_rendered(&rendered)))
+}
+
+/// Opens what this machine has of several sources, as [`read_kept`] does: their files, and the commits that join them. A source of which
+/// there is nothing yet is left out. Each is a location with its subtree.
+///
+/// # Errors
+/// `Repository` where no commit joins them yet.
+pub fn read_kept_sources<'a>(
+    sources: impl Iterator<Item = (&'a str, &'a str)>,
+    state_dir: &Path,
+) -> Result<Reader, Error> {
+    let dir = state_dir.join(JOINED_FOLDER);
+    let joined = Reader::open(&dir, open_options([]), &dir.display().to_string(), ".")?;
+    let readers = sources.filter_map(|(location, subtree)| read_kept(location, subtree, state_dir).ok());
+    Ok(readers.fold(joined, |all, reader| all.with_blobs_of(&reader)))
 }
 
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {

@@ -80,7 +80,7 @@ impl RecordsAnswer {
                 let public = serde_json::from_slice::<AgentToken>(value).map(AgentToken::without_digest);
                 self.row(key, &public.and_then(|token| serde_json::to_vec(&token)).unwrap_or_default());
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
-            } else if !key.starts_with(FORGE_PREFIX) && key != DROPPED_KEY && key != DIGEST_KEY {
+            } else if !key.starts_with(FORGE_PREFIX) && !key.starts_with(DROPPED_KEY) && key != DIGEST_KEY {
                 self.row(key, value);
                 is_read = self.piece.len() < PIECE_BYTES || self.send();
             }

@@ -103,11 +103,22 @@ impl Skipped {
     }
 }
 
+/// One of several sources in a commit that joins them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JoinedSource {
+    /// Its name, which is the folder of its files.
+    pub name: String,
+    /// The commit that it is at.
+    pub commit: CommitId,
+}
+
 /// The checked content of a commit. A commit with any error never becomes a `Tree`.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     /// The commit; `None` for a folder.
     pub commit: Option<CommitId>,
+    /// The sources that the commit joins, by name; none where there is one source.
+    pub sources: Vec<JoinedSource>,
     /// The payload: every manifest that is not one of our own kinds, ordered by identity. Several may have one identity, in different
     /// folders.
     pub manifests: Vec<Manifest>,

@@ -52,7 +52,7 @@ pub const FORGE_PREFIX: &str = "forge/";
 /// The key of the record with the key of digests of plaintext. Whoever has it can check guesses, so the HTTP interface never returns it.
 pub const DIGEST_KEY: &str = "digest-key";
 
-/// The key of the commits that the branch dropped. Readers of other records may have no access to the repository, so the HTTP interface
+/// The key of the commits that the branch dropped, and how those of several sources begin. Readers of other records may have no access to the repository, so the HTTP interface
 /// never returns it.
 pub const DROPPED_KEY: &str = "commits/dropped";
 
@@ -62,6 +62,11 @@ const INDEX_DIGITS: usize = 20;
 /// Returns the key of the last reading of the clock.
 pub fn clock_key() -> String {
     "clock/seen".to_owned()
+}
+
+/// Returns the key of the commits that a source's branch dropped; the name is empty where there is one source.
+pub fn dropped_key(source: &str) -> String {
+    if source.is_empty() { DROPPED_KEY.to_owned() } else { format!("{DROPPED_KEY}/{}", escape(source)) }
 }
 
 /// Returns the key of a source's record.

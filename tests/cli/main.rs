@@ -42,6 +42,7 @@ mod run;
 mod schedule;
 mod schedule_ocm;
 mod scratch;
+mod several;
 mod signed;
 mod simulate;
 mod sources;

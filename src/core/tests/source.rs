@@ -15,7 +15,7 @@ fn refused(commit: &str) -> SourceEvent {
 }
 
 /// Returns the entries about commits, with their facts.
-fn entries(store: &MemoryStore) -> Vec<String> {
+pub(super) fn entries(store: &MemoryStore) -> Vec<String> {
     let entries = store.journal(0, 100).expect("it can be read").into_iter().map(|(_, entry)| entry);
     let of_source = |entry: &JournalEntry| matches!(entry.event, JournalKind::CommitRefused | JournalKind::CommitHeld);
     let text = |entry: JournalEntry| {

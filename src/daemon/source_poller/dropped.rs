@@ -10,12 +10,12 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Follower;
+use super::branch::Branch;
 use crate::core::SourceEvent;
 use crate::git::{self, PACKED_SIZE_MAX_BYTES, Reader};
 use crate::model::id::CommitId;
 use crate::model::records::DroppedCommits;
-use crate::store::records::{self, DROPPED_KEY};
+use crate::store::records;
 use crate::store::{self, Expected, Op, Store};
 
 /// Commits that a message names; the rest is counted.
@@ -28,13 +28,15 @@ pub(super) enum KeepFailure {
     Store(#[from] store::Error),
     #[error("{}", .0.in_full())]
     Git(#[from] git::Error),
-    #[error("the objects of {DROPPED_KEY} in the store are damaged: {0}")]
+    #[error("the objects of dropped commits in the store are damaged: {0}")]
     Damaged(#[from] base64::DecodeError),
 }
 
 /// Keeps dropped commits in the store.
 pub(super) struct DroppedKeeper {
     store: Arc<dyn Store>,
+    /// Where they are in it.
+    key: String,
     /// What the store has, without the objects; `None` until it was read.
     kept: Option<DroppedCommits>,
     /// The tip with which the pinned commits were compared last.
@@ -44,8 +46,10 @@ pub(super) struct DroppedKeeper {
 }
 
 impl DroppedKeeper {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, kept: None, compared: None, reported: None }
+    /// Takes the name of the source; empty where there is one.
+    pub fn new(store: Arc<dyn Store>, source: &str) -> Self {
+        let key = records::dropped_key(source);
+        Self { store, key, kept: None, compared: None, reported: None }
     }
 
     /// Writes the commits into a mirror that the store has and the mirror lacks.
@@ -56,7 +60,7 @@ impl DroppedKeeper {
         if self.kept.as_ref().is_some_and(|kept| kept.commits.iter().all(|commit| reader.has(commit))) {
             return Ok(());
         }
-        let found = records::load::<DroppedCommits>(self.store.as_ref(), DROPPED_KEY)?;
+        let found = records::load::<DroppedCommits>(self.store.as_ref(), &self.key)?;
         let mut found = found.map(|record| record.value).unwrap_or_default();
         let objects = std::mem::take(&mut found.objects);
         if self.kept.is_none() {
@@ -101,7 +105,7 @@ impl DroppedKeeper {
     }
 
     fn store(&mut self, reader: &Reader, dropped: &BTreeSet<CommitId>, tip: &CommitId) -> Result<(), KeepFailure> {
-        let (key, expected) = (DROPPED_KEY.to_owned(), Expected::Any);
+        let (key, expected) = (self.key.clone(), Expected::Any);
         if dropped.is_empty() {
             if !self.known().is_empty() {
                 self.store.batch(vec![Op::Delete { key, expected }])?;
@@ -141,7 +145,7 @@ impl DroppedKeeper {
     }
 }
 
-impl Follower {
+impl Branch {
     /// Has the dropped commits here and in the store. A failure is reported, and tried again with the next poll.
     pub(super) fn keep_dropped(&mut self) {
         let Some(tip) = self.source.tip().map(|tip| tip.commit.clone()) else { return };

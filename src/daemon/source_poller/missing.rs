@@ -8,21 +8,32 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{
-    Cache, CandidateError, DroppedKeeper, Follower, PollerSettings, SharedReader, SourceRequest, Standing, TokenFile,
-    Verifier,
-};
+use super::branch::Branch;
+use super::dropped::DroppedKeeper;
+use super::settings::BranchSettings;
+use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing};
 use crate::core::SourceEvent;
-use crate::git::{self, Source};
+use crate::git::{self, JoinedRepository, Source};
 
 /// How often a local source is polled that cannot be watched.
 const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 
-/// Opens the source. Returns why not if it is missing but an earlier process read it, so that waiting makes sense.
+/// Opens the sources. Returns why not if one is missing but an earlier process read it, so that waiting makes sense.
 ///
 /// # Errors
-/// It cannot be used, or is missing at a first start.
-pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
+/// One cannot be used, or is missing at a first start.
+pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Vec<Source>, String>, git::Error> {
+    let mut sources = Vec::with_capacity(settings.branches.len());
+    for branch in &settings.branches {
+        match open_one(branch, state_dir)? {
+            Ok(source) => sources.push(source),
+            Err(why) => return Ok(Err(why)),
+        }
+    }
+    Ok(Ok(sources))
+}
+
+fn open_one(settings: &BranchSettings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
     match Source::open(settings.spec.clone(), state_dir) {
         Ok(source) if settings.verify.is_some() && !source.may_be_signed() => {
             let reason = "a plain folder has no signed commits: follow a repository, or leave `source.verify` out";
@@ -34,23 +45,29 @@ pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result
     }
 }
 
-/// Returns what keeps dropped commits in the store, where each of several daemons has a mirror of its own. The mirror has those of the
-/// store from then on: payloads are read before the first poll.
-pub(super) fn keeper(settings: &PollerSettings, opened: &Result<Source, String>) -> Option<DroppedKeeper> {
-    let source = opened.as_ref().ok().filter(|source| source.is_mirrored())?;
-    let mut keeper = DroppedKeeper::new(Arc::clone(settings.shared.as_ref()?));
-    if let Err(error) = keeper.bring(source.reader()) {
-        tracing::warn!(%error, "commits that the branch dropped could not be read from the store; trying again");
-    }
-    Some(keeper)
+/// Returns what keeps dropped commits of each source in the store, where each of several daemons has a mirror of its own. The mirrors have
+/// those of the store from then on: payloads are read before the first poll.
+pub(super) fn keepers(settings: &PollerSettings, opened: &Result<Vec<Source>, String>) -> Vec<Option<DroppedKeeper>> {
+    let Ok(sources) = opened else { return settings.branches.iter().map(|_| None).collect() };
+    let keeper = |(branch, source): (&BranchSettings, &Source)| {
+        let store = settings.shared.as_ref().filter(|_| source.is_mirrored())?;
+        let mut keeper = DroppedKeeper::new(Arc::clone(store), &branch.name);
+        if let Err(error) = keeper.bring(source.reader()) {
+            tracing::warn!(%error, "commits that the branch dropped could not be read from the store; trying again");
+        }
+        Some(keeper)
+    };
+    settings.branches.iter().zip(sources).map(keeper).collect()
 }
 
 /// The source's thread from its start.
 pub(super) struct Opening {
     /// The result of opening; taken when it was reported.
-    pub opened: Option<Result<Source, String>>,
-    /// Taken when the source exists. Only a source on this machine may be missing, and that has no mirror.
-    pub dropped: Option<DroppedKeeper>,
+    pub opened: Option<Result<Vec<Source>, String>>,
+    /// Of each source; taken when they exist. Only a source on this machine may be missing, and that has no mirror.
+    pub dropped: Vec<Option<DroppedKeeper>>,
+    /// Taken when the sources exist.
+    pub joined: Option<JoinedRepository>,
     pub settings: PollerSettings,
     pub state_dir: PathBuf,
     /// Set when the process ends.
@@ -60,8 +77,8 @@ pub(super) struct Opening {
     pub news: mpsc::UnboundedSender<SourceEvent>,
     /// The reason that was last reported.
     pub reported: Option<String>,
-    /// The source once it exists, and its watch.
-    pub following: Option<(Box<Follower>, Option<git::Watch>)>,
+    /// The sources once they exist.
+    pub following: Option<Box<Follower>>,
 }
 
 impl Opening {
@@ -70,7 +87,7 @@ impl Opening {
         let mut opened = self.opened.take();
         while self.following.is_none() {
             match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {
-                Ok(Ok(source)) => self.following = Some(self.begin(source)),
+                Ok(Ok(sources)) => self.following = Some(self.begin(sources)),
                 Ok(Err(why)) => self.fail(why),
                 Err(error) => self.fail(error.in_full()),
             }
@@ -79,7 +96,7 @@ impl Opening {
             }
         }
         // It stays in `self`: after a panic the restarted thread continues with the same source.
-        if let Some((follower, _)) = &mut self.following {
+        if let Some(follower) = &mut self.following {
             follower.run(inbox);
         }
     }
@@ -100,7 +117,10 @@ impl Opening {
     fn wait(&self, inbox: &Receiver<SourceRequest>) -> bool {
         let missing = || "the source is missing since the start".to_owned();
         // The requester may be gone. A missing source cannot be watched, and a search for it costs next to nothing.
-        match inbox.recv_timeout(POLL_UNWATCHED.min(self.settings.poll_interval)) {
+        match inbox.recv_timeout(
+            POLL_UNWATCHED
+                .min(self.settings.branches.iter().map(|branch| branch.poll_interval).min().unwrap_or(POLL_UNWATCHED)),
+        ) {
             Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
@@ -116,22 +136,32 @@ impl Opening {
         self.news.is_closed() || self.stop.load(Ordering::Relaxed)
     }
 
-    fn begin(&mut self, source: Source) -> (Box<Follower>, Option<git::Watch>) {
-        let (wake, dropped, settings) = (self.requests.clone(), self.dropped.take(), &self.settings);
-        let watch = git::watch(&source, move || drop(wake.send(SourceRequest::Poll)));
-        let mut poll_interval = settings.poll_interval;
-        let watch = watch.unwrap_or_else(|error| {
-            // Only a local source is watched, and reading its refs costs next to nothing.
-            poll_interval = poll_interval.min(POLL_UNWATCHED);
-            // The receiver exists.
-            drop(self.news.send(SourceEvent::Unwatched(match error {
-                git::Error::Watch { reason, .. } => reason,
-                other => other.in_full(),
-            })));
-            None
-        });
-        let follower = Follower {
-            source,
+    fn begin(&mut self, sources: Vec<Source>) -> Box<Follower> {
+        let dropped = std::mem::take(&mut self.dropped).into_iter();
+        let settings = &self.settings;
+        let opened = settings.branches.iter().zip(sources).zip(dropped);
+        let branch = |((settings, source), dropped): ((&BranchSettings, Source), Option<DroppedKeeper>)| {
+            let wake = self.requests.clone();
+            let watch = git::watch(&source, move || drop(wake.send(SourceRequest::Poll)));
+            let mut branch = Branch::new(settings, source, dropped, self.news.clone());
+            match watch {
+                Ok(watch) => branch.watch = watch,
+                Err(error) => {
+                    // Only a local source is watched, and reading its refs costs next to nothing.
+                    branch.poll_interval = branch.poll_interval.min(POLL_UNWATCHED);
+                    branch.send(SourceEvent::Unwatched(match error {
+                        git::Error::Watch { reason, .. } => reason,
+                        other => other.in_full(),
+                    }));
+                }
+            }
+            branch
+        };
+        let branches: Vec<Branch> = opened.map(branch).collect();
+        Box::new(Follower {
+            was_joined: branches.iter().any(|branch| branch.accepted.is_some()),
+            branches,
+            joined: self.joined.take(),
             stop: Arc::clone(&self.stop),
             reader: Arc::clone(&self.reader),
             cache: Cache::rendering(settings.rendering.clone()).decrypting(settings.decryption.clone()),
@@ -141,20 +171,8 @@ impl Opening {
             refused: std::collections::BTreeMap::new(),
             standing: Standing::Unread,
             fresh: Vec::new(),
-            poll_interval,
-            on_rewrite: settings.on_rewrite,
-            accepted_rewrite: settings.accepted_rewrite.clone(),
-            branch: settings.branch.clone(),
-            branch_reported: false,
-            failures: 0,
-            token_file: settings.token_file.clone().map(TokenFile::new),
-            verifier: settings.verify.clone().map(Verifier::new),
-            unread: None,
-            failing: false,
             later: std::collections::VecDeque::new(),
             news: self.news.clone(),
-            dropped,
-        };
-        (Box::new(follower), watch)
+        })
     }
 }

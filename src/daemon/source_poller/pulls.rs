@@ -19,6 +19,9 @@ impl Follower {
     /// Reads the merge of a pull request into the accepted commit.
     pub(super) fn candidate(&mut self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let unreadable = |why: String| CandidateError::Unreadable(format!("pull request {number}: {why}"));
+        if self.joined.is_some() {
+            return Err(unreadable("pull requests of several sources are not planned yet".to_owned()));
+        }
         let Some(accepted) = self.accepted.clone() else {
             return Err(unreadable("no commit is accepted yet that it could be compared with".to_owned()));
         };
@@ -27,7 +30,7 @@ impl Follower {
         }
         self.refused.remove(&number);
         if fetch {
-            let fetched = match self.source.fetch_pull(number, &self.stop) {
+            let fetched = match self.branches[0].source.fetch_pull(number, &self.stop) {
                 Ok(fetched) => fetched,
                 // The same head would be too large again: it is refused, or each poll would fetch up to the limit.
                 Err(error @ git::Error::FetchTooLarge { .. }) => {
@@ -42,7 +45,7 @@ impl Follower {
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
             }
         }
-        let read = commit_reader::read_candidate(self.source.reader(), &accepted, head, &self.cache);
+        let read = commit_reader::read_candidate(self.branches[0].source.reader(), &accepted, head, &self.cache);
         let read = read.and_then(|candidate| self.within_limits(&candidate.tree).map(|()| candidate));
         read.map_err(|error| match error {
             commit_reader::Error::Refused(errors) => self.refuse(number, head, &accepted, errors),
@@ -59,7 +62,7 @@ impl Follower {
 
     pub(super) fn forget(&mut self, number: u64) {
         self.refused.remove(&number);
-        if let Err(error) = self.source.reader().forget_pull(number) {
+        if let Err(error) = self.branches[0].source.reader().forget_pull(number) {
             tracing::warn!(%error, number, "what was fetched for a pull request could not be removed");
         }
     }

@@ -4,17 +4,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
+use crate::config::{self, Configuration, HistoryRewrite, Source, Verify, read_secret};
 use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
 use crate::git::SourceSpec;
 use crate::model::id::CommitId;
+use crate::model::records::SourceRecord;
 use crate::model::tenants::Tenants;
 use crate::store::Store;
 
 /// The settings of the poller.
 pub struct PollerSettings {
+    /// The followed branches: one, or one of each of several sources.
+    pub branches: Vec<BranchSettings>,
+    /// The accepted commit, from the store; of several sources the one that joins theirs.
+    pub accepted: Option<CommitId>,
+    /// The store that several daemons share, each with a mirror of its own; absent where there is one daemon.
+    pub shared: Option<Arc<dyn Store>>,
+    /// What renders folders of the source.
+    pub rendering: Rendering,
+    /// What tells whether encrypted files hold other values.
+    pub decryption: Decryption,
+    /// What the files of folders may ask for.
+    pub tenants: Arc<Tenants>,
+}
+
+/// The settings of a followed branch.
+pub struct BranchSettings {
+    /// The name of its source; empty where there is one source, which is then no folder of a tree.
+    pub name: String,
     /// Where it is.
     pub spec: SourceSpec,
     /// How often it is polled.
@@ -29,16 +48,8 @@ pub struct PollerSettings {
     pub branch: Option<String>,
     /// The file of the token, which is read again before each poll.
     pub token_file: Option<PathBuf>,
-    /// The store that several daemons share, each with a mirror of its own; absent where there is one daemon.
-    pub shared: Option<Arc<dyn Store>>,
     /// Whose signatures commits need.
     pub verify: Option<Box<Verify>>,
-    /// What renders folders of the source.
-    pub rendering: Rendering,
-    /// What tells whether encrypted files hold other values.
-    pub decryption: Decryption,
-    /// What the files of folders may ask for.
-    pub tenants: Arc<Tenants>,
 }
 
 impl PollerSettings {
@@ -50,28 +61,63 @@ impl PollerSettings {
         let state_dir = state_dir(configuration);
         let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir));
         Ok(Self {
-            spec: source_spec(configuration)?,
-            poll_interval: configuration.source.poll_interval,
-            on_rewrite: configuration.source.on_history_rewrite,
-            accepted_rewrite: None,
+            branches: configuration.all_sources().iter().zip(source_specs(configuration)?).map(branch).collect(),
             accepted: None,
-            branch: None,
-            token_file: configuration.source.token_file.clone(),
             shared: None,
-            verify: configuration.source.verify.clone(),
             decryption: Decryption::default(),
             rendering: rendering.expect("a folder is made only where results go with the process"),
             tenants: Arc::new(configuration.tenants()),
         })
     }
+
+    /// Tells whether there is a list of sources, which are read as one tree.
+    pub fn is_joined(&self) -> bool {
+        self.branches.iter().any(|branch| !branch.name.is_empty())
+    }
+
+    /// Adds what an earlier process knew of the sources.
+    #[must_use]
+    pub fn known(mut self, record: &SourceRecord) -> Self {
+        self.accepted.clone_from(&record.accepted);
+        let is_joined = self.is_joined();
+        for branch in &mut self.branches {
+            let own = if is_joined { record.sources.get(&branch.name) } else { Some(record) };
+            // What a person accepted is named for all sources together.
+            branch.accepted_rewrite.clone_from(&record.accepted_rewrite);
+            branch.accepted = own.and_then(|own| own.accepted.clone());
+            branch.branch = own.and_then(|own| own.branch.clone());
+        }
+        self
+    }
 }
 
-/// Returns the source that a configuration names, with its token.
+fn branch((source, spec): (&Source, SourceSpec)) -> BranchSettings {
+    BranchSettings {
+        name: source.name.clone(),
+        spec,
+        poll_interval: source.poll_interval,
+        on_rewrite: source.on_history_rewrite,
+        accepted_rewrite: None,
+        accepted: None,
+        branch: None,
+        token_file: source.token_file.clone(),
+        verify: source.verify.clone(),
+    }
+}
+
+/// Returns the sources that a configuration names, with their tokens.
+///
+/// # Errors
+/// A token's file cannot be read.
+pub fn source_specs(configuration: &Configuration) -> Result<Vec<SourceSpec>, config::Error> {
+    configuration.all_sources().iter().map(|source| source_spec(configuration, source)).collect()
+}
+
+/// Returns one of the sources that a configuration names, with its token.
 ///
 /// # Errors
 /// The token's file cannot be read.
-pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::Error> {
-    let source = &configuration.source;
+pub fn source_spec(configuration: &Configuration, source: &Source) -> Result<SourceSpec, config::Error> {
     Ok(SourceSpec {
         location: source.url.clone(),
         branch: source.branch.clone(),

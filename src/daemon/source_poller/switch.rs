@@ -1,10 +1,10 @@
 //! A switch of the branch that is checked out in a local repository.
 
-use super::Follower;
+use super::branch::Branch;
 use crate::core::SourceEvent;
 use crate::model::id::CommitId;
 
-impl Follower {
+impl Branch {
     /// Describes the switch if another branch than the followed one is checked out, unless a person accepted its tip.
     pub(super) fn switched(&mut self, tip: &CommitId) -> Option<String> {
         if !self.source.follows_checkout() {

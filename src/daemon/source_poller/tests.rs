@@ -9,13 +9,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Configuration, Verify};
+use crate::config::{Configuration, HistoryRewrite, Verify};
 use crate::decide::state::Payload;
-use crate::git::SourceSpec;
+use crate::git::{Source, SourceSpec};
 use crate::model::tree::Tree;
 use crate::store::Store;
 
 mod dropped;
+mod joined;
 mod refused;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -99,16 +100,21 @@ fn begin_in(
 ) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
-    let settings = PollerSettings {
+    let branch = BranchSettings {
+        name: String::new(),
         spec,
         poll_interval,
         on_rewrite: HistoryRewrite::Hold,
         accepted_rewrite: None,
-        accepted,
+        accepted: accepted.clone(),
         branch: None,
         token_file: None,
-        shared,
         verify: verify.map(Box::new),
+    };
+    let settings = PollerSettings {
+        branches: vec![branch],
+        accepted,
+        shared,
         rendering: Rendering::default(),
         decryption: crate::daemon::decryption::Decryption::default(),
         tenants: Arc::default(),
@@ -128,6 +134,7 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
     };
     let of = |tree: &Tree| tree.commit.as_ref().map(called).unwrap_or_default();
     match news.expect("the source is followed") {
+        SourceEvent::Of(name, news) => format!("{name}: {}", told(Some(*news), names)),
         SourceEvent::Restored(Ok(tree)) => format!("restored {}", of(&tree)),
         SourceEvent::Restored(Err(_)) => "not restored".to_owned(),
         SourceEvent::Accepted(tree) => format!("accepted {}", of(&tree)),
@@ -149,8 +156,10 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
 fn next(news: &mut mpsc::UnboundedReceiver<SourceEvent>) -> Option<SourceEvent> {
     loop {
         let next = news.blocking_recv();
-        if !matches!(next, Some(SourceEvent::Seen(_))) {
-            return next;
+        match &next {
+            Some(SourceEvent::Seen(_)) => {}
+            Some(SourceEvent::Of(_, news)) if matches!(**news, SourceEvent::Seen(_)) => {}
+            _ => return next,
         }
     }
 }
@@ -433,9 +442,9 @@ fn polls_that_wait_together_are_one() {
     }
     let mut later = VecDeque::new();
     let mut next = || match next_request(&mut later, &inbox, clock::uptime()) {
-        SourceRequest::Poll => 0,
-        SourceRequest::Forget { number } => number,
-        SourceRequest::End => 99,
+        None | Some(SourceRequest::Poll) => 0,
+        Some(SourceRequest::Forget { number }) => number,
+        Some(SourceRequest::End) => 99,
         _ => unreachable!("nobody asked for that"),
     };
     let order: Vec<u64> = (0..5).map(|_| next()).collect();

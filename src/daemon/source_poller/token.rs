@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Follower;
+use super::branch::Branch;
 use crate::config::read_secret;
 
 /// A token's file.
@@ -18,7 +18,7 @@ impl TokenFile {
     }
 }
 
-impl Follower {
+impl Branch {
     /// Uses the token that the file holds now. One that cannot be read, or not be used, changes nothing.
     pub(super) fn renew_token(&mut self) {
         let Some(file) = &mut self.token_file else { return };

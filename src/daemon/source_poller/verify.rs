@@ -1,7 +1,7 @@
 //! The keys whose signatures commits need, in files that may change while the daemon runs.
 
 use super::super::commit_signatures::complaints;
-use super::Follower;
+use super::branch::Branch;
 use crate::clock;
 use crate::config::{Verify, read_public};
 use crate::git;
@@ -25,7 +25,7 @@ impl Verifier {
     }
 }
 
-impl Follower {
+impl Branch {
     /// Returns what is wrong with the signatures of a tip and of what came with it. A person who accepts a rewritten history says
     /// nothing about them.
     ///

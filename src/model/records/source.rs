@@ -1,6 +1,6 @@
 //! The record of the source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct SourceRecord {
     /// Why the changed file of the configuration is not used, or not all of it, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,
+    /// Each of several sources, by name; the record around them then says what is known of all together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, SourceRecord>,
     /// Why the accepted commit could not be read since the start, as text for users: nothing is decided until it is read, or
     /// another one is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

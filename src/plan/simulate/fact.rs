@@ -213,7 +213,8 @@ impl Fact {
             | SourceEvent::Switched(..)
             | SourceEvent::Unchanged
             | SourceEvent::Readable => true,
-            SourceEvent::Restored(_)
+            SourceEvent::Of(..)
+            | SourceEvent::Restored(_)
             | SourceEvent::Follows(_)
             | SourceEvent::Failed(_)
             | SourceEvent::Unwatched(_)

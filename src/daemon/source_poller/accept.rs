@@ -1,0 +1,244 @@
+//! Reads tips that may be accepted, and accepts what has no error.
+
+use std::sync::Arc;
+
+use super::branch::Branch;
+use super::{Follower, Standing, pin_name};
+use crate::core::SourceEvent;
+use crate::daemon::commit_reader::{self, SourceAt, read_commit, read_joined};
+use crate::decide::tenancy::violations;
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
+use crate::model::tree::{JoinedSource, Tree};
+
+impl Follower {
+    /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
+    pub(super) fn restore(&mut self) {
+        let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
+        let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
+        let sources = self.sources_with(&[]);
+        let read = match self.commit_of(&sources) {
+            Ok(commit) if commit == accepted => self.read(&accepted, &sources),
+            // The configuration names other sources since, and what the commit has of the others cannot be read.
+            Ok(_) => return,
+            Err(error) => Err(error),
+        };
+        let restored = match read {
+            Ok(tree) => {
+                self.standing = Standing::Read;
+                // Of another version of a program they may be others than those that were pinned.
+                let pinned = self.rendering.pin(&accepted, self.cache.rendered());
+                pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
+            }
+            // The content of a commit does not change: each further read would fail the same way.
+            Err(commit_reader::Error::Refused(errors)) => {
+                self.standing = Standing::Refused;
+                let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
+                Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
+            }
+            // It stays unread: the local copy may be damaged, and the next poll clones it again.
+            Err(error) => {
+                for branch in &mut self.branches {
+                    if let (commit_reader::Error::Git(error), Some(commit)) = (&error, branch.accepted.clone()) {
+                        branch.source.doubt(&commit, error);
+                    }
+                }
+                Err(format!("{}: {}", accepted.short(), error.in_full()))
+            }
+        };
+        self.send(SourceEvent::Restored(restored));
+    }
+
+    /// Accepts the tips that may be: all together; where that is refused, one after the other, so that none waits for another's errors.
+    pub(super) fn accept_candidates(&mut self) {
+        loop {
+            let waiting = |branch: &&Branch| branch.candidate.is_some();
+            let names: Vec<String> = self.branches.iter().filter(waiting).map(|branch| branch.name.clone()).collect();
+            let is_known = |branch: &Branch| branch.accepted.is_some() || branch.candidate.is_some();
+            if names.is_empty() || !(self.was_joined || self.branches.iter().all(is_known)) {
+                return;
+            }
+            // What was refused may be right together with what is new: an object that moves is never gone in between.
+            let again = if self.was_joined { self.reconsider() } else { Vec::new() };
+            if !again.is_empty() {
+                if self.accept(&[names.as_slice(), again.as_slice()].concat()).is_accepted() {
+                    return;
+                }
+                self.put_aside(&again);
+            }
+            let mut accepted = self.accept(&names).is_accepted();
+            // Before the sources were accepted together once, they wait for each other.
+            if !accepted && self.was_joined && names.len() > 1 {
+                for name in &names {
+                    accepted |= self.accept(std::slice::from_ref(name)).is_accepted();
+                }
+            }
+            // What another source had may have been the error.
+            if !accepted || self.reconsider().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Makes refused tips candidates again; returns the names of their sources.
+    fn reconsider(&mut self) -> Vec<String> {
+        let mut again = Vec::new();
+        for branch in self.branches.iter_mut().filter(|branch| branch.candidate.is_none()) {
+            let tip = branch.source.tip().map(|tip| &tip.commit);
+            if let Some(refused) = branch.refused.take().filter(|refused| Some(refused) == tip) {
+                branch.candidate = Some(refused);
+                again.push(branch.name.clone());
+            }
+        }
+        again
+    }
+
+    /// Undoes [`Self::reconsider`].
+    fn put_aside(&mut self, names: &[String]) {
+        for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
+            branch.refused = branch.candidate.take();
+        }
+    }
+
+    /// Reads and accepts the candidates of some sources; reports why not.
+    fn accept(&mut self, names: &[String]) -> Verdict {
+        let sources = self.sources_with(names);
+        let commit = match self.commit_of(&sources) {
+            Ok(commit) => commit,
+            Err(error) => return self.retry(names, &error),
+        };
+        let _commit = tracing::error_span!("commit", commit = %commit.short()).entered();
+        let read = self.read(&commit, &sources);
+        // What was accepted stays: nothing is delivered that a tenant may not have delivered.
+        let read = match read {
+            Ok(tree) if self.accepted.as_ref() != Some(&commit) => self.within_limits(&tree).map(|()| tree),
+            read => read,
+        };
+        match read {
+            Ok(tree) => match self.keep(&commit, tree, names) {
+                Ok(()) => Verdict::Accepted,
+                Err(error) => self.retry(names, &error.into()),
+            },
+            Err(commit_reader::Error::Refused(errors)) => {
+                // Otherwise `restore` would read the same commit, and report its errors, after each poll.
+                if self.accepted.as_ref() == Some(&commit) {
+                    self.standing = Standing::Refused;
+                }
+                // Of several each is tried by itself first.
+                if names.len() == 1 || !self.was_joined {
+                    self.refuse_tips(names, &errors);
+                }
+                Verdict::Refused
+            }
+            Err(error) => self.retry(names, &error),
+        }
+    }
+
+    /// Pins a commit, and makes it the accepted one.
+    fn keep(&mut self, commit: &CommitId, tree: Tree, names: &[String]) -> Result<(), crate::git::Error> {
+        if let Some(first) = tree.skipped.first() {
+            let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
+            tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
+        }
+        // Before the commit is announced: records will name it, and git may collect unreferenced commits.
+        for branch in self.branches.iter().filter(|branch| names.contains(&branch.name)) {
+            if let Some(tip) = &branch.candidate {
+                branch.source.reader().pin(&pin_name(tip), tip)?;
+            }
+        }
+        if let Some(joined) = &self.joined {
+            joined.reader().pin(&pin_name(commit), commit)?;
+        }
+        self.rendering.pin(commit, self.cache.rendered())?;
+        self.accepted = Some(commit.clone());
+        (self.standing, self.was_joined) = (Standing::Read, true);
+        self.fresh.push(commit.clone());
+        for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
+            branch.accepted = branch.candidate.take();
+            branch.refused = None;
+            branch.settle();
+        }
+        self.send(SourceEvent::Accepted(Arc::new(tree)));
+        Ok(())
+    }
+
+    /// Reports errors to the sources that they are of, or to all where they are of none.
+    fn refuse_tips(&mut self, names: &[String], errors: &[InputError]) {
+        let is_of = |name: &str, error: &InputError| error.path.split(['/', '#']).next() == Some(name);
+        let is_placed = errors.iter().any(|error| names.iter().any(|name| is_of(name, error)));
+        for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
+            let Some(tip) = branch.candidate.clone() else { continue };
+            let own = errors.iter().filter(|error| names.len() == 1 || !is_placed || is_of(&branch.name, error));
+            let own: Vec<InputError> = own.cloned().collect();
+            if !own.is_empty() {
+                branch.send(SourceEvent::Refused(tip.clone(), own));
+                branch.settle();
+                branch.refused = Some(tip);
+            }
+        }
+    }
+
+    /// Has tips read again with the next poll.
+    fn retry(&mut self, names: &[String], error: &commit_reader::Error) -> Verdict {
+        for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
+            let git = if let commit_reader::Error::Git(error) = error { Some(error) } else { None };
+            if let Some(tip) = branch.candidate.take() {
+                branch.retry(tip, git, error.in_full());
+            }
+        }
+        Verdict::Unread
+    }
+
+    /// Returns the sources as they would be with the candidates of some of them.
+    fn sources_with(&self, names: &[String]) -> Vec<JoinedSource> {
+        let at = |branch: &Branch| {
+            let is_new = names.contains(&branch.name) && branch.candidate.is_some();
+            let commit = if is_new { &branch.candidate } else { &branch.accepted };
+            commit.as_ref().map(|commit| branch.at(commit))
+        };
+        self.branches.iter().filter_map(at).collect()
+    }
+
+    /// Returns the commit of sources; of several the one that joins them.
+    fn commit_of(&self, sources: &[JoinedSource]) -> Result<CommitId, commit_reader::Error> {
+        match &self.joined {
+            None => Ok(sources[0].commit.clone()),
+            Some(joined) => Ok(joined.join(sources)?),
+        }
+    }
+
+    /// Reads a commit.
+    fn read(&mut self, commit: &CommitId, sources: &[JoinedSource]) -> Result<Tree, commit_reader::Error> {
+        if self.joined.is_none() {
+            return read_commit(self.branches[0].source.reader(), commit, &mut self.cache);
+        }
+        let reader = self.all_blobs();
+        let at = sources.iter().filter_map(|source| {
+            let branch = self.branches.iter().find(|branch| branch.name == source.name)?;
+            Some(SourceAt { name: &source.name, reader: branch.source.reader(), commit: &source.commit })
+        });
+        let at: Vec<SourceAt<'_>> = at.collect();
+        read_joined(&reader, commit, &at, &mut self.cache)
+    }
+
+    /// Refuses a tree in which a tenant asks for more than it may.
+    pub(super) fn within_limits(&self, tree: &Tree) -> Result<(), commit_reader::Error> {
+        let broken = violations(tree, &self.tenants);
+        if broken.is_empty() { Ok(()) } else { Err(commit_reader::Error::Refused(broken)) }
+    }
+}
+
+/// What became of tips.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    Refused,
+    /// They could not be read.
+    Unread,
+}
+
+impl Verdict {
+    fn is_accepted(self) -> bool {
+        self == Self::Accepted
+    }
+}

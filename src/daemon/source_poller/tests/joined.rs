@@ -1,0 +1,248 @@
+//! Several sources as one tree.
+
+use super::*;
+use crate::model::records::SourceRecord;
+
+/// Two repositories below a folder, and what follows them.
+struct Two {
+    dir: TempDir,
+    /// What an earlier process knew.
+    known: SourceRecord,
+    followed: Option<Followed>,
+    news: Option<mpsc::UnboundedReceiver<SourceEvent>>,
+}
+
+impl Two {
+    /// Makes the repositories `one` and `two`, each with files.
+    fn with(one: &[(&str, &str)], two: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, files) in [("one", one), ("two", two)] {
+            let repo = dir.path().join(name);
+            fs::create_dir(&repo).unwrap();
+            git(&repo, &["init", "-q", "-b", "main"]);
+            commit(&repo, files);
+        }
+        Self { dir, known: SourceRecord::default(), followed: None, news: None }
+    }
+
+    /// Follows them as remotes, after what was followed before.
+    fn follow(&mut self) {
+        (self.followed, self.news) = (None, None);
+        let at = |name: &str| {
+            format!("{{name: {name}, url: '{}', branch: main, pollInterval: 1h}}", self.dir.path().join(name).display())
+        };
+        let text = format!(
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsources: [{}, {}]\nstore: {{path: state}}\n",
+            at("one"),
+            at("two")
+        );
+        let configuration = Configuration::parse(&text, self.dir.path(), &BTreeMap::new()).unwrap();
+        let mut settings = PollerSettings::of(&configuration).unwrap().known(&self.known);
+        // As remotes, which are not watched: each test says when they are polled.
+        for branch in &mut settings.branches {
+            branch.spec.location.insert_str(0, "file://");
+        }
+        let (sender, news) = mpsc::unbounded_channel();
+        let followed = follow(settings, &self.dir.path().join("state"), sender, &Supervisor::without_pauses()).unwrap();
+        (self.followed, self.news) = (Some(followed), Some(news));
+    }
+
+    fn commit(&self, name: &str, files: &[(&str, &str)]) -> CommitId {
+        commit(&self.dir.path().join(name), files)
+    }
+
+    fn poll(&self) {
+        self.followed.as_ref().unwrap().requests.send(SourceRequest::Poll).unwrap();
+    }
+
+    fn next(&mut self) -> SourceEvent {
+        next(self.news.as_mut().unwrap()).expect("they are followed")
+    }
+
+    /// Returns what is said next, with errors.
+    fn told(&mut self) -> String {
+        match self.next() {
+            SourceEvent::Of(name, news) => match *news {
+                SourceEvent::Refused(_, errors) => {
+                    format!("{name} refused: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+                }
+                other => format!("{name} {}", told(Some(other), &[])),
+            },
+            other => told(Some(other), &[]),
+        }
+    }
+
+    /// Returns the tree that is accepted or restored next, and remembers it as the core does.
+    fn tree(&mut self) -> Arc<Tree> {
+        let tree = match self.next() {
+            SourceEvent::Accepted(tree) | SourceEvent::Restored(Ok(tree)) => tree,
+            other => unreachable!("a tree comes next, and not: {other:?}"),
+        };
+        self.known.accepted.clone_from(&tree.commit);
+        for source in &tree.sources {
+            let record = SourceRecord { accepted: Some(source.commit.clone()), ..SourceRecord::default() };
+            self.known.sources.insert(source.name.clone(), record);
+        }
+        tree
+    }
+
+    /// Follows both with a good commit each.
+    fn following() -> Self {
+        let mut two = Self::with(
+            &[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))],
+            &[("y.yaml", &map("yy", "1")), (".gitfleetignore", "draft.yaml\n")],
+        );
+        two.follow();
+        let tree = two.tree();
+        assert_eq!(values(&tree), ["x=1", "yy=1"]);
+        let paths: Vec<&str> = tree.manifests.iter().map(|manifest| &*manifest.origin.path).collect();
+        assert_eq!(paths, ["one/x.yaml", "two/y.yaml"]);
+        two
+    }
+}
+
+#[test]
+fn a_commit_of_one_source_changes_its_folder_of_the_tree() {
+    let mut two = Two::following();
+    let before = two.known.clone();
+    let tip = two.commit("two", &[("y.yaml", &map("yy", "2")), ("draft.yaml", "no: {manifest\n")]);
+    two.poll();
+    let tree = two.tree();
+    assert_eq!(values(&tree), ["x=1", "yy=2"], "each source has an ignore file of its own");
+    assert_eq!((&tree.sources[0].name, &tree.sources[1].name), (&"one".to_owned(), &"two".to_owned()));
+    assert_eq!(
+        (Some(&tree.sources[0].commit), &tree.sources[1].commit),
+        (before.sources["one"].accepted.as_ref(), &tip)
+    );
+}
+
+#[test]
+fn errors_of_one_source_hold_no_other_back() {
+    let mut two = Two::following();
+    let wrong = "two refused: two/bad.yaml:1: ";
+    two.commit("two", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
+    two.poll();
+    let told = two.told();
+    assert!(told.starts_with(wrong), "{told}");
+    two.commit("one", &[("x.yaml", &map("x", "2"))]);
+    two.poll();
+    assert_eq!(values(&two.tree()), ["x=2", "yy=1"]);
+    // What was wrong may have been what the other had: it is looked at again.
+    assert!(two.told().starts_with(wrong));
+    // Both at once.
+    two.commit("one", &[("x.yaml", &map("x", "3"))]);
+    two.commit("two", &[("y.yaml", &map("yy", "3"))]);
+    two.poll();
+    assert_eq!(values(&two.tree()), ["x=3", "yy=1"]);
+    assert!(two.told().starts_with(wrong));
+    assert!(two.told().starts_with(wrong));
+    fs::remove_file(two.dir.path().join("two/bad.yaml")).unwrap();
+    two.commit("two", &[]);
+    two.poll();
+    assert_eq!(values(&two.tree()), ["x=3", "yy=3"]);
+}
+
+#[test]
+fn an_object_of_one_source_is_an_error_in_another_until_it_has_moved() {
+    let mut two = Two::following();
+    two.commit("two", &[("mine.yaml", &map("x", "9"))]);
+    two.poll();
+    let told = two.told();
+    assert!(
+        told.contains("two/mine.yaml:1: ConfigMap web/x: metadata.name: the same object stands at one/x.yaml:1 too"),
+        "{told}"
+    );
+    fs::remove_file(two.dir.path().join("one/x.yaml")).unwrap();
+    two.commit("one", &[]);
+    two.poll();
+    assert_eq!(values(&two.tree()), ["x=9", "yy=1"], "it is never gone in between");
+    // The same for clusters, and whichever comes first.
+    two.commit("one", &[("y.yaml", &map("yy", "5"))]);
+    two.commit("two", &[("c.yaml", CLUSTER)]);
+    two.poll();
+    let (one, other) = (two.told(), two.told());
+    assert!(
+        one.contains("the same object stands at ") && other.contains("the same object stands at "),
+        "{one} {other}"
+    );
+}
+
+#[test]
+fn sources_that_were_never_accepted_together_wait_for_each_other() {
+    let mut two = Two::with(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))], &[]);
+    fs::remove_dir_all(two.dir.path().join("two/.git")).unwrap();
+    git(&two.dir.path().join("two"), &["init", "-q", "-b", "main"]);
+    two.follow();
+    let told = two.told();
+    assert!(told.starts_with("two failed: "), "what it holds may be on members already: {told}");
+    two.commit("two", &[("y.yaml", &map("yy", "1"))]);
+    two.follow();
+    assert_eq!(values(&two.tree()), ["x=1", "yy=1"]);
+}
+
+#[test]
+fn a_restart_reads_what_was_accepted_of_each() {
+    let mut two = Two::following();
+    two.commit("two", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
+    let accepted = two.known.accepted.clone();
+    two.follow();
+    let tree = two.tree();
+    assert_eq!((values(&tree), &tree.commit), (["x=1", "yy=1"].map(str::to_owned).to_vec(), &accepted));
+    assert_eq!(two.told(), "one unchanged");
+    assert!(two.told().starts_with("two refused: "));
+}
+
+#[test]
+fn a_rewritten_history_of_one_source_waits_for_a_person() {
+    let mut two = Two::following();
+    git(&two.dir.path().join("two"), &["commit", "-q", "--amend", "-m", "another"]);
+    let tip = two.commit("two", &[("y.yaml", &map("yy", "2"))]);
+    two.commit("one", &[("x.yaml", &map("x", "2"))]);
+    two.poll();
+    assert_eq!(two.told(), format!("two held {tip}"));
+    assert_eq!(values(&two.tree()), ["x=2", "yy=1"]);
+    two.followed.as_ref().unwrap().requests.send(SourceRequest::AcceptRewrite(tip)).unwrap();
+    assert_eq!(values(&two.tree()), ["x=2", "yy=2"]);
+}
+
+#[test]
+fn what_a_record_names_stays_in_every_repository() {
+    let mut two = Two::following();
+    let first = two.known.accepted.clone().unwrap();
+    let of_two = two.known.sources["two"].accepted.clone().unwrap();
+    for value in ["2", "3"] {
+        two.commit("two", &[("y.yaml", &map("yy", value))]);
+        two.poll();
+        two.tree();
+    }
+    let at = two.known.accepted.clone().unwrap();
+    two.followed
+        .as_ref()
+        .unwrap()
+        .requests
+        .send(SourceRequest::Retain { named: [first.clone()].into(), at: at.clone() })
+        .unwrap();
+    // Requests are answered in order: this one after the other.
+    let (reply, answer) = oneshot::channel();
+    two.followed.as_ref().unwrap().requests.send(SourceRequest::Branch { reply }).unwrap();
+    answer.blocking_recv().unwrap();
+    let joined = JoinedRepository::open(&two.dir.path().join("state")).unwrap();
+    let pinned: BTreeSet<CommitId> = joined.reader().pins().unwrap().into_values().collect();
+    assert_eq!(pinned, [first, at].into());
+    let url = format!("file://{}", two.dir.path().join("two").display());
+    let spec =
+        SourceSpec { location: url, branch: Some("main".to_owned()), path: ".".to_owned(), ..SourceSpec::default() };
+    let mirror = Source::open(spec, &two.dir.path().join("state")).unwrap();
+    let pinned: BTreeSet<CommitId> = mirror.reader().pins().unwrap().into_values().collect();
+    assert_eq!(pinned, [of_two, two.known.sources["two"].accepted.clone().unwrap()].into());
+}
+
+#[test]
+fn no_source_reaches_into_another() {
+    let mut two = Two::following();
+    std::os::unix::fs::symlink("../one/x.yaml", two.dir.path().join("two/link.yaml")).unwrap();
+    two.commit("two", &[]);
+    two.poll();
+    let told = two.told();
+    assert!(told.starts_with("two refused: two/link.yaml"), "{told}");
+}
