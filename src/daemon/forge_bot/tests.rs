@@ -4,6 +4,7 @@ mod forged;
 mod gates;
 mod many;
 mod outages;
+mod repeated;
 mod sayings;
 mod together;
 mod votes;

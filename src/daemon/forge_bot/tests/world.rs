@@ -21,7 +21,8 @@ use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStat
 use crate::model::runs::RunPhase;
 use crate::model::tree::Tree;
 use crate::model::work::{Desired, WorkOrder};
-use crate::store::MemoryStore;
+use crate::store::records::{EXECUTED_PREFIX, FORGE_PREFIX};
+use crate::store::{Expected, MemoryStore, Op, Versioned};
 
 /// Turns until nothing may be left to do at an instant.
 const TURNS_MAX: usize = 5000;
@@ -54,6 +55,9 @@ pub struct Daemon {
     told: VecDeque<ForgeUpdate>,
     /// What was told already.
     known: Vec<ForgeUpdate>,
+    store: Arc<MemoryStore>,
+    /// The records of executed commands of comments that were stored.
+    pub executed: Vec<Op>,
     /// Commits of the branch, by the tip that brought them; newest first.
     pub landed: BTreeMap<CommitId, Vec<CommitId>>,
 }
@@ -113,7 +117,10 @@ impl Daemon {
     fn execute(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
         let answer = self.core.execute(&command, &person, now()).map(|(mut batch, done)| {
-            batch.ops.clear();
+            let is_executed = |op: &Op| matches!(op, Op::Put { key, .. } if key.starts_with(EXECUTED_PREFIX));
+            let executed: Vec<Op> = batch.ops.drain(..).filter(is_executed).collect();
+            self.store.batch(executed.clone()).expect("it is kept");
+            self.executed.extend(executed);
             let effects = self.core.written(batch, now());
             self.act(effects);
             done
@@ -221,8 +228,10 @@ impl World {
             ("x.yaml", payload("0")),
         ]);
         let (slow, held, told, landed) = (false, VecDeque::new(), VecDeque::new(), BTreeMap::new());
-        let daemon = Arc::new(Mutex::new(Daemon { core, files, slow, held, told, known: Vec::new(), landed }));
         let store = Arc::new(MemoryStore::new());
+        let (known, executed) = (Vec::new(), Vec::new());
+        let daemon = Daemon { core, files, slow, held, told, known, store: Arc::clone(&store), executed, landed };
+        let daemon = Arc::new(Mutex::new(daemon));
         let (console, messages, hints) = life(&fake, &store, &daemon, beginning.hooked);
         Self { fake, store, daemon, console, messages, hints }
     }
@@ -244,6 +253,22 @@ impl World {
         let is_of_then = |news: &ForgeUpdate| matches!(news, ForgeUpdate::Known(_));
         daemon.told.push_back(ForgeUpdate::Known(placements));
         daemon.told.extend(known.into_iter().chain(told).filter(|news| !is_of_then(news)));
+    }
+
+    /// Returns the console's records, for [`World::crash`].
+    pub fn records(&self) -> Vec<(String, Versioned)> {
+        self.store.list(FORGE_PREFIX).expect("the store can be read")
+    }
+
+    /// Ends the console and begins another, as if the first had ended right after the daemon executed commands: nothing of the console's
+    /// own was stored after `records`.
+    pub fn crash(&mut self, records: Vec<(String, Versioned)>) {
+        let put = |(key, found): (String, Versioned)| Op::Put { key, value: found.value, expected: Expected::Any };
+        self.store = Arc::new(MemoryStore::new());
+        let executed = std::mem::take(&mut self.daemon().executed);
+        self.store.batch(records.into_iter().map(put).chain(executed).collect()).expect("it is kept");
+        self.daemon().store = Arc::clone(&self.store);
+        self.restart();
     }
 
     /// Opens and merges a pull request of `ann`'s that `carl` approves, and gets it accepted with content of its own.
