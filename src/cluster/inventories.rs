@@ -1,5 +1,6 @@
 //! Watch of a member's inventory parents.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
@@ -25,7 +26,7 @@ const REFUSED_RETRY: Duration = Duration::from_mins(15);
 const EXPIRED: u16 = 410;
 
 /// Why following ended.
-enum End {
+enum FollowEnd {
     /// Nobody listens any more.
     Unheard,
     /// The version to watch from is not known any more.
@@ -38,9 +39,10 @@ enum End {
 pub(super) fn watch(
     wire: Wire,
     inventory: Inventory,
-    listed: Option<String>,
+    listed: &Mutex<Option<String>>,
     sink: mpsc::Sender<Observation>,
 ) -> WatchHandle {
+    let listed = listed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     WatchHandle::start(sink.clone(), Observation::panicked, follow(wire, inventory, listed, sink))
 }
 
@@ -56,9 +58,9 @@ async fn follow(wire: Wire, inventory: Inventory, listed: Option<String>, sink: 
     loop {
         let end = follower.follow(&mut version, &mut pause).await;
         match end {
-            End::Unheard => return,
-            End::Expired => version = None,
-            End::Failed(error) => {
+            FollowEnd::Unheard => return,
+            FollowEnd::Expired => version = None,
+            FollowEnd::Failed(error) => {
                 let is_refused = matches!(error, Error::Refused { code: 403, .. });
                 tracing::debug!(cluster = follower.wire.cluster, %error, "inventories are not watched for a time");
                 let wait = if is_refused { REFUSED_RETRY } else { pause };
@@ -82,7 +84,7 @@ struct Follower {
 
 impl Follower {
     /// Lists, where no version is known, and watches until something ends it.
-    async fn follow(&self, version: &mut Option<String>, pause: &mut Duration) -> End {
+    async fn follow(&self, version: &mut Option<String>, pause: &mut Duration) -> FollowEnd {
         let mut at = match version.take() {
             Some(version) => version,
             None => match self.list().await {
@@ -105,9 +107,9 @@ impl Follower {
     }
 
     /// Sends all inventories. Returns the version of the list.
-    async fn list(&self) -> Result<String, End> {
+    async fn list(&self) -> Result<String, FollowEnd> {
         let params = ListParams::default().labels(self.label);
-        let list = self.wire.request(&"the inventory", self.api.list(&params)).await.map_err(End::Failed)?;
+        let list = self.wire.request(&"the inventory", self.api.list(&params)).await.map_err(FollowEnd::Failed)?;
         let version = list.metadata.resource_version.unwrap_or_default();
         let parents = list.items.into_iter().map(|item| with_type(item, "v1", "ConfigMap")).collect();
         self.send(Observation::Inventories(parents, number(&version))).await?;
@@ -115,12 +117,12 @@ impl Follower {
     }
 
     /// Sends what changes after a version, until the server ends the watch.
-    async fn watch(&self, at: &mut String) -> Result<(), End> {
+    async fn watch(&self, at: &mut String) -> Result<(), FollowEnd> {
         let params = WatchParams::default().labels(self.label);
-        let failed = |error| async { End::Failed(self.wire.failure(&"the watch of the inventory", error).await) };
+        let failed = |error| async { FollowEnd::Failed(self.wire.failure(&"the watch of the inventory", error).await) };
         let events = match self.api.watch(&params, at).await {
             Ok(events) => events,
-            Err(kube::Error::Api(status)) if status.code == EXPIRED => return Err(End::Expired),
+            Err(kube::Error::Api(status)) if status.code == EXPIRED => return Err(FollowEnd::Expired),
             Err(error) => return Err(failed(error).await),
         };
         let mut events = std::pin::pin!(events);
@@ -137,7 +139,7 @@ impl Follower {
                     *at = mark.metadata.resource_version;
                     continue;
                 }
-                WatchEvent::Error(status) if status.code == EXPIRED => return Err(End::Expired),
+                WatchEvent::Error(status) if status.code == EXPIRED => return Err(FollowEnd::Expired),
                 WatchEvent::Error(status) => return Err(failed(kube::Error::Api(status)).await),
             };
             let parent = Box::new(with_type(object, "v1", "ConfigMap"));
@@ -149,8 +151,8 @@ impl Follower {
         }
     }
 
-    async fn send(&self, observation: Observation) -> Result<(), End> {
-        self.sink.send(observation).await.map_err(|_| End::Unheard)
+    async fn send(&self, observation: Observation) -> Result<(), FollowEnd> {
+        self.sink.send(observation).await.map_err(|_| FollowEnd::Unheard)
     }
 }
 

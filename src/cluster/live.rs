@@ -334,8 +334,7 @@ impl Target for Live {
 
     fn watch_parents(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
-        let listed = self.listed_parents.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        inventories::watch(wire, self.inventory, listed, sink)
+        inventories::watch(wire, self.inventory, &self.listed_parents, sink)
     }
 
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {

@@ -166,9 +166,8 @@ impl Daemon {
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
         let decryption = Decryption::open(configuration.decrypt.as_ref(), store.as_ref(), &state_dir)?;
-        let tokens = &saved.agent_tokens;
-        let (members, events) =
-            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption.clone(), &supervisor)?;
+        let (tokens, own) = (&saved.agent_tokens, decryption.clone());
+        let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), own, &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let (accepted, accepted_rewrite) = (core.accepted().cloned(), core.accepted_rewrite().cloned());
         let (branch, shared) = (core.followed_branch().map(str::to_owned), shared_store(&fence, &store));

@@ -278,8 +278,10 @@ fn run(promises: impl Future<Output = ()>) {
 fn a_live_member_keeps_every_promise() {
     let member = &shared().members[2];
     let live = Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY);
-    run(keeps_every_promise(&live, &live));
-    run(tells_who_else_writes_inventories(&live));
+    run(async {
+        keeps_every_promise(&live, &live).await;
+        tells_who_else_writes_inventories(&live).await;
+    });
 }
 
 #[test]
@@ -287,8 +289,10 @@ fn a_member_behind_the_double_keeps_every_promise() {
     let server = apiserver::Server::start(&apiserver::Options::clusters(2)).expect("the double starts");
     let name = apiserver::name(1);
     let live = Live::new(&name, server.kubeconfig(&name), None, INVENTORY);
-    run(keeps_every_promise(&live, &live));
-    run(tells_who_else_writes_inventories(&live));
+    run(async {
+        keeps_every_promise(&live, &live).await;
+        tells_who_else_writes_inventories(&live).await;
+    });
 }
 
 #[test]

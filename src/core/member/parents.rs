@@ -17,23 +17,23 @@ const PUT_RIGHT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// The inventories of a member.
 #[derive(Debug, Default)]
 pub(super) struct Parents {
-    known: BTreeMap<PlacementKey, Known>,
+    known: BTreeMap<PlacementKey, KnownParent>,
     /// When each inventory that others changed was put right last, or will be.
     put_right: BTreeMap<PlacementKey, Timestamp>,
-    /// An inventory came that no order is about: the daemon is to hear of it.
+    /// An inventory came that no order is about: the daemon is to be told.
     announces: bool,
 }
 
 /// What is known of one inventory.
 #[derive(Debug)]
-struct Known {
+struct KnownParent {
     /// `None` where it was removed.
     parent: Option<Shared<Parent>>,
     /// The resource version of the last write that was seen; 0 on members without versions.
     version: u64,
 }
 
-impl Known {
+impl KnownParent {
     /// Tells whether an observation shows an earlier state than the known one.
     fn is_newer_than(&self, version: u64) -> bool {
         version > 0 && self.version >= version
@@ -58,7 +58,7 @@ impl Parents {
 
     /// Records what gitfleet wrote (`None`: removed), unless a newer state was seen meanwhile.
     pub fn wrote(&mut self, placement: &PlacementKey, parent: Option<Parent>, version: u64) {
-        let known = self.known.entry(placement.clone()).or_insert(Known { parent: None, version: 0 });
+        let known = self.known.entry(placement.clone()).or_insert(KnownParent { parent: None, version: 0 });
         if known.version > version && version > 0 {
             return;
         }
@@ -68,7 +68,7 @@ impl Parents {
 
     /// Records what was read or noticed. Returns whether it differs from what was known.
     fn see(&mut self, placement: &PlacementKey, parent: Parent, version: u64) -> bool {
-        let known = self.known.entry(placement.clone()).or_insert(Known { parent: None, version: 0 });
+        let known = self.known.entry(placement.clone()).or_insert(KnownParent { parent: None, version: 0 });
         if known.is_newer_than(version) {
             return false;
         }

@@ -6,6 +6,7 @@ mod many;
 mod outages;
 mod repeated;
 mod sayings;
+mod source_thread;
 mod together;
 mod votes;
 mod world;

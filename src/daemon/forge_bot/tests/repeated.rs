@@ -1,10 +1,31 @@
 //! Commands that the daemon executed before the console could note that it handled their comments.
 
+use std::sync::Arc;
+
 use super::forged::{HOOKED, POLLED, asking, waiting};
 use super::world::{Beginning, World};
 use crate::daemon::forge_bot::records::SavedRecords;
 use crate::model::forge::{Reaction, ThreadNumber};
-use crate::store::records::EXECUTED_PREFIX;
+use crate::store::records::{EXECUTED_PREFIX, FORGE_PREFIX};
+use crate::store::{Expected, MemoryStore, Op, Store as _, Versioned};
+
+impl World {
+    /// Returns the console's records, for [`World::crash`].
+    fn records(&self) -> Vec<(String, Versioned)> {
+        self.store.list(FORGE_PREFIX).expect("the store can be read")
+    }
+
+    /// Ends the console and begins another, as if the first had ended right after the daemon executed commands: nothing of the console's
+    /// own was stored after `records`.
+    fn crash(&mut self, records: Vec<(String, Versioned)>) {
+        let put = |(key, found): (String, Versioned)| Op::Put { key, value: found.value, expected: Expected::Any };
+        self.store = Arc::new(MemoryStore::new());
+        let executed = std::mem::take(&mut self.daemon().executed);
+        self.store.batch(records.into_iter().map(put).chain(executed).collect()).expect("it is kept");
+        self.daemon().store = Arc::clone(&self.store);
+        self.restart();
+    }
+}
 
 /// Somebody says something, the daemon executes it, and the console ends before it notes anything. The next one reads the comment
 /// again, twice.
@@ -118,7 +139,7 @@ async fn a_reaction_that_was_counted_before_a_crash_is_counted_once_and_in_silen
         assert_eq!(world.is_open(), required == 1);
         assert_eq!(refusals(&world, pull), Vec::<String>::new(), "{required}");
         let left = world.records().iter().filter(|(key, _)| key.starts_with(EXECUTED_PREFIX)).count();
-        // A gate that opened asks nobody any more, so the reaction is not looked at again.
+        // A gate that opened asks nobody any more, so the reaction is not read again.
         assert_eq!(left, usize::from(required == 1), "{required}");
         world.fake.react_as("dora", asked.id, Reaction::Rocket);
         world.later(300).await;

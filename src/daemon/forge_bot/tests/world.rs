@@ -5,24 +5,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::source_thread::answer;
 use crate::config::Configuration;
 use crate::core::persist;
 use crate::core::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
 use crate::daemon::forge_bot::*;
-use crate::daemon::source_poller::CandidateError;
 use crate::decide::fixtures::{member, payload, placement, tree};
 use crate::doubles::forge::Fake;
-use crate::git;
 use crate::model::facts::{Facts, NodeFacts};
 use crate::model::forge::{Comment, Permission};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::manifest::InputError;
 use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
 use crate::model::runs::RunPhase;
 use crate::model::tree::Tree;
 use crate::model::work::{Desired, WorkOrder};
-use crate::store::records::{EXECUTED_PREFIX, FORGE_PREFIX};
-use crate::store::{Expected, MemoryStore, Op, Versioned};
+use crate::store::records::EXECUTED_PREFIX;
+use crate::store::{MemoryStore, Op};
 
 /// Turns until nothing may be left to do at an instant.
 const TURNS_MAX: usize = 5000;
@@ -55,7 +53,7 @@ pub struct Daemon {
     told: VecDeque<ForgeUpdate>,
     /// What was told already.
     known: Vec<ForgeUpdate>,
-    store: Arc<MemoryStore>,
+    pub store: Arc<MemoryStore>,
     /// The records of executed commands of comments that were stored.
     pub executed: Vec<Op>,
     /// Commits of the branch, by the tip that brought them; newest first.
@@ -255,22 +253,6 @@ impl World {
         daemon.told.extend(known.into_iter().chain(told).filter(|news| !is_of_then(news)));
     }
 
-    /// Returns the console's records, for [`World::crash`].
-    pub fn records(&self) -> Vec<(String, Versioned)> {
-        self.store.list(FORGE_PREFIX).expect("the store can be read")
-    }
-
-    /// Ends the console and begins another, as if the first had ended right after the daemon executed commands: nothing of the console's
-    /// own was stored after `records`.
-    pub fn crash(&mut self, records: Vec<(String, Versioned)>) {
-        let put = |(key, found): (String, Versioned)| Op::Put { key, value: found.value, expected: Expected::Any };
-        self.store = Arc::new(MemoryStore::new());
-        let executed = std::mem::take(&mut self.daemon().executed);
-        self.store.batch(records.into_iter().map(put).chain(executed).collect()).expect("it is kept");
-        self.daemon().store = Arc::clone(&self.store);
-        self.restart();
-    }
-
     /// Opens and merges a pull request of `ann`'s that `carl` approves, and gets it accepted with content of its own.
     pub fn merge(&self, digit: char) -> ThreadNumber {
         let number = self.fake.open_pull("ann", "a change", "main", "change", &commit('e'));
@@ -454,7 +436,10 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let (baselines, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Baseline>>();
     let (hint, hints) = mpsc::channel(HINTS_MAX);
     let git = Arc::clone(daemon);
-    std::thread::spawn(move || asked.iter().for_each(|request| answer(request, &git)));
+    std::thread::spawn(move || {
+        let landed = |to: &CommitId| git.lock().unwrap_or_else(PoisonError::into_inner).landed.get(to).cloned();
+        asked.iter().for_each(|request| answer(request, landed));
+    });
     let hands = Arc::clone(daemon);
     tokio::spawn(async move {
         while let Some(instruction) = instructed.recv().await {
@@ -499,26 +484,4 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let (messages, inbox) = mpsc::unbounded_channel();
     let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
     (Console::begin(settings, handles, saved, inbox, now), messages, hooked.then_some(hint))
-}
-
-/// Answers as the source's thread does.
-fn answer(request: SourceRequest, daemon: &Mutex<Daemon>) {
-    match request {
-        SourceRequest::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
-        SourceRequest::Landed { to, reply, .. } => {
-            let landed = &daemon.lock().unwrap_or_else(PoisonError::into_inner).landed;
-            let commits = landed.get(&to).cloned().unwrap_or_else(|| vec![to]);
-            let commit =
-                |commit| git::Commit { commit, subject: "a change".into(), author_email: "ann@forge.example".into() };
-            drop(reply.send(Ok(commits.into_iter().map(commit).collect())));
-        }
-        SourceRequest::Candidate { reply, .. } => drop(reply.send(Err(CandidateError::Refused(vec![mistake()])))),
-        _ => {}
-    }
-}
-
-/// A mistake in a file.
-pub fn mistake() -> InputError {
-    let (object, field, hint) = (None, None, None);
-    InputError { path: "x.yaml".into(), line: 3, object, field, message: "is no number".into(), hint }
 }
