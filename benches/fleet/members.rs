@@ -64,7 +64,7 @@ impl Members {
             (next.writes, next.version, next.there) = (member.writes, member.version, member.there.take());
             let there = next.there.iter();
             for parent in there.clone().flat_map(|there| there.parents.values()) {
-                next.reconciler.take_parent(parent.clone());
+                next.reconciler.take_parent(parent.clone(), 0);
             }
             for live in there.flat_map(|there| there.objects.values()) {
                 next.reconciler.see(live.clone());
@@ -83,7 +83,7 @@ impl Members {
             parent = parent.widened(order);
             let held = Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() };
             parent.holds = Some(held);
-            member.reconciler.take_parent(parent);
+            member.reconciler.take_parent(parent, 0);
             for desired in order.manifests.iter() {
                 member.version += 1;
                 let live = live(desired, placement, member.version);
@@ -194,11 +194,11 @@ impl Member {
         match &task.step {
             Step::WriteParent(parent) => {
                 there.parents.insert(task.order.placement.clone(), Parent::clone(parent));
-                StepResult::Parent(Some(Parent::clone(parent)))
+                StepResult::Parent(Some(Parent::clone(parent)), 0)
             }
             Step::DeleteParent => {
                 there.parents.remove(&task.order.placement);
-                StepResult::Parent(None)
+                StepResult::Parent(None, 0)
             }
             Step::Delete { object } | Step::Release { object, .. } => {
                 there.objects.remove(&object.id.key());

@@ -19,7 +19,8 @@ use super::connect::{SignIn, connect, connect_in_cluster, impersonating, is_expi
 use super::object::RawObject;
 use super::wire::Wire;
 use super::{
-    ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, namespaces,
+    ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, inventories,
+    namespaces,
 };
 use crate::api::FIELD_MANAGER;
 use crate::model::id::{ObjectId, ObjectKey};
@@ -50,6 +51,7 @@ pub struct Live {
     client: Mutex<Option<Client>>,
     resources: Mutex<BTreeMap<(String, String), ApiResource>>,
     in_flight: Arc<Semaphore>,
+    listed_parents: Mutex<Option<String>>,
     /// The same member over the same connection, as other users.
     users: Mutex<BTreeMap<String, Arc<Self>>>,
 }
@@ -87,6 +89,7 @@ impl Live {
             client: Mutex::new(None),
             resources: Mutex::new(BTreeMap::new()),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+            listed_parents: Mutex::new(None),
             users: Mutex::new(BTreeMap::new()),
         }
     }
@@ -257,6 +260,7 @@ impl Target for Live {
         let api: Api<RawObject> = Api::namespaced_with(self.client()?, self.inventory.namespace, &resource);
         let params = ListParams::default().labels(self.inventory.id_label);
         let list = self.request(&"the inventory", api.list(&params)).await?;
+        *self.listed_parents.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = list.metadata.resource_version;
         Ok(list.items.into_iter().map(|item| with_type(item, "v1", "ConfigMap")).collect())
     }
 
@@ -328,6 +332,11 @@ impl Target for Live {
         WatchHandle::start(sink, Observation::panicked, watch.run())
     }
 
+    fn watch_parents(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        let Ok(wire) = self.wire() else { return WatchHandle(None) };
+        inventories::watch(wire, self.inventory, &self.listed_parents, sink)
+    }
+
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         let Ok(wire) = self.wire() else { return WatchHandle(None) };
         WatchHandle::start(sink.clone(), Observation::panicked, facts::follow(wire, sink))
@@ -340,7 +349,7 @@ impl Target for Live {
 }
 
 /// Gives a list's item the type that lists leave out.
-fn with_type(item: RawObject, api_version: &str, kind: &str) -> Value {
+pub(super) fn with_type(item: RawObject, api_version: &str, kind: &str) -> Value {
     let mut json = item.json;
     json["apiVersion"] = api_version.into();
     json["kind"] = kind.into();

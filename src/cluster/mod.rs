@@ -9,6 +9,7 @@ pub mod directory;
 mod error;
 mod facts;
 pub mod hub;
+mod inventories;
 pub mod live;
 mod namespaces;
 mod object;
@@ -63,6 +64,12 @@ pub enum Observation {
     Failed(WatchedKind, Error),
     /// What nodes and pods add up to has changed.
     Facts(Box<Facts>),
+    /// All inventory parents, as a list at this resource version has them; 0 where the member has no versions.
+    Inventories(Vec<Value>, u64),
+    /// An inventory parent was written.
+    Inventory(Box<Value>),
+    /// An inventory parent was removed; this was it, with the version of its removal.
+    InventoryGone(Box<Value>),
     /// The member's namespaces, or why they cannot be listed, for people.
     Namespaces(Result<BTreeSet<String>, String>),
     /// The member stopped answering about its nodes and pods.
@@ -194,6 +201,12 @@ pub trait Target: Send + Sync + 'static {
     /// Watches what the member's nodes and pods add up to: a report when it is known and, at most once a second, whenever it
     /// changed. A member that has no nodes reports nothing.
     fn watch_facts(&self, _sink: mpsc::Sender<Observation>) -> WatchHandle {
+        WatchHandle(None)
+    }
+
+    /// Watches the inventory parents: whoever wrote them before may write late. What was written through this very target may be reported
+    /// too. Where the member does not let us watch them, they are listed now and then.
+    fn watch_parents(&self, _sink: mpsc::Sender<Observation>) -> WatchHandle {
         WatchHandle(None)
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::execute::{accept_rewrite, execute, preview, resolve};
 use super::persist::{self, SOURCE_NAME};
 use super::{Batch, Core, agent_tokens, write_down};
-use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use crate::model::commands::{Command, Done, ExecutedCommand, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::rollout::rights::{Policy, may};
@@ -26,9 +26,20 @@ impl Core {
     /// Executes a person's command. Returns the batch to store, and the answer to send once it is stored. As with
     /// [`Core::decide`], the batch must come back before anything else is decided.
     ///
+    /// The batch of a comment's command contains the answer, too. A daemon that ends before it notes that the comment was handled leaves
+    /// the next one to read the comment again, and that one must not take what the comment did for the work of another.
+    ///
     /// # Errors
     /// Why it is not carried out; nothing has changed then.
     pub fn execute(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        let (mut batch, done) = self.carry_out(command, person, now)?;
+        if let Some(executed) = ExecutedCommand::of(command, person, &done) {
+            write_down(&mut batch, records::executed_key(&executed), &executed);
+        }
+        Ok((batch, done))
+    }
+
+    fn carry_out(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
         // The batch with the store was decided on the records that this command would change.
         if self.outstanding {

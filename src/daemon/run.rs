@@ -31,7 +31,7 @@ use crate::core::{
     Batch, ConfigurationEvent, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name,
 };
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
-use crate::model::commands::{Refusal, RefusalReason};
+use crate::model::commands::{Done, Refusal, RefusalReason};
 use crate::model::forge::ForgeEvent;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
@@ -136,6 +136,8 @@ pub struct Daemon {
     views: FleetPublisher,
     supervisor: Supervisor,
     stepping_down: StepDown,
+    /// Who waits for the answer to a comment's command that this process does not know any more.
+    unanswered: Vec<oneshot::Sender<Result<Done, Refusal>>>,
 }
 
 impl Daemon {
@@ -164,9 +166,8 @@ impl Daemon {
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
         let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
         let decryption = Decryption::open(configuration.decrypt.as_ref(), store.as_ref(), &state_dir)?;
-        let tokens = &saved.agent_tokens;
-        let (members, events) =
-            MemberDeliveries::start(&configuration, tokens, name, fence.clone(), decryption.clone(), &supervisor)?;
+        let (tokens, own) = (&saved.agent_tokens, decryption.clone());
+        let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), own, &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let shared = shared_store(&fence, &store);
         let settings = PollerSettings { shared, decryption, ..settings }.known(core.source());
@@ -206,6 +207,7 @@ impl Daemon {
             news,
             supervisor,
             stepping_down,
+            unanswered: Vec::new(),
         };
         daemon.metrics.started.set(clock::wall().as_second());
         // Last: effects of the start run only when nothing can stop the start any more.
@@ -299,10 +301,18 @@ impl Daemon {
         let Instruction { command, person, reply } = instruction;
         let answer = match self.core.execute(&command, &person, clock::now()) {
             Err(refusal) => Err(refusal),
-            Ok((batch, done)) => self.keep(batch).await.then_some(done).ok_or_else(|| Refusal {
-                reason: RefusalReason::NotPossible,
-                message: "could not save the command, so it was not executed; see the daemon's log".to_owned(),
-            }),
+            Ok((batch, done)) => match self.keep(batch).await {
+                true => Ok(done),
+                // The store may have the command. The daemon that begins from it now reads the comment again and answers it.
+                false if self.stepping_down.is_over() && person.credentials.is_some() => {
+                    self.unanswered.push(reply);
+                    return;
+                }
+                false => Err(Refusal {
+                    reason: RefusalReason::NotPossible,
+                    message: "could not save the command, so it was not executed; see the daemon's log".to_owned(),
+                }),
+            },
         };
         match &answer {
             Ok(done) => {

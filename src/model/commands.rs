@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::forge::Credentials;
 use super::glob::glob_matches;
@@ -168,6 +169,60 @@ pub struct Done {
     /// The gate it was about; of `Approve` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<WaitingGate>,
+}
+
+/// A command of a comment, a reaction or a review that was executed. It is stored with what the command changed, and deleted with the
+/// record that the comment was handled: who reads the comment again in between finds the first answer here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutedCommand {
+    /// The URL of the comment or the review.
+    pub comment: String,
+    /// The account's id.
+    pub author: u64,
+    /// What was done.
+    pub verb: Verb,
+    /// On what, as the command named it.
+    pub target: String,
+    /// The stage that it named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// What happened, for people.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl ExecutedCommand {
+    /// Returns the record of a command that was executed; `None` if it did not come from the git host.
+    pub fn of(command: &Command, person: &Person, done: &Done) -> Option<Self> {
+        let credentials = person.credentials.as_ref().filter(|credentials| !credentials.comment.is_empty())?;
+        Some(Self {
+            comment: credentials.comment.clone(),
+            author: credentials.id,
+            verb: command.verb,
+            target: command.target.clone(),
+            stage: command.stage.clone(),
+            message: done.message.clone(),
+            at: done.at,
+        })
+    }
+
+    /// Returns what tells it from all others: SHA-256 of who said it where, and of what it names. The digest of the gate is no part of
+    /// it: one comment does one thing to a gate, whatever waits there when it is read again.
+    pub fn id(&self) -> Digest {
+        let Self { comment, author, verb, target, stage, .. } = self;
+        let stage = stage.as_deref().unwrap_or_default();
+        Digest::new(format!("{:x}", Sha256::digest(format!("{comment}\0{author}\0{verb}\0{target}\0{stage}"))))
+    }
+
+    /// Tells whether this is the record of a command of a person.
+    pub fn is_of(&self, command: &Command, person: &Person) -> bool {
+        let is_said =
+            |credentials: &Credentials| (&credentials.comment, credentials.id) == (&self.comment, self.author);
+        let named = (self.verb, &self.target, &self.stage);
+        person.credentials.as_ref().is_some_and(is_said) && named == (command.verb, &command.target, &command.stage)
+    }
 }
 
 /// A gate that waits for a person, and what it would let through.

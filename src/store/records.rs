@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Error, Expected, Op, Result, Store, Versioned};
+use crate::model::commands::ExecutedCommand;
 use crate::model::decisions::DecisionsKey;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::overrides::OverrideRef;
@@ -48,6 +49,10 @@ pub const NOTIFIED_PREFIX: &str = "notified/";
 /// Prefix of the bot's records: written texts, handled comments, and the key for marks of hidden values. Readers of other
 /// records may have no access to the repository, so the HTTP interface never returns these.
 pub const FORGE_PREFIX: &str = "forge/";
+
+/// Prefix of the commands of comments that were executed, until their comments are recorded as handled. The core writes them, with
+/// what the commands change; the bot deletes them.
+pub const EXECUTED_PREFIX: &str = "forge/executed/";
 
 /// The key of the record with the key of digests of plaintext. Whoever has it can check guesses, so the HTTP interface never returns it.
 pub const DIGEST_KEY: &str = "digest-key";
@@ -143,6 +148,11 @@ pub fn cluster_key(cluster: &ClusterName) -> String {
 /// Returns the key of the record of an agent's token.
 pub fn agent_key(name: &str) -> String {
     format!("{AGENT_PREFIX}{}", escape(name))
+}
+
+/// Returns the key of a command of a comment that was executed.
+pub fn executed_key(command: &ExecutedCommand) -> String {
+    format!("{EXECUTED_PREFIX}{}", command.id())
 }
 
 /// Returns the key of an OCM Placement's record.

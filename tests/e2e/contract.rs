@@ -89,6 +89,9 @@ impl Watch {
             Observation::Facts(_) | Observation::FactsFailed(_) | Observation::Namespaces(_) => {
                 panic!("facts from a watch of objects")
             }
+            Observation::Inventories(..) | Observation::Inventory(_) | Observation::InventoryGone(_) => {
+                panic!("inventories from a watch of objects")
+            }
             Observation::Failed(kind, error) => panic!("the watch of {kind:?} failed: {error}"),
             Observation::Unwatched(reason) => panic!("what is there cannot be watched: {reason}"),
             Observation::Panicked(words) => panic!("a watch panicked: {words}"),
@@ -195,6 +198,55 @@ async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     assert!(!is_ours(&target.parents().await.expect("an answer")));
 }
 
+/// Whoever had the member before may write an inventory late, and the watch tells what it wrote or removed: from the last list on, and
+/// nothing of objects that are no inventory.
+async fn tells_who_else_writes_inventories(target: &dyn Target) {
+    let parent = |digest: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "crp.late", "namespace": NAMESPACE, "labels": {ID_LABEL: "applyset-late-v1"},
+                "annotations": {"gitfleet.io/placement": "late", "gitfleet.io/digest": digest}},
+        })
+    };
+    let first = target.apply(&parent("1"), WRITE).await.expect("it is written");
+    target.parents().await.expect("they are listed");
+    let (sink, mut observations) = mpsc::channel(100);
+    let _watch = target.watch_parents(sink);
+    let mut next = async |what: &str| loop {
+        let next = tokio::time::timeout(LIMIT, observations.recv()).await;
+        let next = next.unwrap_or_else(|_| panic!("{what} in time")).expect("the watch lives");
+        // Other tests write inventories on the same member.
+        match &next {
+            Observation::Inventory(object) | Observation::InventoryGone(object)
+                if object["metadata"]["name"] != "crp.late" => {}
+            _ => return next,
+        }
+    };
+    let mut stranger = parent("1");
+    stranger["metadata"]["name"] = json!("no-inventory");
+    stranger["metadata"]["labels"] = json!({});
+    target.apply(&stranger, WRITE).await.expect("it is written");
+    let second = target.apply(&parent("2"), WRITE).await.expect("it is written");
+    match next("the change is told").await {
+        Observation::Inventory(object) => {
+            assert_eq!(object["metadata"]["annotations"]["gitfleet.io/digest"], "2");
+            assert_eq!(object["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
+            assert_eq!(object["kind"], "ConfigMap");
+        }
+        other => panic!("{other:?}"),
+    }
+    target.delete(&id(&first), &uid(&first)).await.expect("it goes");
+    match next("the removal is told").await {
+        Observation::InventoryGone(object) => {
+            assert_eq!(object["metadata"]["annotations"]["gitfleet.io/placement"], "late");
+            assert_ne!(object["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    let stranger = target.get(&id(&stranger)).await.expect("an answer").expect("it is there");
+    target.delete(&id(&stranger), &uid(&stranger)).await.expect("it goes");
+}
+
 /// Names that Kubernetes takes and that mean something else in a path, in a URL or on a file system that folds case.
 async fn d14_every_legal_name_is_an_object_of_its_own(target: &dyn Target) {
     let names = ["team:read", "team_read", "Team:Read", "what else? #1&dryRun=All", "a+b", ".hidden", "w\\x"];
@@ -226,7 +278,10 @@ fn run(promises: impl Future<Output = ()>) {
 fn a_live_member_keeps_every_promise() {
     let member = &shared().members[2];
     let live = Live::new(&member.name, member.kubeconfig.clone(), None, INVENTORY);
-    run(keeps_every_promise(&live, &live));
+    run(async {
+        keeps_every_promise(&live, &live).await;
+        tells_who_else_writes_inventories(&live).await;
+    });
 }
 
 #[test]
@@ -234,7 +289,10 @@ fn a_member_behind_the_double_keeps_every_promise() {
     let server = apiserver::Server::start(&apiserver::Options::clusters(2)).expect("the double starts");
     let name = apiserver::name(1);
     let live = Live::new(&name, server.kubeconfig(&name), None, INVENTORY);
-    run(keeps_every_promise(&live, &live));
+    run(async {
+        keeps_every_promise(&live, &live).await;
+        tells_who_else_writes_inventories(&live).await;
+    });
 }
 
 #[test]

@@ -345,3 +345,28 @@ fn a_refused_object_holds_the_rollout_and_the_next_commit_repairs_it() {
     daemon.await_rolled_out("refuse", 2);
     assert_eq!(values(), ["3", "3", "3"]);
 }
+
+#[test]
+fn an_inventory_that_somebody_else_writes_is_put_right_while_the_member_stays_connected() {
+    let (member, world) = one(1);
+    world.write("late.yaml", &[placement("late-write", ""), namespace("late-write")].concat());
+    world.write("map.yaml", &config_map("late-write", "settings", "1"));
+    world.commit("Deliver");
+    let daemon = world.start();
+    daemon.await_rolled_out("late-write", 0);
+    let digest = || {
+        let found = member.get("gitfleet-system", "configmap", "crp.late-write").ok().flatten()?;
+        found["metadata"]["annotations"]["gitfleet.io/digest"].as_str().map(str::to_owned)
+    };
+    let right = digest().expect("the inventory says what the member holds");
+    // As a leader of before would, whose write arrives late.
+    let late =
+        serde_json::json!({"metadata": {"annotations": {"gitfleet.io/digest": "0000", "gitfleet.io/epoch": "1"}}});
+    let change =
+        ["-n", "gitfleet-system", "patch", "configmap", "crp.late-write", "--type=merge", "-p", &late.to_string()];
+    member.kubectl(&change).expect("a late write");
+    daemon.until("the inventory is put right", || digest().as_deref() == Some(&right));
+    member.kubectl(&["-n", "gitfleet-system", "delete", "configmap", "crp.late-write"]).expect("a late removal");
+    daemon.until("the inventory is there again", || digest().as_deref() == Some(&right));
+    assert_eq!(value(member, "late-write", "settings"), "1");
+}

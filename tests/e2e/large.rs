@@ -31,8 +31,8 @@ const BYTES_OUT_PER_OBJECT_MAX: u64 = 6 << 10;
 
 /// How long a watch lives here: a watch that begins again shows that time has passed.
 const WATCH: Duration = Duration::from_secs(2);
-/// Watches of a member: ConfigMaps and namespaces that carry our label, namespaces for their names, nodes, pods.
-const WATCHES: u64 = 5;
+/// Watches of a member: ConfigMaps and namespaces that carry our label, inventories, namespaces for their names, nodes, pods.
+const WATCHES: u64 = 6;
 
 /// Counts by verb and resource.
 type Counts = BTreeMap<String, u64>;

@@ -198,7 +198,7 @@ impl Case {
         self.reconciler.connect();
         self.told = self.server.parents.clone();
         for parent in self.server.parents.values() {
-            self.reconciler.take_parent(parent.clone());
+            self.reconciler.take_parent(parent.clone(), 0);
         }
         self.ask();
         self.reconciler.forget_unlisted();
@@ -354,12 +354,12 @@ impl Case {
             Step::WriteParent(parent) => {
                 self.server.parents.insert(placement.clone(), Parent::clone(&parent));
                 self.told.insert(placement.clone(), Parent::clone(&parent));
-                StepResult::Parent(Some(*parent))
+                StepResult::Parent(Some(*parent), 0)
             }
             Step::DeleteParent => {
                 self.server.parents.remove(&placement);
                 self.told.remove(&placement);
-                StepResult::Parent(None)
+                StepResult::Parent(None, 0)
             }
             Step::Delete { object } | Step::Release { object, .. } => {
                 let key = object.id.key();

@@ -241,7 +241,7 @@ fn objects<'a>(
     }));
     objects.push(role("ClusterRole", None, cluster_rules));
     objects.push(binding("ClusterRole", None));
-    let inventory = rule(&[""], &["configmaps"], &[WRITE.as_slice(), &["list"]].concat());
+    let inventory = rule(&[""], &["configmaps"], &[WRITE.as_slice(), &WATCH].concat());
     namespace_rules.entry(NAMESPACE.to_owned()).or_default().insert(0, inventory);
     for (namespace, rules) in namespace_rules {
         objects.push(role("Role", Some(&namespace), &rules));

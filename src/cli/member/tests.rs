@@ -30,7 +30,7 @@ fn lines(objects: &[Value]) -> Vec<String> {
 
 #[test]
 fn what_is_granted() {
-    let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list";
+    let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list,watch";
     let facts = "- core/namespaces,nodes,pods: list,watch";
     let claims = "- cluster.open-cluster-management.io/clusterclaims: list,watch";
     let rows: &[(&str, Vec<String>, &[&str])] = &[
@@ -123,7 +123,7 @@ fn c14_least_rights_are_those_of_what_is_delivered() {
         cluster_wide: named(&[(rbac, "clusterroles")]),
         namespaces: ["web".to_owned()].into(),
     };
-    let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list";
+    let inventory = "gitfleet-system core/configmaps: get,create,patch,delete,list,watch";
     let cluster = [
         "- core/configmaps: list,watch",
         "- apps/deployments: list,watch",

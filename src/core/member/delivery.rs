@@ -85,7 +85,7 @@ impl Delivery {
         match result {
             StepResult::Offline(reason) => return Some(reason),
             // The reconciler keeps the inventories of all placements.
-            StepResult::Parent(_) => {}
+            StepResult::Parent(..) => {}
             StepResult::ParentFailed(message) => self.give_up_until(message, now + RETRY_MAX),
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live } => {

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod namespaces;
+mod parents;
 mod reconciler;
 pub mod result;
 mod seen;

@@ -3,17 +3,17 @@
 //! The member's task drives it with an API server or a folder, the simulation with a simulated member.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::delivery::{Delivery, Doing, progress_of};
 use super::namespaces::Namespaces;
+use super::parents::Parents;
 use super::result::StepResult;
 use crate::core::{MemberCommand, MemberEvent};
 use crate::deliver::holdings::{Holdings, Wanted};
-use crate::deliver::inventory::{Parent, applyset_id};
+use crate::deliver::inventory::applyset_id;
 use crate::deliver::lists::{Lists, Unlisted, kind_of};
 use crate::deliver::live::LiveObject;
 use crate::deliver::plan::plan;
@@ -21,7 +21,6 @@ use crate::deliver::progress::Attempt;
 use crate::deliver::step::{MemberView, Plan, Step};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::records::{Availability, Glimpse, Inventory, WorkStatus};
-use crate::model::shared::Shared;
 use crate::model::work::{SourceName, WorkOrder};
 
 /// A step to execute on the member.
@@ -39,9 +38,9 @@ pub struct Task {
 #[derive(Debug)]
 pub struct Reconciler {
     pub(super) cluster: ClusterName,
-    source: SourceName,
+    pub(super) source: SourceName,
     pub(super) has_health: bool,
-    deliveries: BTreeMap<PlacementKey, Delivery>,
+    pub(super) deliveries: BTreeMap<PlacementKey, Delivery>,
     /// How many steps of forgotten orders are under way: a later order of the same placement waits for them.
     forgotten: BTreeMap<PlacementKey, usize>,
     pub(super) live: Holdings,
@@ -49,9 +48,9 @@ pub struct Reconciler {
     pub(super) lists: Lists,
     /// Kinds whose watches must be started or restarted, with the version to watch them in.
     pub(super) unwatched: BTreeMap<String, Option<String>>,
-    parents: BTreeMap<PlacementKey, Shared<Parent>>,
+    pub(super) parents: Parents,
     wanted: Wanted,
-    placements: BTreeMap<String, PlacementKey>,
+    pub(super) placements: BTreeMap<String, PlacementKey>,
     pub(super) namespaces: Namespaces,
 }
 
@@ -68,7 +67,7 @@ impl Reconciler {
             live: Holdings::default(),
             lists: Lists::default(),
             unwatched: BTreeMap::new(),
-            parents: BTreeMap::new(),
+            parents: Parents::default(),
             wanted: Wanted::default(),
             placements: BTreeMap::new(),
             namespaces: Namespaces::default(),
@@ -93,19 +92,6 @@ impl Reconciler {
             // A restored backup brings deleted objects back with the same uids.
             delivery.progress.deleted.clear();
         }
-    }
-
-    /// Records an inventory that was found. One that names no placement does not belong to gitfleet.
-    pub fn take_parent(&mut self, parent: Parent) {
-        let Some(placement) = parent.placement.clone() else { return };
-        for kind in &parent.group_kinds {
-            if self.lists.expect(kind) {
-                // Inventories name kinds without versions; an order may bring one.
-                self.unwatched.insert(kind.clone(), None);
-            }
-        }
-        self.placements.insert(applyset_id(&placement), placement.clone());
-        self.parents.insert(placement, parent.into());
     }
 
     /// Returns the active orders.
@@ -241,7 +227,7 @@ impl Reconciler {
             if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
-            let (parent, ours) = (self.parents.get(&placement).map(Deref::deref), &delivery.applyset);
+            let (parent, ours) = (self.parents.get(&placement), &delivery.applyset);
             let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
             delivery.plan = plan(&order, &view, &delivery.progress, now);
             delivery.stale = false;
@@ -269,10 +255,8 @@ impl Reconciler {
         {
             self.live.remove(key);
         }
-        match &result {
-            StepResult::Parent(Some(parent)) => drop(self.parents.insert(placement.clone(), parent.clone().into())),
-            StepResult::Parent(None) => drop(self.parents.remove(placement)),
-            _ => {}
+        if let StepResult::Parent(parent, version) = &result {
+            self.parents.wrote(placement, parent.clone(), *version);
         }
         if let Some(delivery) = self.deliveries.get_mut(placement) {
             return delivery.settle(result, now);
@@ -333,8 +317,7 @@ impl Reconciler {
     /// Returns the result of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
-        let (parent, ours, unlisted) =
-            (self.parents.get(placement).map(Deref::deref), &delivery.applyset, self.unlisted(placement));
+        let (parent, ours, unlisted) = (self.parents.get(placement), &delivery.applyset, self.unlisted(placement));
         let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
         let inventory = self.labelled(ours, unlisted.clone());
         Some(delivery.status(&view, inventory, now))

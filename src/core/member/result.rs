@@ -17,8 +17,8 @@ use crate::model::work::Desired;
 pub enum StepResult {
     /// The member does not answer; the step may or may not have been executed.
     Offline(String),
-    /// The inventory was written; `None` if it was removed.
-    Parent(Option<Parent>),
+    /// The inventory was written, with its new resource version; `None` if it was removed. Version 0: none is known.
+    Parent(Option<Parent>, u64),
     /// The inventory could not be written.
     ParentFailed(String),
     /// An apply was tried.

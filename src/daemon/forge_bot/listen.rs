@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use super::Console;
 use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, verdict};
 use super::commit_rollout::CommitRollout;
+use super::executed::means_one;
 use super::origin::{Origin, origin};
 use super::outbox::{Slot, SlotContent};
 use super::person::PersonFacts;
@@ -162,7 +163,12 @@ impl Console {
             return;
         }
         let mut ignored = false;
+        let is_begun = !self.executed.of(comment).is_empty();
         let dealt = match verdict(comment, &me, self.settings.voice.short, now) {
+            // It was executed before it was edited or became old.
+            verdict if is_begun && !matches!(verdict, CommentVerdict::Commands(_)) => {
+                self.executed_before(comment, now)
+            }
             // A comment that contained no command never becomes one, and need not be stored. The same holds for old comments
             // and our own.
             CommentVerdict::Ignore(_)
@@ -192,7 +198,9 @@ impl Console {
         if !ignored {
             tracing::info!(thread, person = comment.author.login, outcome = heard.outcome, "comment handled");
         }
-        self.write(vec![records::heard_op(&heard)]).await;
+        self.executed.settle(&comment.url, author);
+        let settled = self.executed.take_settled().into_iter().map(Ok);
+        self.write([records::heard_op(&heard)].into_iter().chain(settled).collect()).await;
         self.heard.insert(heard.id, heard);
         self.awaited.remove(&id);
         self.deliveries.drop_comment(id);
@@ -207,6 +215,10 @@ impl Console {
         now: Timestamp,
     ) -> Option<Dealt> {
         let meant = self.meant(thread, comment, chats);
+        let is_begun = !self.executed.of(comment).is_empty();
+        if is_begun && meant.as_ref().is_ok_and(|meant| meant.all.is_empty()) {
+            return Some(self.executed_before(comment, now));
+        }
         let asks = match &meant {
             Ok(Meant { rollout, all }) if all.iter().any(|meaning| meaning.command().is_some()) => {
                 // Contributors matter only for approvals: finding them takes several calls per pull request.
@@ -235,6 +247,11 @@ impl Console {
         let meant = match meant {
             Ok(meant) => meant,
             Err(Unmeant::Answer(answer)) => {
+                if is_begun {
+                    let done = self.executed.answers(comment).join("; ");
+                    let answer = Answer { why: format!("{}; done before that: {done}", answer.why), ..answer };
+                    return Some(self.answer(thread, comment, &answer, now));
+                }
                 // What waits is no help to somebody who may not open it.
                 let refused = self.refused(thread, comment, chats).await;
                 return Some(self.answer(thread, comment, &refused.unwrap_or(answer), now));
@@ -289,7 +306,18 @@ impl Console {
         let mut all = Vec::new();
         for chat in chats {
             let prefix = self.settings.voice.prefix();
-            all.extend(meaning(&rollout, thread, chat, comment.created_at, prefix).map_err(Unmeant::Answer)?);
+            let is_begun = self.executed.has_of_line(comment, chat);
+            match meaning(&rollout, thread, chat, comment.created_at, prefix) {
+                _ if is_begun && means_one(chat) => {}
+                Ok(meant) => {
+                    all.extend(meant.into_iter().filter(|meaning| {
+                        !meaning.command().is_some_and(|command| self.executed.has(comment, command))
+                    }))
+                }
+                // What is left of it waits no more.
+                Err(_) if is_begun => {}
+                Err(answer) => return Err(Unmeant::Answer(answer)),
+            }
         }
         Ok(Meant { rollout, all })
     }
@@ -354,7 +382,7 @@ impl Console {
         facts: Option<PersonFacts>,
         now: Timestamp,
     ) -> Dealt {
-        let mut done = Vec::new();
+        let mut done = self.executed.answers(comment);
         if let Some(facts) = facts {
             let person = match self.person(&rollout, &comment.author, &comment.url, facts) {
                 Ok(person) => person,
@@ -388,6 +416,12 @@ impl Console {
         Dealt { outcome: done.join("; "), answer: None }
     }
 
+    /// Answers a comment whose commands were executed before it was recorded as handled, as it was to be answered then.
+    fn executed_before(&mut self, comment: &Comment, now: Timestamp) -> Dealt {
+        self.react(comment, Reaction::Rocket, now);
+        Dealt { outcome: self.executed.answers(comment).join("; "), answer: None }
+    }
+
     /// Requests an update of the rollout's comment.
     fn refresh(&mut self, rollout: &CommitRollout, help: bool, now: Timestamp) {
         let slot = Slot::Comment { id: self.rollout_slot(&rollout.commit) };
@@ -400,14 +434,21 @@ impl Console {
         }
     }
 
+    /// Has the daemon execute a command, once for each comment: where an earlier process did it, its answer is returned.
     pub(super) async fn instruct(&mut self, command: Command, person: Person) -> Result<String, Refusal> {
+        if let Some(answer) = self.executed.answer(&command, &person) {
+            return Ok(answer.to_owned());
+        }
         let (reply, answer) = oneshot::channel();
         let gone = || Refusal {
             reason: RefusalReason::NotPossible,
             message: "gitfleet is shutting down; please repeat the command in a minute".to_owned(),
         };
-        self.handles.instructions.send(Instruction { command, person, reply }).map_err(|_| gone())?;
-        self.ask(answer).await.map_err(|_| gone())?.map(|done| done.message)
+        let instruction = Instruction { command: command.clone(), person: person.clone(), reply };
+        self.handles.instructions.send(instruction).map_err(|_| gone())?;
+        let done = self.ask(answer).await.map_err(|_| gone())??;
+        self.executed.add(&command, &person, &done);
+        Ok(done.message)
     }
 
     fn react(&mut self, comment: &Comment, reaction: Reaction, now: Timestamp) {

@@ -33,6 +33,7 @@ pub mod commit_rollout;
 mod connect;
 mod deliveries;
 mod event_loop;
+mod executed;
 mod fenced;
 mod listen;
 mod messages;
@@ -54,6 +55,7 @@ mod tests;
 use commit_rollout::CommitRollouts;
 pub use connect::{Error as ConnectError, command_style, connect, forge_settings, kind};
 use deliveries::Deliveries;
+use executed::Executions;
 pub use fenced::FencedForge;
 use outbox::Outbox;
 use pulls::Pulls;
@@ -116,7 +118,8 @@ pub struct Settings {
 pub struct Handles {
     /// The forge.
     pub forge: Arc<dyn Forge>,
-    /// The store of its records. Nobody else writes below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX).
+    /// The store of its records. Below [`FORGE_PREFIX`](crate::store::records::FORGE_PREFIX) the core writes executed
+    /// commands, and nobody else writes anything.
     pub store: Arc<dyn Store>,
     /// The source's thread.
     pub requests: Sender<SourceRequest>,
@@ -164,6 +167,7 @@ struct Console {
     rollouts: CommitRollouts,
     pulls: Pulls,
     heard: BTreeMap<u64, Heard>,
+    executed: Executions,
     deliveries: Deliveries,
     /// Unproven commands with their conversations, and until when the delivery of their creation may arrive.
     awaited: BTreeMap<u64, (ThreadNumber, Timestamp)>,
@@ -218,6 +222,7 @@ impl Console {
             sends: JoinSet::new(),
             rollouts,
             heard: saved.heard,
+            executed: saved.executed,
             deliveries: saved.deliveries,
             awaited: BTreeMap::new(),
             to_read: VecDeque::new(),
@@ -319,6 +324,7 @@ impl Console {
             self.tidy_at = now + TIDY_EVERY;
             self.tidy(now);
             self.deliveries.forget(now);
+            self.executed.forget(now);
         }
         for commit in self.rollouts.changed().cloned().collect::<Vec<_>>() {
             self.ask_people(&commit, now);
@@ -340,6 +346,7 @@ impl Console {
         ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| records::pull_op(*number, pull.as_ref())));
         ops.extend(self.deliveries.take_changed());
         ops.extend(records::forget_heard(&mut self.heard, now).into_iter().map(Ok));
+        ops.extend(self.executed.take_settled().into_iter().map(Ok));
         self.write(ops).await;
         let has_begun = !begun.is_empty();
         for sending in begun {

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::commit_rollout::CommitRollout;
 use super::deliveries::Deliveries;
+use super::executed::Executions;
 use super::outbox::Entry;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, Digest};
-use crate::store::records::{load_all, put};
+use crate::store::records::{EXECUTED_PREFIX, load_all, put};
 use crate::store::{Expected, Op, Result, Store};
 
 const OUTBOX: &str = "forge/outbox/";
@@ -74,6 +75,8 @@ pub struct SavedRecords {
     pub pulls: BTreeMap<ThreadNumber, Planned>,
     /// The kept deliveries.
     pub deliveries: Deliveries,
+    /// Executed commands of comments that are not among the handled ones.
+    pub executed: Executions,
 }
 
 impl SavedRecords {
@@ -89,6 +92,9 @@ impl SavedRecords {
             heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
             pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
             deliveries: Deliveries::read(store)?,
+            executed: Executions::restore(
+                load_all(store, EXECUTED_PREFIX)?.into_iter().map(|record| (record.key, record.value)).collect(),
+            ),
         })
     }
 }

@@ -116,6 +116,9 @@ impl Console {
         now: Timestamp,
     ) -> bool {
         let mut approved = false;
+        if let Some(credentials) = &person.credentials {
+            self.executed.drop_before(&credentials.comment, credentials.id, given.at);
+        }
         for asked in self.asked_in(commit, id).iter().filter(|asked| is_new(asked, given, now)) {
             let Some(rollout) = self.rollouts.get(commit).cloned() else { break };
             // An approval may have ended the wait of another gate.
@@ -130,6 +133,10 @@ impl Console {
                 Ok(()) => approved = true,
                 Err(answer) => self.answer_vote(&rollout, &given.by, &answer),
             }
+        }
+        // Deleted in the batch that notes the reaction as handled.
+        if let Some(credentials) = &person.credentials {
+            self.executed.settle(&credentials.comment, credentials.id);
         }
         approved
     }
@@ -165,6 +172,8 @@ impl Console {
                     "the review is of another commit than the pull request ends with; review that one",
                 )))
             };
+            // Deleted in the batch that notes the review as handled.
+            self.executed.settle(&review.url, review.by.id);
             if let Some(decision) = decision {
                 if let Some(rollout) = self.rollouts.get_mut(&rollout.commit) {
                     rollout.reviewed.insert(review.id);

@@ -105,10 +105,16 @@ async fn write_parent(target: &dyn Target, order: &WorkOrder, parent: Parent) ->
     let object = parent.object(&order.placement);
     // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
     match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
-        Ok(_) => StepResult::Parent(Some(parent)),
+        Ok(answer) => StepResult::Parent(Some(parent), version_of(&answer)),
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
     }
+}
+
+/// Returns the resource version of an object; 0 where it has none.
+pub(super) fn version_of(object: &Value) -> u64 {
+    let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
@@ -120,13 +126,13 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
         ..ObjectId::default()
     };
     let uid = match target.get(&id).await {
-        Ok(None) => return StepResult::Parent(None),
+        Ok(None) => return StepResult::Parent(None, 0),
         Ok(Some(object)) => object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
         Err(error) => return StepResult::ParentFailed(error.to_string()),
     };
     match target.delete(&id, &uid).await {
-        Ok(_) => StepResult::Parent(None),
+        Ok(_) => StepResult::Parent(None, 0),
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),
     }

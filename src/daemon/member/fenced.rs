@@ -101,6 +101,10 @@ impl Target for Fenced {
         self.target.watch(kind, version, sink)
     }
 
+    fn watch_parents(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        self.target.watch_parents(sink)
+    }
+
     fn watch_facts(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
         self.target.watch_facts(sink)
     }

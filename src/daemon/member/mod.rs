@@ -85,6 +85,7 @@ pub struct Member {
     /// No report of an active work before this instant.
     next_progress: BTreeMap<PlacementKey, Instant>,
     watches: BTreeMap<WatchedKind, WatchHandle>,
+    parents: Option<WatchHandle>,
     facts: Option<WatchHandle>,
     namespaces: Option<WatchHandle>,
     sink: mpsc::Sender<Observation>,
@@ -150,6 +151,7 @@ impl Member {
             reconciler,
             next_progress: BTreeMap::new(),
             watches: BTreeMap::new(),
+            parents: None,
             facts: None,
             namespaces: None,
             sink,
@@ -189,6 +191,7 @@ impl Member {
             let reason = self.offline.take().unwrap_or_default();
             // They belong to the ended connection: the next one lists everything again.
             self.watches.clear();
+            self.parents = None;
             self.facts = None;
             self.namespaces = None;
             self.presence = SaidPresence::Offline(reason.clone());
@@ -219,9 +222,10 @@ impl Member {
         let common = Arc::clone(&self.common);
         let mut turn = common.limits.listing_turn().await;
         // Before the watches start: inventories name kinds to list that no order contains any more.
-        for parent in self.target.parents().await?.iter().map(Parent::read) {
-            self.reconciler.take_parent(parent);
+        for parent in &self.target.parents().await? {
+            self.reconciler.take_parent(Parent::read(parent), apply::version_of(parent));
         }
+        self.parents = Some(self.target.watch_parents(self.sink.clone()));
         self.namespaces = self.target.watch_namespaces(self.sink.clone());
         self.watch_expected();
         while self.reconciler.is_listing() || self.awaits_namespaces() {
@@ -306,6 +310,9 @@ impl Member {
             // Dropping `work` drops the steps under way: the next connection reads their results from the member.
             if self.offline.is_some() {
                 return Some(());
+            }
+            if self.reconciler.take_announcement() {
+                self.announce();
             }
             if Instant::now() >= next_report {
                 self.report();

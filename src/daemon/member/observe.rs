@@ -3,9 +3,14 @@
 use std::panic::resume_unwind;
 
 use super::Member;
+use super::apply::version_of;
+use crate::api::annotations::EPOCH;
+use crate::clock;
 use crate::cluster::{Error, Observation};
 use crate::core::MemberEvent;
+use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
+use crate::model::id::PlacementKey;
 
 impl Member {
     /// Handles an observation of a watch.
@@ -27,6 +32,28 @@ impl Member {
             Observation::Namespaces(namespaces) => {
                 self.reconciler.see_namespaces(namespaces);
                 self.report_namespaces();
+            }
+            Observation::Inventories(parents, at) => {
+                let listed = parents.iter().map(|parent| (Parent::read(parent), version_of(parent))).collect();
+                for placement in self.reconciler.list_parents(listed, at, clock::now()) {
+                    self.tell_foreign(&placement, None);
+                }
+            }
+            Observation::Inventory(parent) => {
+                let read = Parent::read(&parent);
+                let placement = read.placement.clone();
+                let is_news = self.reconciler.see_parent(read, version_of(&parent), clock::now());
+                if let Some(placement) = placement.filter(|_| is_news) {
+                    let epoch = parent.pointer("/metadata/annotations").and_then(|all| all.get(EPOCH)?.as_str());
+                    self.tell_foreign(&placement, epoch);
+                }
+            }
+            Observation::InventoryGone(parent) => {
+                if let Some(placement) = Parent::read(&parent).placement
+                    && self.reconciler.lose_parent(&placement, version_of(&parent), clock::now())
+                {
+                    self.tell_foreign(&placement, None);
+                }
             }
             Observation::Unwatched(reason) => {
                 drop(self.events.send(MemberEvent::Unwatched { cluster: self.cluster.clone(), reason }));
@@ -51,5 +78,11 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// Says that an inventory is not as this task left it. An answer to a write of its own may come after the watch, so that is no
+    /// warning.
+    fn tell_foreign(&self, placement: &PlacementKey, epoch: Option<&str>) {
+        tracing::debug!(cluster = %self.cluster, %placement, epoch, "the inventory changed; it is planned on what is there now");
     }
 }

@@ -20,6 +20,7 @@ use crate::model::records::{ApplyOutcome, Availability, WorkStatus};
 use crate::model::watched::WatchedObject;
 use crate::model::work::{Desired, Release, WorkOrder};
 
+mod inventories;
 mod lists;
 mod presence;
 mod rechecks;
@@ -36,6 +37,8 @@ struct Memory {
     /// Reads of objects, and lists of names.
     reads: Mutex<Vec<String>>,
     watches: Mutex<BTreeMap<WatchedKind, mpsc::Sender<Observation>>>,
+    /// Where changes of inventories are told.
+    inventories: Mutex<Option<mpsc::Sender<Observation>>>,
     refuse_comparing: Mutex<usize>,
     /// Kinds whose lists fail, and with what.
     unlisted: Mutex<BTreeMap<String, u16>>,
@@ -147,6 +150,11 @@ impl Target for Memory {
         self.note(if release == Release::Whole { "release" } else { "release the fields of" }, &id.key());
         self.objects.lock().unwrap().remove(&id.key());
         Ok(())
+    }
+
+    fn watch_parents(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        *self.inventories.lock().unwrap() = Some(sink);
+        WatchHandle::start(mpsc::channel(1).0, Observation::panicked, std::future::pending())
     }
 
     fn watch(&self, kind: &WatchedKind, _version: Option<&str>, sink: mpsc::Sender<Observation>) -> WatchHandle {

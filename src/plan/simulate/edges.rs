@@ -11,6 +11,7 @@ use crate::config::MemberAccess;
 use crate::core::member::result::StepResult;
 use crate::core::member::{Reconciler, Task};
 use crate::core::{MemberCommand, MemberEvent};
+use crate::deliver::inventory::Parent;
 use crate::deliver::live::LiveObject;
 use crate::model::facts::{Facts, NodeFacts, Totals};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
@@ -135,8 +136,9 @@ impl Simulation {
         member.failures = 0;
         (member.reporting, member.waking) = (false, None);
         reconciler.connect();
-        for parent in member.parents.values() {
-            reconciler.take_parent(parent.clone());
+        for (placement, parent) in &member.parents {
+            let version = member.parent_versions.get(placement).copied().unwrap_or_default();
+            reconciler.take_parent(parent.clone(), version);
         }
         self.list_expected(cluster);
         let Some(reconciler) = self.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut()) else {
@@ -236,6 +238,10 @@ impl Simulation {
             self.send_task(cluster, (self.life, epoch), task, steps);
         }
         self.arrange(cluster);
+        let reconciler = self.members.get_mut(cluster).and_then(|member| member.reconciler.as_mut());
+        if reconciler.is_some_and(Reconciler::take_announcement) {
+            self.announce(cluster);
+        }
     }
 
     /// Schedules a member's unreported reports, and its next wake-up.
@@ -306,6 +312,19 @@ impl Simulation {
         self.observe(cluster, &sight);
     }
 
+    /// Lets watches see an inventory that was written or removed. They see it as late as any change: no chance is drawn for it, so that
+    /// a seed plays the same up to the first inventory that was written late.
+    pub(super) fn show_parent(&mut self, cluster: &ClusterName, placement: &PlacementKey) {
+        let Some(seen) = self.members.get(cluster).map(|member| member.parent_seen(placement)) else { return };
+        let at = later(self.now, self.latencies.report.1);
+        self.each_replica(|this| {
+            let Some(member) = this.members.get(cluster).filter(|member| member.connected) else { return };
+            let epoch = member.epoch;
+            let (cluster, placement) = (cluster.clone(), placement.clone());
+            this.push_at(at, Happening::SeeInventory(cluster, epoch, placement, Box::new(seen.clone())));
+        });
+    }
+
     fn observe(&mut self, cluster: &ClusterName, sight: &Sight) {
         self.each_replica(|this| this.observe_here(cluster, sight.clone()));
     }
@@ -323,6 +342,26 @@ impl Simulation {
         let Some((sight, fact)) = member.ripen(cluster, key, version) else { return };
         self.facts.extend(fact);
         self.observe(cluster, &sight);
+    }
+
+    /// A watch says that an inventory was written (`None`: removed).
+    pub(super) fn see_inventory(
+        &mut self,
+        cluster: &ClusterName,
+        epoch: u64,
+        placement: &PlacementKey,
+        (parent, version): (Option<Parent>, u64),
+    ) {
+        let clock = self.clock();
+        let Some(member) = self.members.get_mut(cluster).filter(|m| m.epoch == epoch && m.connected) else { return };
+        let Some(reconciler) = &mut member.reconciler else { return };
+        let is_news = match parent {
+            Some(parent) => reconciler.see_parent(parent, version, clock),
+            None => reconciler.lose_parent(placement, version, clock),
+        };
+        if is_news {
+            self.pump(cluster);
+        }
     }
 
     pub(super) fn see(&mut self, cluster: &ClusterName, epoch: u64, sight: Sight) {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::{Detail, Fact, Happening, LATE_MAX, Simulation};
 use crate::core::member::Task;
+use crate::deliver::step::Step;
 use crate::model::id::ClusterName;
 
 /// The probability in thousandths that a step is the last one that a stale list shows.
@@ -91,6 +92,9 @@ impl Simulation {
         self.facts.extend(facts);
         if let Some(key) = changed {
             self.show(cluster, &key, task);
+        }
+        if matches!(task.step, Step::WriteParent(_) | Step::DeleteParent) {
+            self.show_parent(cluster, &task.order.placement);
         }
         if !is_current {
             return;

@@ -48,6 +48,8 @@ pub struct SimulatedMember {
     /// An earlier state, which a list may show.
     pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
     pub(super) parents: BTreeMap<PlacementKey, Parent>,
+    /// The version of each inventory's last write or removal; none since a restore from a backup.
+    pub(super) parent_versions: BTreeMap<PlacementKey, u64>,
     /// The daemon's reconciler; `None` while it has no task for the member.
     pub(super) reconciler: Option<Reconciler>,
     /// Grows with every connection: messages of an earlier one are dropped.
@@ -122,6 +124,7 @@ impl SimulatedMember {
         // A stale list must not show objects from after the backup.
         self.earlier.clone_from(objects);
         self.parents.clone_from(parents);
+        self.parent_versions.clear();
         self.version = *version;
     }
 
@@ -148,18 +151,18 @@ impl SimulatedMember {
         let Task { order, step, before } = task;
         match step {
             Step::WriteParent(parent) => {
-                self.writes += 1;
+                let version = self.note_parent(&order.placement);
                 let parent = Parent::clone(parent);
                 self.parents.insert(order.placement.clone(), parent.clone());
                 let holds = parent.holds.as_ref().map(|held| held.index);
                 let fact = Fact::Inventory { order: Arc::clone(order), holds };
-                (StepResult::Parent(Some(parent)), None, vec![fact])
+                (StepResult::Parent(Some(parent), version), None, vec![fact])
             }
             Step::DeleteParent => {
-                self.writes += 1;
+                self.note_parent(&order.placement);
                 self.parents.remove(&order.placement);
                 let fact = Fact::Inventory { order: Arc::clone(order), holds: None };
-                (StepResult::Parent(None), None, vec![fact])
+                (StepResult::Parent(None, 0), None, vec![fact])
             }
             Step::Delete { object } => self.delete(order, object, deletes_slowly),
             Step::Release { object, .. } => self.release(order, object),
@@ -185,6 +188,19 @@ impl SimulatedMember {
                 (StepResult::Drift { key, manifest, seen: seen.clone(), found }, None, Vec::new())
             }
         }
+    }
+
+    /// Counts a write of an inventory. Returns its version.
+    fn note_parent(&mut self, placement: &PlacementKey) -> u64 {
+        self.writes += 1;
+        self.version += 1;
+        self.parent_versions.insert(placement.clone(), self.version);
+        self.version
+    }
+
+    /// Returns an inventory as it is now, `None` where there is none, and the version of its last write or removal.
+    pub(super) fn parent_seen(&self, placement: &PlacementKey) -> (Option<Parent>, u64) {
+        (self.parents.get(placement).cloned(), self.parent_versions.get(placement).copied().unwrap_or_default())
     }
 
     fn delete(

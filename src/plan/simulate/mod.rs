@@ -29,6 +29,7 @@ use crate::config::Configuration;
 use crate::core::member::result::StepResult;
 use crate::core::persist::SavedRecords;
 use crate::core::{Batch, Changed, Core, Effect, Event, MemberCommand, SourceEvent};
+use crate::deliver::inventory::Parent;
 use crate::model::commands::{self, Done, Person, Refusal};
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::kinds::WatchedKind;
@@ -77,6 +78,7 @@ enum Happening {
     Land(ClusterName, u64, Box<Flight>),
     Answer(ClusterName, u64, PlacementKey, Box<StepResult>),
     See(ClusterName, u64, Sight),
+    SeeInventory(ClusterName, u64, PlacementKey, Box<(Option<Parent>, u64)>),
     Ripen(ClusterName, ObjectKey, u64),
     Report(ClusterName, u64),
     Look(ClusterName, u64),
@@ -295,6 +297,7 @@ impl Simulation {
             Happening::Land(cluster, epoch, flight) => self.land(&cluster, epoch, &flight),
             Happening::Answer(cluster, epoch, placement, result) => self.answer(&cluster, epoch, &placement, *result),
             Happening::See(cluster, epoch, sight) => self.see(&cluster, epoch, sight),
+            Happening::SeeInventory(cluster, epoch, of, seen) => self.see_inventory(&cluster, epoch, &of, *seen),
             Happening::Ripen(cluster, key, version) => self.ripen(&cluster, &key, version),
             Happening::Report(cluster, epoch) => self.report(&cluster, epoch),
             Happening::Look(cluster, epoch) => self.look(&cluster, epoch),

@@ -1,6 +1,7 @@
 //! What stands on the forge, and how many calls that takes.
 
-use super::world::{Beginning, World, commit, mistake, now};
+use super::source_thread::mistake;
+use super::world::{Beginning, World, commit, now};
 use crate::core::SourceEvent;
 use crate::doubles::forge::{Failure, Moment};
 use crate::forge::{Error, Forge as _};

@@ -1,6 +1,7 @@
 //! What is under way together, and what waits for nothing.
 
-use super::world::{Beginning, World, commit, mistake};
+use super::source_thread::mistake;
+use super::world::{Beginning, World, commit};
 use crate::core::ForgeUpdate;
 use crate::daemon::forge_bot::Message;
 use crate::daemon::forge_bot::outbox::Slot;

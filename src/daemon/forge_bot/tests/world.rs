@@ -5,23 +5,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::source_thread::answer;
 use crate::config::Configuration;
 use crate::core::persist;
 use crate::core::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
 use crate::daemon::forge_bot::*;
-use crate::daemon::source_poller::CandidateError;
 use crate::decide::fixtures::{member, payload, placement, tree};
 use crate::doubles::forge::Fake;
-use crate::git;
 use crate::model::facts::{Facts, NodeFacts};
 use crate::model::forge::{Comment, Permission};
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::manifest::InputError;
 use crate::model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
 use crate::model::runs::RunPhase;
 use crate::model::tree::Tree;
 use crate::model::work::{Desired, WorkOrder};
-use crate::store::MemoryStore;
+use crate::store::records::EXECUTED_PREFIX;
+use crate::store::{MemoryStore, Op};
 
 /// Turns until nothing may be left to do at an instant.
 const TURNS_MAX: usize = 5000;
@@ -54,6 +53,9 @@ pub struct Daemon {
     told: VecDeque<ForgeUpdate>,
     /// What was told already.
     known: Vec<ForgeUpdate>,
+    pub store: Arc<MemoryStore>,
+    /// The records of executed commands of comments that were stored.
+    pub executed: Vec<Op>,
     /// Commits of the branch, by the tip that brought them; newest first.
     pub landed: BTreeMap<CommitId, Vec<CommitId>>,
 }
@@ -113,7 +115,10 @@ impl Daemon {
     fn execute(&mut self, instruction: Instruction) {
         let Instruction { command, person, reply } = instruction;
         let answer = self.core.execute(&command, &person, now()).map(|(mut batch, done)| {
-            batch.ops.clear();
+            let is_executed = |op: &Op| matches!(op, Op::Put { key, .. } if key.starts_with(EXECUTED_PREFIX));
+            let executed: Vec<Op> = batch.ops.drain(..).filter(is_executed).collect();
+            self.store.batch(executed.clone()).expect("it is kept");
+            self.executed.extend(executed);
             let effects = self.core.written(batch, now());
             self.act(effects);
             done
@@ -221,8 +226,10 @@ impl World {
             ("x.yaml", payload("0")),
         ]);
         let (slow, held, told, landed) = (false, VecDeque::new(), VecDeque::new(), BTreeMap::new());
-        let daemon = Arc::new(Mutex::new(Daemon { core, files, slow, held, told, known: Vec::new(), landed }));
         let store = Arc::new(MemoryStore::new());
+        let (known, executed) = (Vec::new(), Vec::new());
+        let daemon = Daemon { core, files, slow, held, told, known, store: Arc::clone(&store), executed, landed };
+        let daemon = Arc::new(Mutex::new(daemon));
         let (console, messages, hints) = life(&fake, &store, &daemon, beginning.hooked);
         Self { fake, store, daemon, console, messages, hints }
     }
@@ -429,7 +436,10 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let (baselines, mut wanted) = mpsc::unbounded_channel::<oneshot::Sender<Baseline>>();
     let (hint, hints) = mpsc::channel(HINTS_MAX);
     let git = Arc::clone(daemon);
-    std::thread::spawn(move || asked.iter().for_each(|request| answer(request, &git)));
+    std::thread::spawn(move || {
+        let landed = |to: &CommitId| git.lock().unwrap_or_else(PoisonError::into_inner).landed.get(to).cloned();
+        asked.iter().for_each(|request| answer(request, landed));
+    });
     let hands = Arc::clone(daemon);
     tokio::spawn(async move {
         while let Some(instruction) = instructed.recv().await {
@@ -474,26 +484,4 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let (messages, inbox) = mpsc::unbounded_channel();
     let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
     (Console::begin(settings, handles, saved, inbox, now), messages, hooked.then_some(hint))
-}
-
-/// Answers as the source's thread does.
-fn answer(request: SourceRequest, daemon: &Mutex<Daemon>) {
-    match request {
-        SourceRequest::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
-        SourceRequest::Landed { to, reply, .. } => {
-            let landed = &daemon.lock().unwrap_or_else(PoisonError::into_inner).landed;
-            let commits = landed.get(&to).cloned().unwrap_or_else(|| vec![to]);
-            let commit =
-                |commit| git::Commit { commit, subject: "a change".into(), author_email: "ann@forge.example".into() };
-            drop(reply.send(Ok(commits.into_iter().map(commit).collect())));
-        }
-        SourceRequest::Candidate { reply, .. } => drop(reply.send(Err(CandidateError::Refused(vec![mistake()])))),
-        _ => {}
-    }
-}
-
-/// A mistake in a file.
-pub fn mistake() -> InputError {
-    let (object, field, hint) = (None, None, None);
-    InputError { path: "x.yaml".into(), line: 3, object, field, message: "is no number".into(), hint }
 }

@@ -49,7 +49,7 @@ fn parent(order: &WorkOrder) -> Parent {
 fn connected(order: &WorkOrder) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
     reconciler.connect();
-    reconciler.take_parent(parent(order));
+    reconciler.take_parent(parent(order), 0);
     reconciler
 }
 
@@ -135,7 +135,7 @@ fn d07_a_list_after_a_restored_backup_replaces_what_was_known() {
     // The member goes back to before the second snapshot: object, inventory and versions.
     let first = order(1, &[map("a", "1")]);
     reconciler.connect();
-    reconciler.take_parent(parent(&first));
+    reconciler.take_parent(parent(&first), 0);
     list(&mut reconciler, &maps(), [live("a", "1", 10)]);
     assert!(
         matches!(steps(&mut reconciler)[..], [Step::Apply { position: 0, put_back: false, .. }]),
@@ -155,7 +155,7 @@ fn d07_what_a_backup_brought_back_is_deleted_again() {
     reconciler.settle(&less.placement, accepted, now());
     reconciler.forget(&key("a"), 11);
     reconciler.connect();
-    reconciler.take_parent(parent(&order(1, &[map("a", "1")])));
+    reconciler.take_parent(parent(&order(1, &[map("a", "1")])), 0);
     list(&mut reconciler, &maps(), [live("a", "1", 10)]);
     assert!(matches!(steps(&mut reconciler)[..], [Step::Delete { .. }]), "though its uid is the same");
 }

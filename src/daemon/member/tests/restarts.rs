@@ -45,7 +45,7 @@ fn steps(reconciler: &mut Reconciler, order: &WorkOrder) -> Vec<Step> {
         let tasks = reconciler.tasks(at(0));
         match tasks.first().map(|task| &task.step) {
             Some(Step::WriteParent(parent)) => {
-                reconciler.settle(&order.placement, StepResult::Parent(Some(Parent::clone(parent))), at(0));
+                reconciler.settle(&order.placement, StepResult::Parent(Some(Parent::clone(parent)), 0), at(0));
             }
             _ => return tasks.into_iter().map(|task| task.step).collect(),
         }

@@ -10,19 +10,27 @@ use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
 use crate::model::uptime::Uptime;
 use crate::remote::agent::{AgentDisk, AgentTasks, Assignment};
-use crate::wire::{self, AgentMember, AgentOrder, pack, unpack};
+use crate::wire::{self, AgentMember, AgentOrder};
 
 /// A disk. It outlives the process; what was not saved does not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimulatedDisk {
     epoch: u64,
     assignment: Assignment,
-    saved: Vec<u8>,
-    orders: BTreeMap<Digest, Vec<u8>>,
+    saved: Assignment,
+    orders: BTreeMap<Digest, KeptOrder>,
     objects: BTreeMap<Digest, Arc<Value>>,
     reports: BTreeMap<(ClusterName, PlacementKey), Arc<WorkStatus>>,
     /// Wrong: it does not tell which epoch it kept.
     pub(super) forgets_epoch: bool,
+}
+
+/// An order on the disk.
+#[derive(Clone, Debug)]
+struct KeptOrder {
+    json: Vec<u8>,
+    /// The objects that it names.
+    objects: BTreeSet<Digest>,
 }
 
 impl SimulatedDisk {
@@ -33,7 +41,7 @@ impl SimulatedDisk {
 
     /// Returns the disk as the next process finds it.
     pub(super) fn reopened(&self) -> Self {
-        Self { assignment: unpack(&self.saved).unwrap_or_default(), ..self.clone() }
+        Self { assignment: self.saved.clone(), ..self.clone() }
     }
 }
 
@@ -51,25 +59,24 @@ impl AgentDisk for SimulatedDisk {
     }
 
     fn save(&mut self) {
-        self.saved = pack(&self.assignment).expect("an assignment is JSON");
+        self.saved = self.assignment.clone();
         let named: BTreeSet<&Digest> = self.assignment.orders.values().flat_map(BTreeMap::values).collect();
         self.orders.retain(|digest, _| named.contains(digest));
-        let orders = self.orders.iter().filter_map(|(digest, json)| AgentOrder::decode(digest, json).ok().flatten());
-        let objects: BTreeSet<Digest> =
-            orders.flat_map(|order| order.objects().into_iter().cloned().collect::<Vec<_>>()).collect();
+        let objects: BTreeSet<&Digest> = self.orders.values().flat_map(|order| &order.objects).collect();
         self.objects.retain(|digest, _| objects.contains(digest));
         let kept = &self.assignment.orders;
         self.reports.retain(|(cluster, placement), _| kept.get(cluster).is_some_and(|of| of.contains_key(placement)));
     }
 
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
-        AgentOrder::decode(digest, self.orders.get(digest)?).ok().flatten()
+        AgentOrder::decode(digest, &self.orders.get(digest)?.json).ok().flatten()
     }
 
     fn keep_order(&mut self, digest: &Digest, json: &[u8]) -> Result<Option<AgentOrder>, wire::Error> {
         let order = AgentOrder::decode(digest, json)?;
-        if order.is_some() {
-            self.orders.insert(digest.clone(), json.to_vec());
+        if let Some(order) = &order {
+            let objects = order.objects().into_iter().cloned().collect();
+            self.orders.insert(digest.clone(), KeptOrder { json: json.to_vec(), objects });
         }
         Ok(order)
     }

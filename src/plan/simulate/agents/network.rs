@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::super::time::later;
 use super::super::{Happening, LATE_MAX, Simulation};
 use super::{AgentHappening, SimulatedAgents};
@@ -25,7 +28,8 @@ pub(super) struct SimulatedLine {
     frames_until: jiff::Timestamp,
 }
 
-/// What goes over a connection, as bytes where real ones send bytes.
+/// What goes over a connection, as JSON where real ones send JSON: real ones frame and compress it too, which tests of its own check and
+/// which would take most of the time of a seed.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Message {
     Hello(Vec<u8>),
@@ -35,9 +39,19 @@ pub(in super::super) enum Message {
     Frame(Vec<u8>),
     Acked(Vec<u8>),
     Orders(Vec<(Digest, Option<Vec<u8>>)>),
-    Objects(Vec<Digest>, Vec<u8>),
+    Objects(Vec<Digest>, Vec<Vec<u8>>),
     /// The request is refused, or the session is over.
     Refused,
+}
+
+/// Returns what is sent as JSON.
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("messages are JSON")
+}
+
+/// Reads what came.
+pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
+    serde_json::from_slice(json).ok()
 }
 
 impl SimulatedAgents {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::super::time::later;
 use super::super::{Fact, Simulation};
 use super::disk::{SimulatedDisk, SimulatedTasks, TaskAct};
-use super::network::Message;
+use super::network::{Message, json, read};
 use super::{AgentHappening, DIAL, LIVES};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::id::ClusterName;
 use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
-use crate::wire::{Acked, AgentMember, FetchObjects, FetchedObject, Frames, FromServer, ToServer, pack, unpack};
+use crate::wire::{Acked, AgentMember, FetchObjects, FetchedObject, FromServer, ToServer};
 
 /// How long a session may take to begin.
 const WELCOME: Duration = Duration::from_secs(10);
@@ -115,7 +115,7 @@ impl Simulation {
         if identity.is_strange {
             hello.protocol.newest += 1;
         }
-        self.send_to_server(line, Message::Hello(pack(&hello).expect("a hello is JSON")));
+        self.send_to_server(line, Message::Hello(json(&hello)));
         self.await_answer(line, WELCOME);
     }
 
@@ -203,20 +203,18 @@ impl Simulation {
         let is_kept = match message {
             Message::Frame(bytes) => self.take_frame(&bytes),
             Message::Acked(bytes) => {
-                let acked = unpack::<Acked>(&bytes);
+                let acked = read::<Acked>(&bytes);
                 self.with_agent(|process| {
-                    if let (Some((session, _)), Ok(Acked { acked })) = (&mut process.session, &acked) {
+                    if let (Some((session, _)), Some(Acked { acked })) = (&mut process.session, &acked) {
                         // The answer to a request that arrived twice comes twice.
                         session.take_ack(&mut process.state, *acked);
                     }
                 });
-                acked.is_ok()
+                acked.is_some()
             }
             Message::Orders(orders) => self.take_fetched(Fetched::Orders(orders)),
-            Message::Objects(asked, bytes) => {
-                let mut frames = Frames::default();
-                frames.push(&bytes);
-                let objects = std::iter::from_fn(|| frames.take::<FetchedObject>().ok().flatten()).collect();
+            Message::Objects(asked, objects) => {
+                let objects = objects.iter().map_while(|object| read::<FetchedObject>(object)).collect();
                 self.take_fetched(Fetched::Objects(asked, objects))
             }
             _ => false,
@@ -235,9 +233,7 @@ impl Simulation {
     /// Takes a frame. Returns whether the session continues.
     fn take_frame(&mut self, bytes: &[u8]) -> bool {
         let (now, agent) = (self.uptime(), self.own_agent().unwrap_or(0));
-        let mut frames = Frames::default();
-        frames.push(bytes);
-        let Ok(Some(frame)) = frames.take::<FromServer>() else { return false };
+        let Some(frame) = read::<FromServer>(bytes) else { return false };
         let next = self.with_agent(|process| {
             let Some((session, epoch)) = &mut process.session else {
                 let welcomed = AgentSession::welcome(&mut process.state, frame, now);
@@ -319,12 +315,12 @@ impl Simulation {
                 if is_strange {
                     reports.events.insert(0, ToServer::Unknown);
                 }
-                self.send_to_server(line, Message::Reports(pack(&reports).expect("reports are JSON")));
+                self.send_to_server(line, Message::Reports(json(&reports)));
             }
             match fetch {
                 Some(Fetch::Orders(digests)) => self.send_to_server(line, Message::FetchOrders(digests)),
                 Some(Fetch::Objects(digests)) => {
-                    let body = pack(&FetchObjects { digests }).expect("digests are JSON");
+                    let body = json(&FetchObjects { digests });
                     self.send_to_server(line, Message::FetchObjects(body));
                 }
                 None => {}

@@ -8,15 +8,14 @@ use serde_json::{Value, json};
 use super::super::time::later;
 use super::super::{Event, Fact, Happening, Simulation};
 use super::AgentHappening;
-use super::network::Message;
+use super::network::{self, Message, read};
 use crate::core::{MemberCommand, MemberEvent};
 use crate::model::agent::AgentChoice;
 use crate::model::id::ClusterName;
 use crate::remote::credentials::Credential;
 use crate::remote::registry::{AgentSettings, NextFrame, Registry, RegistryEffect};
 use crate::wire::{
-    Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, Reports, frame, pack,
-    unpack,
+    Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, Reports,
 };
 
 /// How long until the stream of a session sends what it has.
@@ -230,7 +229,7 @@ impl Simulation {
         let name = agents.machines[agent].identity.name.clone();
         match message {
             Message::Hello(bytes) => {
-                let hello: Hello = unpack(&bytes).ok()?;
+                let hello: Hello = read(&bytes)?;
                 let opened = self.with_server(|server, now| {
                     server.registry.hear(&name, now);
                     let credential = Credential { digest: [1; 32], pools: hello.pools.clone() };
@@ -258,17 +257,17 @@ impl Simulation {
                 Message::Orders(digests.into_iter().map(order).collect())
             }),
             Message::FetchObjects(bytes) => {
-                let wanted: FetchObjects = unpack(&bytes).ok()?;
+                let wanted: FetchObjects = read(&bytes)?;
                 self.with_server(|server, now| {
                     server.registry.hear(&name, now);
-                    let mut frames = Vec::new();
+                    let mut objects = Vec::new();
                     for digest in &wanted.digests {
                         if let Some(object) = server.registry.object(&name, digest) {
                             let object = FetchedObject { digest: digest.clone(), object };
-                            frames.extend(frame(&object).expect("an object is JSON"));
+                            objects.push(network::json(&object));
                         }
                     }
-                    Message::Objects(wanted.digests, frames)
+                    Message::Objects(wanted.digests, objects)
                 })
             }
             _ => None,
@@ -286,7 +285,7 @@ impl Simulation {
     }
 
     fn take_reports(&mut self, name: &str, bytes: &[u8]) -> Message {
-        let Ok(mut reports) = unpack::<Reports>(bytes) else { return Message::Refused };
+        let Some(mut reports) = read::<Reports>(bytes) else { return Message::Refused };
         let guards = self.agents.as_ref().map(|agents| agents.guards).unwrap_or_default();
         let (session, number) = (reports.session.clone(), reports.seq);
         if !guards.once {
@@ -306,7 +305,7 @@ impl Simulation {
                 if has_events && before.is_some_and(|before| before < seq) {
                     self.facts.push(Fact::Heard { session, number });
                 }
-                Message::Acked(pack(&Acked { acked: taken.acked }).expect("a number is JSON"))
+                Message::Acked(network::json(&Acked { acked: taken.acked }))
             }
             _ => Message::Refused,
         }
@@ -346,9 +345,9 @@ impl Simulation {
         }
         if is_strange && !matches!(message, FromServer::Welcome { .. }) {
             let strange: Value = json!({"type": "fromTheFuture", "cluster": "c0", "number": line});
-            self.send_to_agent(line, Message::Frame(frame(&strange).expect("it is JSON")));
+            self.send_to_agent(line, Message::Frame(network::json(&strange)));
         }
-        self.send_to_agent(line, Message::Frame(frame(&message).expect("a message is JSON")));
+        self.send_to_agent(line, Message::Frame(network::json(&message)));
         self.push_agent(now, AgentHappening::Drain(line, life));
     }
 
