@@ -69,6 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     rows.push(row);
     rows.push(clock_row(known.as_ref().and_then(|known| known.source.as_ref()), clock::wall()));
     let is_running = matches!(known, Some(StoredParts { by_daemon: true, .. }));
+    rows.extend(configuration.source.ssh.as_ref().map(|_| ssh_row()));
     let source = source_row(&configuration, known.as_ref());
     let reads = source.state == State::Ok;
     rows.push(source);
@@ -153,6 +154,11 @@ fn clock_row(source: Option<&SourceRecord>, now: Timestamp) -> Row {
         Some(last) => Row::missing("clock", format!("it says {now:.0}, and the source was read at {last:.0}; set it")),
         None => Row::ok("clock", format!("{now:.0}")),
     }
+}
+
+fn ssh_row() -> Row {
+    const NEED: &str = "ssh";
+    git::ssh_version().map_or_else(|reason| Row::missing(NEED, reason), |version| Row::ok(NEED, version))
 }
 
 fn source_row(configuration: &Configuration, known: Option<&StoredParts>) -> Row {

@@ -288,8 +288,7 @@ impl Configuration {
             join(&mut self.store.path);
         }
         self.store.postgres.iter_mut().flat_map(Postgres::paths).for_each(join);
-        self.source.token_file.iter_mut().for_each(join);
-        self.source.verify.iter_mut().flat_map(|verify| verify.paths()).for_each(join);
+        self.source.paths().for_each(join);
         // Those of an agent's members are relative to a folder on its machine.
         for member in self.members.iter_mut().filter(|member| member.agent.is_none()) {
             member.directory.iter_mut().for_each(join);

@@ -109,7 +109,8 @@ fn local_and_remote_sources_are_told_apart() {
         ("../fleet", Some("/etc/fleet")),
         ("./a:b", Some("/etc/fleet/a:b")),
     ] {
-        let read = body(&format!("source: {{url: \"{url}\"}}\nstore: {{path: /var/lib/gitfleet}}\n")).unwrap();
+        let ssh = if url.contains('@') { ", ssh: {keyFile: k, knownHostsFile: h}" } else { "" };
+        let read = body(&format!("source: {{url: \"{url}\"{ssh}}}\nstore: {{path: /var/lib/gitfleet}}\n")).unwrap();
         assert_eq!(read.source.local(), local.map(Path::new), "{url}");
     }
 }
@@ -170,7 +171,18 @@ fn rules_beyond_the_schema_hold() {
     let cases = [
         ("source: {url: \"\"}", "source.url: is empty"),
         ("source: {url: 'https://bot:hunter2@git.example/a'}", "source.url: holds a password"),
-        ("source: {url: 'ssh://git@git.example/a'}", "accepted"),
+        ("source: {url: 'ssh://git@git.example/a'}", "source.ssh: is missing"),
+        ("source: {url: 'git@git.example:a'}", "source.ssh: is missing"),
+        ("source: {url: 'git@git.example:a', ssh: {keyFile: k}}", "source.ssh.knownHostsFile: is missing"),
+        ("source: {url: 'git@git.example:a', ssh: {keyFile: k, knownHostsFile: h}}", "accepted"),
+        (
+            "source: {url: 'ssh://git@git.example/a', tokenFile: t, ssh: {keyFile: k, knownHostsFile: h}}",
+            "source.tokenFile: is for https",
+        ),
+        (
+            "source: {url: 'https://git.example/a', ssh: {keyFile: k, knownHostsFile: h}}",
+            "source.ssh: is given, and source.url is not one of ssh",
+        ),
         ("source: {url: x, verify: {}}", "source.verify: names no keys"),
         ("source: {url: x, verify: {commits: Head, openpgp: {keysFile: k}}}", "accepted"),
         ("source: {url: x, verify: {commits: Some, openpgp: {keysFile: k}}}", "source.verify.commits"),
@@ -391,7 +403,8 @@ fn the_repository_is_named_or_follows_from_the_source() {
         ("./platform/fleet", github, None),
         ("https://git.example/platform/fleet", "type: github, tokenFile: t, repository: a/b.c", Some(("a", "b.c"))),
     ] {
-        let text = format!("source: {{url: '{source}'}}\nforge: {{{forge}}}");
+        let ssh = if source.contains('@') { ", ssh: {keyFile: k, knownHostsFile: h}" } else { "" };
+        let text = format!("source: {{url: '{source}'{ssh}}}\nforge: {{{forge}}}");
         if let Some(expected) = expected {
             assert_eq!(body(&text).unwrap().forge.unwrap().owner_and_name(), expected, "{text}");
         } else {

@@ -39,7 +39,8 @@ impl Cause {
         Self::text(&last, &Secrets::default())
     }
 
-    fn text(text: &str, secrets: &Secrets) -> Self {
+    /// Takes a text, shortened.
+    pub(super) fn text(text: &str, secrets: &Secrets) -> Self {
         // Before it is cut: the first half of a token would not be recognised any more.
         let mut text = secrets.redact(text).replace(['\n', '\r'], " ");
         if text.len() > CAUSE_SIZE_MAX_BYTES {
@@ -117,6 +118,35 @@ pub enum Error {
         /// What the server said.
         #[source]
         cause: Cause,
+    },
+    /// A host that is reached over ssh has no key that counts.
+    #[error("the host key of {location} is not trusted: {reason}")]
+    HostKey {
+        /// The repository.
+        location: String,
+        /// Which key it is, and what to do.
+        reason: String,
+        /// What ssh said.
+        #[source]
+        cause: Cause,
+    },
+    /// The key or the known hosts cannot be used.
+    #[error("cannot use {} to reach {location}: {reason}", path.display())]
+    SshFile {
+        /// The repository.
+        location: String,
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// ssh cannot be started.
+    #[error("cannot start ssh to reach {location}: {reason}")]
+    SshProgram {
+        /// The repository.
+        location: String,
+        /// Why not, and what to do.
+        reason: String,
     },
     /// The server cannot be reached now.
     #[error("cannot reach {location}")]
@@ -378,7 +408,7 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::AccessDenied { .. } => ErrorClass::Denied,
+            Self::AccessDenied { .. } | Self::HostKey { .. } | Self::SshFile { .. } => ErrorClass::Denied,
             // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.
             Self::Unreachable { .. }
             | Self::Timeout { .. }
@@ -390,6 +420,7 @@ impl Classify for Error {
             | Self::Damaged { .. }
             | Self::Repository { .. } => ErrorClass::Transient,
             Self::UnsupportedLocation { .. }
+            | Self::SshProgram { .. }
             | Self::InsecureToken { .. }
             | Self::NotARepository { .. }
             | Self::EmptyRepository { .. }

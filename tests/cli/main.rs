@@ -45,6 +45,7 @@ mod scratch;
 mod signed;
 mod simulate;
 mod sources;
+mod ssh;
 mod staged;
 mod status;
 mod store;

@@ -8,7 +8,7 @@ use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
 use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
-use crate::git::SourceSpec;
+use crate::git::{SourceSpec, SshAccess};
 use crate::model::id::CommitId;
 use crate::model::tenants::Tenants;
 use crate::store::Store;
@@ -78,6 +78,10 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
         path: source.path.clone(),
         token: source.token_file.as_deref().map(read_secret).transpose()?,
         allow_insecure_http: source.allow_insecure_http,
+        ssh: source
+            .ssh
+            .as_ref()
+            .map(|ssh| SshAccess { key_file: ssh.key_file.clone(), known_hosts_file: ssh.known_hosts_file.clone() }),
         excluded: configuration.excluded_paths(),
         everything: configuration.render.is_some(),
     })

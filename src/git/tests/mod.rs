@@ -7,6 +7,7 @@ mod packed;
 mod pulls;
 mod reading;
 mod signed;
+mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs;
