@@ -298,7 +298,7 @@ impl Configuration {
             agents.files().for_each(join);
         }
         if let Some(forge) = &mut self.forge {
-            forge.token_file.iter_mut().for_each(join);
+            forge.token_file.iter_mut().chain(&mut forge.ca_file).for_each(join);
             forge.app.iter_mut().for_each(|app| join(&mut app.private_key_file));
             forge.webhook_secret_file.iter_mut().for_each(join);
             forge.derive_repository(&self.source.url);

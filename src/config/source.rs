@@ -41,6 +41,13 @@ pub struct Source {
     /// File with the token to read the source with.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// File with certificates of authorities, as PEM, that its server's may come from, beside those that the system trusts. It is read
+    /// with each poll.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// The proxy that carries requests to it, such as `http://proxy.example:3128`, without an account. Absent: what `proxy` says.
+    #[serde(default)]
+    pub proxy: Option<String>,
     /// How it is reached where `url` is one of ssh; required there.
     #[serde(default)]
     pub ssh: Option<SshFiles>,
@@ -79,7 +86,21 @@ impl Source {
     pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let ssh = self.ssh.iter_mut().flat_map(|ssh| [&mut ssh.key_file, &mut ssh.known_hosts_file]);
         let verify = self.verify.iter_mut().flat_map(|verify| verify.paths());
-        self.token_file.iter_mut().chain(ssh).chain(verify)
+        self.token_file.iter_mut().chain(&mut self.ca_file).chain(ssh).chain(verify)
+    }
+
+    fn https_problems(&self, errors: &mut Vec<InputError>) {
+        let is_http = self.url.starts_with("https://") || self.url.starts_with("http://");
+        if self.ca_file.is_some() && !self.url.starts_with("https://") {
+            errors.push(complaint("source.caFile", "is for a source.url of https"));
+        }
+        let Some(proxy) = &self.proxy else { return };
+        if !is_http {
+            errors.push(complaint("source.proxy", "is for a source.url of https or http"));
+        }
+        if let Some(problem) = proxy_problem(proxy) {
+            errors.push(complaint("source.proxy", problem));
+        }
     }
 
     fn ssh_problems(&self, errors: &mut Vec<InputError>) {
@@ -192,6 +213,7 @@ impl Source {
             errors.push(InputError { hint, ..complaint("source.url", message) });
         }
         source.ssh_problems(&mut errors);
+        source.https_problems(&mut errors);
         if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
             errors.push(complaint("source.identity", "must have 1 to 253 characters"));
         }
@@ -211,6 +233,16 @@ impl Source {
             errors.push(complaint("source.path", message));
         }
         errors
+    }
+}
+
+/// Returns what is wrong with the address of a proxy. Never repeats it: it may hold a password.
+pub(super) fn proxy_problem(proxy: &str) -> Option<&'static str> {
+    let authority = proxy.strip_prefix("http://").or_else(|| proxy.strip_prefix("https://"));
+    match authority.map(|rest| rest.strip_suffix('/').unwrap_or(rest)) {
+        Some(authority) if authority.contains('@') => Some("names an account; proxies that want one are not supported"),
+        Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '#']) => None,
+        _ => Some("must be an address such as http://proxy.example:3128"),
     }
 }
 

@@ -3,6 +3,7 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 
+mod access;
 mod http;
 mod notify;
 mod prometheus;
@@ -99,23 +100,6 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn local_and_remote_sources_are_told_apart() {
-    for (url, local) in [
-        ("https://git.example/a.git", None),
-        ("ssh://git@git.example/a.git", None),
-        ("git@git.example:a.git", None),
-        ("file:///srv/fleet", Some("/srv/fleet")),
-        ("/srv/fleet", Some("/srv/fleet")),
-        ("../fleet", Some("/etc/fleet")),
-        ("./a:b", Some("/etc/fleet/a:b")),
-    ] {
-        let ssh = if url.contains('@') { ", ssh: {keyFile: k, knownHostsFile: h}" } else { "" };
-        let read = body(&format!("source: {{url: \"{url}\"{ssh}}}\nstore: {{path: /var/lib/gitfleet}}\n")).unwrap();
-        assert_eq!(read.source.local(), local.map(Path::new), "{url}");
-    }
-}
-
-#[test]
 fn every_unknown_field_is_named_with_a_suggestion() {
     insta::assert_snapshot!(complaints(
         "sorce: {url: x}\nsource: {url: https://x, pollInterval: 5, tokenfile: a}\nmembers: [{name: a, directroy: x}]\n\
@@ -171,18 +155,6 @@ fn rules_beyond_the_schema_hold() {
     let cases = [
         ("source: {url: \"\"}", "source.url: is empty"),
         ("source: {url: 'https://bot:hunter2@git.example/a'}", "source.url: holds a password"),
-        ("source: {url: 'ssh://git@git.example/a'}", "source.ssh: is missing"),
-        ("source: {url: 'git@git.example:a'}", "source.ssh: is missing"),
-        ("source: {url: 'git@git.example:a', ssh: {keyFile: k}}", "source.ssh.knownHostsFile: is missing"),
-        ("source: {url: 'git@git.example:a', ssh: {keyFile: k, knownHostsFile: h}}", "accepted"),
-        (
-            "source: {url: 'ssh://git@git.example/a', tokenFile: t, ssh: {keyFile: k, knownHostsFile: h}}",
-            "source.tokenFile: is for https",
-        ),
-        (
-            "source: {url: 'https://git.example/a', ssh: {keyFile: k, knownHostsFile: h}}",
-            "source.ssh: is given, and source.url is not one of ssh",
-        ),
         ("source: {url: x, verify: {}}", "source.verify: names no keys"),
         ("source: {url: x, verify: {commits: Head, openpgp: {keysFile: k}}}", "accepted"),
         ("source: {url: x, verify: {commits: Some, openpgp: {keysFile: k}}}", "source.verify.commits"),
@@ -437,6 +409,12 @@ fn the_forge_has_one_account_and_a_safe_address() {
         ),
         ("type: gitea, url: 'https:///x', tokenFile: t, repository: a/b", "must be an address"),
         ("type: gitea, url: 'https://bot:hunter2@x', tokenFile: t, repository: a/b", "forge.url: names an account"),
+        ("type: github, tokenFile: t, repository: a/b, caFile: ca", "forge.caFile: is for gitea only"),
+        ("type: github, tokenFile: t, repository: a/b, proxy: 'http://p'", "forge.proxy: is for gitea only"),
+        (
+            "type: gitea, url: 'https://x', tokenFile: t, repository: a/b, proxy: 'http://hunter2@p'",
+            "forge.proxy: names an account",
+        ),
         ("type: gitea, url: 'https://x/?a=b', tokenFile: t, repository: a/b", "must end with the host or a path"),
     ] {
         let found = complaints(&format!("source: {{url: x}}\nforge: {{{forge}}}"));

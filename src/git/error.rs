@@ -119,20 +119,20 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
-    /// A host that is reached over ssh has no key that counts.
-    #[error("the host key of {location} is not trusted: {reason}")]
-    HostKey {
+    /// The server shows no host key or certificate that counts.
+    #[error("{location} is not trusted: {reason}")]
+    Untrusted {
         /// The repository.
         location: String,
-        /// Which key it is, and what to do.
+        /// What it shows, and what to do.
         reason: String,
-        /// What ssh said.
+        /// What was said.
         #[source]
         cause: Cause,
     },
-    /// The key or the known hosts cannot be used.
+    /// A file that is needed to reach it cannot be used.
     #[error("cannot use {} to reach {location}: {reason}", path.display())]
-    SshFile {
+    AccessFile {
         /// The repository.
         location: String,
         /// The file.
@@ -398,6 +398,12 @@ impl Error {
             let reason = "the server knows no such repository, or the token may not see it".to_owned();
             return Self::NotARepository { location, reason };
         }
+        if says("invalid peer certificate") {
+            let reason = "its certificate does not count. If it comes from an authority of your own, name that as \
+                          `source.caFile`"
+                .to_owned();
+            return Self::Untrusted { location, reason, cause };
+        }
         if error.can_retry_lenient() || says("HTTP status 5") || says("HTTP status 429") {
             return Self::Unreachable { location, cause };
         }
@@ -408,7 +414,7 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::AccessDenied { .. } | Self::HostKey { .. } | Self::SshFile { .. } => ErrorClass::Denied,
+            Self::AccessDenied { .. } | Self::Untrusted { .. } | Self::AccessFile { .. } => ErrorClass::Denied,
             // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.
             Self::Unreachable { .. }
             | Self::Timeout { .. }

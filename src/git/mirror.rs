@@ -58,7 +58,11 @@ impl Mirror {
         // First: it says more about such a location.
         let ssh = ssh::is_ssh(&spec.location).then(|| Ssh::new(&spec.location, spec.ssh.as_ref())).transpose()?;
         let url = parse_url(spec)?;
-        let mut overrides = vec![format!("protocol.{}.allow=always", url.scheme.as_str())];
+        let mut overrides = Vec::new();
+        // ssh is started here, and never by gix.
+        if ssh.is_none() {
+            overrides.push(format!("protocol.{}.allow=always", url.scheme.as_str()));
+        }
         let mut secrets: Vec<SecretString> = spec.token.iter().cloned().collect();
         // gix asks for credentials over https alone, so over http a header is the one way to send the token.
         if let (Scheme::Http, Some(token)) = (&url.scheme, &spec.token) {
@@ -318,6 +322,7 @@ impl Mirror {
         if let Some(ssh) = &self.ssh {
             return Ok(remote.to_connection_with_transport(ssh.connect(&self.location)?));
         }
+        let options = self.spec.https.options(remote.repo(), &self.location)?;
         let connection = remote.connect(Direction::Fetch).map_err(|error| match self.url.scheme {
             // No network is between, so what fails is the path; a server's errors are worth another try.
             Scheme::File => Error::NotARepository {
@@ -329,6 +334,10 @@ impl Mirror {
         // Over plain http gix would refuse it; there the configured header speaks, or nothing does.
         let token = self.spec.token.clone().filter(|_| self.url.scheme == Scheme::Https);
         let place = place(&self.url);
+        let connection = match options {
+            Some(options) => connection.with_transport_options(options),
+            None => connection,
+        };
         Ok(connection.with_credentials(move |action| Ok(answer(&action, token.as_ref(), &place))))
     }
 

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
 use super::folder::FolderMirror;
+use super::https::HttpsAccess;
 use super::mirror::{Mirror, full_branch_name};
 use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
@@ -36,6 +37,8 @@ pub struct SourceSpec {
     pub allow_insecure_http: bool,
     /// How hosts are reached over ssh.
     pub ssh: Option<SshAccess>,
+    /// How servers are reached over https.
+    pub https: HttpsAccess,
     /// Folders of a plain folder that are never read: the folders of directory members. The state folder always is.
     pub excluded: Vec<PathBuf>,
     /// Record every file of a plain folder, and not only what may be a manifest: programs that render folders read others too.
@@ -79,7 +82,7 @@ impl Source {
     /// the repository's own root is read as a repository.
     ///
     /// # Errors
-    /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`, `SshFile`: the configuration is wrong. `NotARepository`: nothing is
+    /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`, `AccessFile`: the configuration is wrong. `NotARepository`: nothing is
     /// there, or a repository that cannot be opened; it is never taken for a plain folder then. `Disk`, `Repository`.
     pub fn open(spec: SourceSpec, state_dir: &Path) -> Result<Self, Error> {
         let kind = if spec.location.contains("://") || is_ssh(&spec.location) {
@@ -98,7 +101,7 @@ impl Source {
     ///
     /// # Errors
     /// `EmptyRepository`, `BranchMissing`: nothing to follow; the caller knows whether there ever was. `AccessDenied`,
-    /// `HostKey`, `SshFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
+    /// `Untrusted`, `AccessFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
         let tip = match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.poll(interrupt)?,

@@ -87,7 +87,7 @@ impl Ssh {
             if path.to_string_lossy().contains(|c: char| c.is_control() || " %$~\"'\\#".contains(c)) {
                 let reason = "its path has blanks, quotes or one of % $ ~ # \\, which ssh would expand: rename it";
                 let (location, path, reason) = (location.to_owned(), path.clone(), reason.to_owned());
-                return Err(Error::SshFile { location, path, reason });
+                return Err(Error::AccessFile { location, path, reason });
             }
         }
         Ok(Self { address, access: access.clone(), process: Arc::default() })
@@ -96,13 +96,13 @@ impl Ssh {
     /// Starts ssh; the host is spoken to with the first request.
     ///
     /// # Errors
-    /// `SshFile` where a file cannot be read, `SshProgram` where there is no ssh.
+    /// `AccessFile` where a file cannot be read, `SshProgram` where there is no ssh.
     pub fn connect(&self, location: &str) -> Result<Box<Transport>, Error> {
         self.process.end();
         for path in [&self.access.key_file, &self.access.known_hosts_file] {
             std::fs::File::open(path).map_err(|error| {
                 let (location, reason) = (location.to_owned(), error.to_string());
-                Error::SshFile { location, path: path.clone(), reason }
+                Error::AccessFile { location, path: path.clone(), reason }
             })?;
         }
         let mut child = self
@@ -172,7 +172,7 @@ impl Ssh {
             // What a host says beside git may have nothing to do with it.
             (false, false) => Cause::text(&format!("{} ({of_gix})", said.trim()), &Secrets::default()),
         };
-        said::error(self, location, &said, cause)
+        said::error(self, location, &said, by_ssh, cause)
     }
 
     fn command(&self) -> Command {

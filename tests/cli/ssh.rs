@@ -7,7 +7,6 @@ use crate::edges::{Daemon, RUN, until};
 use crate::scratch::{CONFIG, FLEET, Scratch, namespace};
 
 #[path = "../support/sshd.rs"]
-#[expect(dead_code, reason = "shared with the unit tests, which do more")]
 mod sshd;
 
 use sshd::{Manner, Sshd};

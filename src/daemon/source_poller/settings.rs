@@ -8,7 +8,7 @@ use crate::config::{self, Configuration, HistoryRewrite, Verify, read_secret};
 use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
-use crate::git::{SourceSpec, SshAccess};
+use crate::git::{HttpsAccess, SourceSpec, SshAccess};
 use crate::model::id::CommitId;
 use crate::model::tenants::Tenants;
 use crate::store::Store;
@@ -78,6 +78,7 @@ pub fn source_spec(configuration: &Configuration) -> Result<SourceSpec, config::
         path: source.path.clone(),
         token: source.token_file.as_deref().map(read_secret).transpose()?,
         allow_insecure_http: source.allow_insecure_http,
+        https: HttpsAccess { ca_file: source.ca_file.clone(), proxy: source.proxy.clone() },
         ssh: source
             .ssh
             .as_ref()

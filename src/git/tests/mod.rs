@@ -3,6 +3,7 @@
 mod branch;
 mod damage;
 mod following;
+mod https;
 mod packed;
 mod pulls;
 mod reading;

@@ -51,79 +51,80 @@ fn a_branch_is_followed_and_pull_requests_come() {
 /// What is changed before a poll, and what must come of it.
 type Case = (&'static str, fn(&Sshd, &mut SourceSpec), ErrorClass, &'static str);
 
+const CASES: [Case; 10] = [
+    (
+        "a key that the host does not know",
+        |sshd, spec| spec.ssh.as_mut().unwrap().key_file = sshd.path("stranger"),
+        ErrorClass::Denied,
+        "must know its public half",
+    ),
+    ("an unknown host", |sshd, _| sshd.know(""), ErrorClass::Denied, "has no key of [127.0.0.1]:"),
+    (
+        "another host",
+        |sshd, _| sshd.know(&sshd.public("stranger")),
+        ErrorClass::Denied,
+        "Somebody may be in between, or the host has a new key",
+    ),
+    (
+        "a revoked host",
+        |sshd, _| {
+            let line = format!("@revoked * {}\n", sshd.public("host"));
+            fs::write(sshd.known_hosts_file(), line).unwrap();
+        },
+        ErrorClass::Denied,
+        "has its host key as revoked",
+    ),
+    (
+        "no key",
+        |sshd, spec| spec.ssh.as_mut().unwrap().key_file = sshd.path("nothing"),
+        ErrorClass::Denied,
+        "No such file",
+    ),
+    (
+        "no known hosts",
+        |sshd, spec| spec.ssh.as_mut().unwrap().known_hosts_file = sshd.path("nothing"),
+        ErrorClass::Denied,
+        "No such file",
+    ),
+    (
+        "a key that others may read",
+        |sshd, _| fs::set_permissions(sshd.key_file(), fs::Permissions::from_mode(0o644)).unwrap(),
+        ErrorClass::Denied,
+        "others may read it, so ssh does not use it: chmod 600",
+    ),
+    (
+        "a key with a passphrase",
+        |sshd, spec| {
+            make_key(&sshd.path("locked"), "hunter2");
+            // Beside the private key it would be offered.
+            fs::rename(sshd.path("locked.pub"), sshd.path("authorized_keys")).unwrap();
+            spec.ssh.as_mut().unwrap().key_file = sshd.path("locked");
+        },
+        ErrorClass::Denied,
+        "the host refuses the key, or it has a passphrase",
+    ),
+    (
+        "no key in the file",
+        |sshd, spec| {
+            fs::write(sshd.path("text"), "no key\n").unwrap();
+            fs::set_permissions(sshd.path("text"), fs::Permissions::from_mode(0o600)).unwrap();
+            spec.ssh.as_mut().unwrap().key_file = sshd.path("text");
+        },
+        ErrorClass::Denied,
+        "as a private key without a passphrase",
+    ),
+    (
+        "no repository",
+        |_, spec| spec.location.push_str("-gone"),
+        ErrorClass::Invalid,
+        "the host knows no such repository, or the key may not see it",
+    ),
+];
+
 #[test]
 fn what_is_wrong_is_named_with_what_to_do() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
-    let rows: [Case; 10] = [
-        (
-            "a key that the host does not know",
-            |sshd, spec| spec.ssh.as_mut().unwrap().key_file = sshd.path("stranger"),
-            ErrorClass::Denied,
-            "must know its public half",
-        ),
-        ("an unknown host", |sshd, _| sshd.know(""), ErrorClass::Denied, "has no key of [127.0.0.1]:"),
-        (
-            "another host",
-            |sshd, _| sshd.know(&sshd.public("stranger")),
-            ErrorClass::Denied,
-            "Somebody may be in between, or the host has a new key",
-        ),
-        (
-            "a revoked host",
-            |sshd, _| {
-                let line = format!("@revoked * {}\n", sshd.public("host"));
-                fs::write(sshd.known_hosts_file(), line).unwrap();
-            },
-            ErrorClass::Denied,
-            "has it as revoked",
-        ),
-        (
-            "no key",
-            |sshd, spec| spec.ssh.as_mut().unwrap().key_file = sshd.path("nothing"),
-            ErrorClass::Denied,
-            "No such file",
-        ),
-        (
-            "no known hosts",
-            |sshd, spec| spec.ssh.as_mut().unwrap().known_hosts_file = sshd.path("nothing"),
-            ErrorClass::Denied,
-            "No such file",
-        ),
-        (
-            "a key that others may read",
-            |sshd, _| fs::set_permissions(sshd.key_file(), fs::Permissions::from_mode(0o644)).unwrap(),
-            ErrorClass::Denied,
-            "others may read it, so ssh does not use it: chmod 600",
-        ),
-        (
-            "a key with a passphrase",
-            |sshd, spec| {
-                make_key(&sshd.path("locked"), "hunter2");
-                // Beside the private key it would be offered.
-                fs::rename(sshd.path("locked.pub"), sshd.path("authorized_keys")).unwrap();
-                spec.ssh.as_mut().unwrap().key_file = sshd.path("locked");
-            },
-            ErrorClass::Denied,
-            "the host refuses the key, or it has a passphrase",
-        ),
-        (
-            "no key in the file",
-            |sshd, spec| {
-                fs::write(sshd.path("text"), "no key\n").unwrap();
-                fs::set_permissions(sshd.path("text"), fs::Permissions::from_mode(0o600)).unwrap();
-                spec.ssh.as_mut().unwrap().key_file = sshd.path("text");
-            },
-            ErrorClass::Denied,
-            "as a private key without a passphrase",
-        ),
-        (
-            "no repository",
-            |_, spec| spec.location.push_str("-gone"),
-            ErrorClass::Invalid,
-            "the host knows no such repository, or the key may not see it",
-        ),
-    ];
-    for (case, change, class, words) in rows {
+    for (case, change, class, words) in CASES {
         let sshd = Sshd::start(true);
         let mut spec = spec(&place, &sshd);
         change(&sshd, &mut spec);
@@ -216,7 +217,7 @@ fn hostile_locations_start_nothing() {
         let key_file = place.dir.path().join(name);
         let spec = SourceSpec { ssh: Some(SshAccess { key_file, ..access(&sshd) }), ..spec(&place, &sshd) };
         let error = Source::open(spec, &place.state()).err().expect(name);
-        assert!(matches!(error, Error::SshFile { .. }), "{name}: {error:?}");
+        assert!(matches!(error, Error::AccessFile { .. }), "{name}: {error:?}");
     }
     assert_eq!(sshd.served(), 0);
 }
