@@ -50,6 +50,7 @@ system_tools() {
     local packages=()
     command -v git >/dev/null || packages+=(git)
     command -v ssh-keygen >/dev/null || packages+=(openssh-client)
+    [[ -x /usr/sbin/sshd ]] || packages+=(openssh-server)
     command -v gpg >/dev/null && command -v gpg-agent >/dev/null || packages+=(gnupg)
     command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
     if ! $fast; then
@@ -71,6 +72,11 @@ install() {
         mkdir -p /etc/postgresql-common
         [[ -e /etc/postgresql-common/createcluster.conf ]] \
             || printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.conf
+    fi
+    if [[ " $* " == *" openssh-server "* && ! -e /usr/sbin/policy-rc.d ]]; then
+        # The tests start sshd themselves: the package shall start no service.
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }

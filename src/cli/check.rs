@@ -69,6 +69,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     rows.push(row);
     rows.push(clock_row(known.as_ref().and_then(|known| known.source.as_ref()), clock::wall()));
     let is_running = matches!(known, Some(StoredParts { by_daemon: true, .. }));
+    let is_ssh = configuration.all_sources().iter().any(|source| source.ssh.is_some());
+    rows.extend(is_ssh.then(ssh_row));
     let (source_rows, reads) = source_rows(&configuration, known.as_ref());
     rows.extend(source_rows);
     let clusters = match known {
@@ -147,6 +149,11 @@ fn clock_row(source: Option<&SourceRecord>, now: Timestamp) -> Row {
         Some(last) => Row::missing("clock", format!("it says {now:.0}, and the source was read at {last:.0}; set it")),
         None => Row::ok("clock", format!("{now:.0}")),
     }
+}
+
+fn ssh_row() -> Row {
+    const NEED: &str = "ssh";
+    git::ssh_version().map_or_else(|reason| Row::missing(NEED, reason), |version| Row::ok(NEED, version))
 }
 
 /// Returns what is to be said of each source: whether it can be read, and where signatures count whether its tip is signed. Tells whether all

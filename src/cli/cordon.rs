@@ -144,7 +144,7 @@ impl TreeFolder {
         };
         let source = load_configuration(config)?.source;
         let below = if source.path == "." { PathBuf::new() } else { PathBuf::from(&source.path) };
-        if !source.url.contains("://") {
+        if source.local().is_some() {
             return Ok(Self { root: source.url.into(), below });
         }
         let (_, subtree) = git::discover(here).with_context(|| {

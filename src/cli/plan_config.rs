@@ -74,7 +74,7 @@ impl PlanRequest {
         }
         let source = &configuration.source;
         let root = PathBuf::from(&source.url);
-        if named.is_none() && source.url.contains("://") {
+        if named.is_none() && source.local().is_none() {
             bail!(
                 "{} (source.url of {}) is not on this machine; name a clone of it: gitfleet plan DIR",
                 source.url,

@@ -285,8 +285,7 @@ impl Configuration {
             {
                 source.url = clean(&base_dir.join(local)).to_string_lossy().into_owned();
             }
-            source.token_file.iter_mut().for_each(join);
-            source.verify.iter_mut().flat_map(|verify| verify.paths()).for_each(join);
+            source.paths().for_each(join);
         }
         if !overridden("store.path") {
             join(&mut self.store.path);
@@ -301,7 +300,7 @@ impl Configuration {
             agents.files().for_each(join);
         }
         if let Some(forge) = &mut self.forge {
-            forge.token_file.iter_mut().for_each(join);
+            forge.token_file.iter_mut().chain(&mut forge.ca_file).for_each(join);
             forge.app.iter_mut().for_each(|app| join(&mut app.private_key_file));
             forge.webhook_secret_file.iter_mut().for_each(join);
             forge.derive_repository(&self.source.url);

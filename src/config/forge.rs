@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
+use super::source::proxy_problem;
 use super::values::{DURATION_FORMAT, duration};
 use super::{Error, complaint, read_text};
 use crate::model::manifest::InputError;
@@ -44,6 +45,13 @@ pub struct Forge {
     /// Lets the token travel over plain `http://`.
     #[serde(default)]
     pub allow_insecure_http: bool,
+    /// File with certificates of authorities, as PEM, that its certificate may come from, beside those that the system trusts. Gitea only.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// The proxy that carries requests to it, such as `http://proxy.example:3128`, without an account. Gitea only. Absent: what the
+    /// field `proxy` beside `forge` says.
+    #[serde(default)]
+    pub proxy: Option<String>,
     /// File with the secret that webhooks are signed with; absent: webhooks are refused. A second line is a second secret,
     /// for the time in which one takes the other's place.
     #[serde(default)]
@@ -273,6 +281,7 @@ impl Forge {
     pub(super) fn problems(&self, errors: &mut Vec<InputError>) {
         self.url_problems(errors);
         self.account_problems(errors);
+        self.way_problems(errors);
         match &self.repository {
             Some(repository) if !is_repository(repository) => {
                 let message = format!("{repository:?} must be OWNER/NAME, such as \"platform/fleet\"");
@@ -320,6 +329,17 @@ impl Forge {
                 errors.push(InputError { hint, ..complaint(FIELD, "would send the token over plain http") });
             }
             Some(_) => {}
+        }
+    }
+
+    fn way_problems(&self, errors: &mut Vec<InputError>) {
+        for (field, is_given) in [("forge.caFile", self.ca_file.is_some()), ("forge.proxy", self.proxy.is_some())] {
+            if is_given && self.type_ == ForgeType::Github {
+                errors.push(complaint(field, "is for gitea only"));
+            }
+        }
+        if let Some(problem) = self.proxy.as_deref().and_then(proxy_problem) {
+            errors.push(complaint("forge.proxy", problem));
         }
     }
 

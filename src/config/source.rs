@@ -29,7 +29,7 @@ pub struct Source {
     /// Its name in a list `sources` of several, a DNS label: its files are in a folder of that name. It must stay the same.
     #[serde(default)]
     pub name: String,
-    /// Where it is: a URL, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
+    /// Where it is: a URL, `USER@HOST:PATH` for ssh, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
     pub url: String,
     /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
     /// `gitfleet source rename` says otherwise. Of several sources that of the first counts, for all.
@@ -48,6 +48,16 @@ pub struct Source {
     /// File with the token to read the source with.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// File with certificates of authorities, as PEM, that its server's may come from, beside those that the system trusts. It is read
+    /// with each poll.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// The proxy that carries requests to it, such as `http://proxy.example:3128`, without an account. Absent: what `proxy` says.
+    #[serde(default)]
+    pub proxy: Option<String>,
+    /// How it is reached where `url` is one of ssh; required there.
+    #[serde(default)]
+    pub ssh: Option<SshFiles>,
     /// What to do when the new tip does not descend from the accepted commit.
     #[serde(default)]
     pub on_history_rewrite: HistoryRewrite,
@@ -67,9 +77,62 @@ impl Source {
         if let Some(path) = self.url.strip_prefix("file://") {
             return Some(Path::new(path));
         }
-        let head = self.url.split('/').next().unwrap_or_default();
-        if self.url.contains("://") || head.contains(':') { None } else { Some(Path::new(&self.url)) }
+        if self.url.contains("://") || self.is_short_ssh() { None } else { Some(Path::new(&self.url)) }
     }
+
+    /// Tells whether the URL is `USER@HOST:PATH`.
+    fn is_short_ssh(&self) -> bool {
+        !self.url.contains("://") && self.url.split('/').next().unwrap_or_default().contains(':')
+    }
+
+    fn is_ssh(&self) -> bool {
+        self.is_short_ssh() || self.url.starts_with("ssh://")
+    }
+
+    /// Returns the paths that it names, to be made whole.
+    pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let ssh = self.ssh.iter_mut().flat_map(|ssh| [&mut ssh.key_file, &mut ssh.known_hosts_file]);
+        let verify = self.verify.iter_mut().flat_map(|verify| verify.paths());
+        self.token_file.iter_mut().chain(&mut self.ca_file).chain(ssh).chain(verify)
+    }
+
+    fn https_problems(&self, errors: &mut Vec<InputError>) {
+        let is_http = self.url.starts_with("https://") || self.url.starts_with("http://");
+        if self.ca_file.is_some() && !self.url.starts_with("https://") {
+            errors.push(complaint("source.caFile", "is for a source.url of https"));
+        }
+        let Some(proxy) = &self.proxy else { return };
+        if !is_http {
+            errors.push(complaint("source.proxy", "is for a source.url of https or http"));
+        }
+        if let Some(problem) = proxy_problem(proxy) {
+            errors.push(complaint("source.proxy", problem));
+        }
+    }
+
+    fn ssh_problems(&self, errors: &mut Vec<InputError>) {
+        if self.is_ssh() && self.ssh.is_none() {
+            let hint = Some("write ssh: {keyFile: FILE, knownHostsFile: FILE}".into());
+            errors.push(InputError { hint, ..complaint("source.ssh", "is missing; source.url is one of ssh") });
+        }
+        if self.is_ssh() && self.token_file.is_some() {
+            errors.push(complaint("source.tokenFile", "is for https; ssh uses the key of `source.ssh`"));
+        }
+        if !self.is_ssh() && self.ssh.is_some() {
+            let hint = Some("write ssh://git@HOST/PATH, or remove it".into());
+            errors.push(InputError { hint, ..complaint("source.ssh", "is given, and source.url is not one of ssh") });
+        }
+    }
+}
+
+/// The files that ssh uses; no other key, known host or setting counts.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SshFiles {
+    /// File with the private key, without a passphrase and readable by gitfleet's user alone. It is read with each poll.
+    pub key_file: PathBuf,
+    /// File with the keys of the host, as ssh has it; it is read with each poll. A host with another key is not spoken to.
+    pub known_hosts_file: PathBuf,
 }
 
 /// What to do when the new tip does not descend from the accepted commit.
@@ -156,6 +219,8 @@ impl Source {
             let hint = Some("use https, or say allowInsecureHttp: true".into());
             errors.push(InputError { hint, ..complaint("source.url", message) });
         }
+        source.ssh_problems(&mut errors);
+        source.https_problems(&mut errors);
         if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
             errors.push(complaint("source.identity", "must have 1 to 253 characters"));
         }
@@ -206,6 +271,16 @@ pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
             let hint = Some("remove it: inventories name all sources by the first one's".into());
             errors.push(InputError { hint, ..complaint(&at("identity"), "is not used") });
         }
+    }
+}
+
+/// Returns what is wrong with the address of a proxy. Never repeats it: it may hold a password.
+pub(super) fn proxy_problem(proxy: &str) -> Option<&'static str> {
+    let authority = proxy.strip_prefix("http://").or_else(|| proxy.strip_prefix("https://"));
+    match authority.map(|rest| rest.strip_suffix('/').unwrap_or(rest)) {
+        Some(authority) if authority.contains('@') => Some("names an account; proxies that want one are not supported"),
+        Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '#']) => None,
+        _ => Some("must be an address such as http://proxy.example:3128"),
     }
 }
 

@@ -3,6 +3,7 @@ use secrecy::ExposeSecret as _;
 
 use super::*;
 
+mod access;
 mod http;
 mod notify;
 mod prometheus;
@@ -99,22 +100,6 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn local_and_remote_sources_are_told_apart() {
-    for (url, local) in [
-        ("https://git.example/a.git", None),
-        ("ssh://git@git.example/a.git", None),
-        ("git@git.example:a.git", None),
-        ("file:///srv/fleet", Some("/srv/fleet")),
-        ("/srv/fleet", Some("/srv/fleet")),
-        ("../fleet", Some("/etc/fleet")),
-        ("./a:b", Some("/etc/fleet/a:b")),
-    ] {
-        let read = body(&format!("source: {{url: \"{url}\"}}\nstore: {{path: /var/lib/gitfleet}}\n")).unwrap();
-        assert_eq!(read.source.local(), local.map(Path::new), "{url}");
-    }
-}
-
-#[test]
 fn every_unknown_field_is_named_with_a_suggestion() {
     insta::assert_snapshot!(complaints(
         "sorce: {url: x}\nsource: {url: https://x, pollInterval: 5, tokenfile: a}\nmembers: [{name: a, directroy: x}]\n\
@@ -194,7 +179,6 @@ fn rules_beyond_the_schema_hold() {
     let cases = [
         ("source: {url: \"\"}", "source.url: is empty"),
         ("source: {url: 'https://bot:hunter2@git.example/a'}", "source.url: holds a password"),
-        ("source: {url: 'ssh://git@git.example/a'}", "accepted"),
         ("source: {url: x, verify: {}}", "source.verify: names no keys"),
         ("source: {url: x, verify: {commits: Head, openpgp: {keysFile: k}}}", "accepted"),
         ("source: {url: x, verify: {commits: Some, openpgp: {keysFile: k}}}", "source.verify.commits"),
@@ -415,7 +399,8 @@ fn the_repository_is_named_or_follows_from_the_source() {
         ("./platform/fleet", github, None),
         ("https://git.example/platform/fleet", "type: github, tokenFile: t, repository: a/b.c", Some(("a", "b.c"))),
     ] {
-        let text = format!("source: {{url: '{source}'}}\nforge: {{{forge}}}");
+        let ssh = if source.contains('@') { ", ssh: {keyFile: k, knownHostsFile: h}" } else { "" };
+        let text = format!("source: {{url: '{source}'{ssh}}}\nforge: {{{forge}}}");
         if let Some(expected) = expected {
             assert_eq!(body(&text).unwrap().forge.unwrap().owner_and_name(), expected, "{text}");
         } else {
@@ -448,6 +433,12 @@ fn the_forge_has_one_account_and_a_safe_address() {
         ),
         ("type: gitea, url: 'https:///x', tokenFile: t, repository: a/b", "must be an address"),
         ("type: gitea, url: 'https://bot:hunter2@x', tokenFile: t, repository: a/b", "forge.url: names an account"),
+        ("type: github, tokenFile: t, repository: a/b, caFile: ca", "forge.caFile: is for gitea only"),
+        ("type: github, tokenFile: t, repository: a/b, proxy: 'http://p'", "forge.proxy: is for gitea only"),
+        (
+            "type: gitea, url: 'https://x', tokenFile: t, repository: a/b, proxy: 'http://hunter2@p'",
+            "forge.proxy: names an account",
+        ),
         ("type: gitea, url: 'https://x/?a=b', tokenFile: t, repository: a/b", "must end with the host or a path"),
     ] {
         let found = complaints(&format!("source: {{url: x}}\nforge: {{{forge}}}"));

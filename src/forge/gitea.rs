@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::client::{ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TIMEOUT, RestAnswer, Wire, segment};
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
-use super::{Error, Limits, Result};
+use super::{Error, Limits, Reach, Result};
 use crate::http_client::{self, causes};
 use crate::model::forge::{Comment, History, ThreadNumber};
 use crate::model::id::CommitId;
@@ -33,13 +33,16 @@ pub(super) struct Plain {
 
 impl Plain {
     /// `base` is that of the API, without a slash at its end.
-    pub fn new(base: &str, token: SecretString) -> Result<Self> {
+    pub fn new(base: &str, token: SecretString, reach: &Reach) -> Result<Self> {
         // The client above follows redirects, within the API only.
-        let client = http_client::builder(READ_TIMEOUT + CONNECT_TIMEOUT)
+        let mut builder = http_client::builder(READ_TIMEOUT + CONNECT_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .build()
-            .map_err(|error| unreachable("prepare the connection", error))?;
+            .read_timeout(READ_TIMEOUT);
+        let refused = |why| Error::Refused { what: "prepare the connection to the forge".to_owned(), why };
+        if let Some(proxy) = &reach.proxy {
+            builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|error| refused(causes(error)))?);
+        }
+        let client = http_client::build(builder, reach.certificates.as_deref()).map_err(refused)?;
         Ok(Self { client, base: base.to_owned(), token })
     }
 }

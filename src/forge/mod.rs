@@ -234,6 +234,17 @@ pub struct Settings {
     pub name: String,
     /// As whom.
     pub auth: Auth,
+    /// How it is reached; Gitea only.
+    pub reach: Reach,
+}
+
+/// How a host is reached, beside what the system says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Certificates of authorities, as PEM, that count beside those of the system.
+    pub certificates: Option<Vec<u8>>,
+    /// The proxy that every request passes through; none of the environment counts then.
+    pub proxy: Option<String>,
 }
 
 impl Settings {
@@ -283,7 +294,7 @@ pub fn connect(settings: &Settings, meter: Option<Meter>) -> Result<Arc<dyn Forg
 fn rest(settings: &Settings, meter: Option<Meter>) -> Result<rest::Rest> {
     let base = settings.base();
     let repository = format!("{}/{}", settings.owner, settings.name);
-    let wire = wire(settings.kind, &base, repository, &settings.auth)?;
+    let wire = wire(settings.kind, &base, repository, &settings.auth, &settings.reach)?;
     let is_app = matches!(settings.auth, Auth::App { .. });
     Ok(rest::Rest {
         client: client::Client::new(wire, settings.kind, base, meter),
@@ -291,14 +302,19 @@ fn rest(settings: &Settings, meter: Option<Meter>) -> Result<rest::Rest> {
         owner: settings.owner.clone(),
         name: settings.name.clone(),
         is_app,
+        reach: settings.reach.clone(),
         me: tokio::sync::OnceCell::new(),
     })
 }
 
 /// Makes what sends requests to the API at a base, about a repository `OWNER/NAME`.
-fn wire(kind: Kind, base: &str, repository: String, auth: &Auth) -> Result<Arc<dyn client::Wire>> {
+fn wire(kind: Kind, base: &str, repository: String, auth: &Auth, reach: &Reach) -> Result<Arc<dyn client::Wire>> {
+    if kind == Kind::GitHub && *reach != Reach::default() {
+        let why = "authorities and a proxy of its own are for Gitea only".to_owned();
+        return Err(Error::Refused { what: "connect to the forge".to_owned(), why });
+    }
     Ok(match (kind, auth) {
-        (Kind::Gitea, Auth::Token(token)) => Arc::new(gitea::Plain::new(base, usable(token)?)?),
+        (Kind::Gitea, Auth::Token(token)) => Arc::new(gitea::Plain::new(base, usable(token)?, reach)?),
         (Kind::GitHub, Auth::Token(token)) => Arc::new(github::Crab::with_token(base, &usable(token)?)?),
         (Kind::GitHub, Auth::App { id, pem }) => Arc::new(github::Crab::with_app(base, *id, pem, repository)?),
         (Kind::Gitea, Auth::App { .. }) => {

@@ -10,7 +10,7 @@ use super::client::{Client, checked, parsed, query, segment};
 use super::shapes::{
     Combined, CommentShape, Issue, Pull, ReactionShape, Repository, ReviewShape, RolesOf, Status, User,
 };
-use super::{Auth, Error, Forge, Kind, Limits, Result, gitea, github, parts, wire};
+use super::{Auth, Error, Forge, Kind, Limits, Reach, Result, gitea, github, parts, wire};
 use crate::model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
@@ -25,6 +25,8 @@ pub(super) struct Rest {
     pub name: String,
     /// Whether we act as an App.
     pub is_app: bool,
+    /// How the host is reached, with another token too.
+    pub reach: Reach,
     /// Whose token it is, once that is known: another one is of the same account.
     pub me: OnceCell<ForgeUser>,
 }
@@ -53,7 +55,7 @@ impl Forge for Rest {
 
     fn use_auth(&self, auth: &Auth) -> Result<()> {
         let repository = format!("{}/{}", self.owner, self.name);
-        self.client.replace_wire(wire(self.kind, self.client.base(), repository, auth)?);
+        self.client.replace_wire(wire(self.kind, self.client.base(), repository, auth, &self.reach)?);
         Ok(())
     }
 

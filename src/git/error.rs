@@ -39,7 +39,8 @@ impl Cause {
         Self::text(&last, &Secrets::default())
     }
 
-    fn text(text: &str, secrets: &Secrets) -> Self {
+    /// Takes a text, shortened.
+    pub(super) fn text(text: &str, secrets: &Secrets) -> Self {
         // Before it is cut: the first half of a token would not be recognised any more.
         let mut text = secrets.redact(text).replace(['\n', '\r'], " ");
         if text.len() > CAUSE_SIZE_MAX_BYTES {
@@ -117,6 +118,35 @@ pub enum Error {
         /// What the server said.
         #[source]
         cause: Cause,
+    },
+    /// The server shows no host key or certificate that counts.
+    #[error("{location} is not trusted: {reason}")]
+    Untrusted {
+        /// The repository.
+        location: String,
+        /// What it shows, and what to do.
+        reason: String,
+        /// What was said.
+        #[source]
+        cause: Cause,
+    },
+    /// A file that is needed to reach it cannot be used.
+    #[error("cannot use {} to reach {location}: {reason}", path.display())]
+    AccessFile {
+        /// The repository.
+        location: String,
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// ssh cannot be started.
+    #[error("cannot start ssh to reach {location}: {reason}")]
+    SshProgram {
+        /// The repository.
+        location: String,
+        /// Why not, and what to do.
+        reason: String,
     },
     /// The server cannot be reached now.
     #[error("cannot reach {location}")]
@@ -368,6 +398,12 @@ impl Error {
             let reason = "the server knows no such repository, or the token may not see it".to_owned();
             return Self::NotARepository { location, reason };
         }
+        if says("invalid peer certificate") {
+            let reason = "its certificate does not count. If it comes from an authority of your own, name that as \
+                          `source.caFile`"
+                .to_owned();
+            return Self::Untrusted { location, reason, cause };
+        }
         if error.can_retry_lenient() || says("HTTP status 5") || says("HTTP status 429") {
             return Self::Unreachable { location, cause };
         }
@@ -378,7 +414,7 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::AccessDenied { .. } => ErrorClass::Denied,
+            Self::AccessDenied { .. } | Self::Untrusted { .. } | Self::AccessFile { .. } => ErrorClass::Denied,
             // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.
             Self::Unreachable { .. }
             | Self::Timeout { .. }
@@ -390,6 +426,7 @@ impl Classify for Error {
             | Self::Damaged { .. }
             | Self::Repository { .. } => ErrorClass::Transient,
             Self::UnsupportedLocation { .. }
+            | Self::SshProgram { .. }
             | Self::InsecureToken { .. }
             | Self::NotARepository { .. }
             | Self::EmptyRepository { .. }

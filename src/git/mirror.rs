@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use gix::bstr::ByteSlice;
@@ -18,9 +17,9 @@ use super::error::Secrets;
 use super::fetch::{Bounds, Excess};
 use super::pull::{pull_head, pull_ref};
 use super::repository::{Reader, open_options};
-use super::{
-    Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, WATCHDOG_INTERVAL, compact, heal,
-};
+use super::ssh::Ssh;
+use super::watchdog::{Stopped, watched};
+use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, compact, heal, ssh};
 use crate::model::id::CommitId;
 
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
@@ -36,6 +35,8 @@ pub(super) struct Mirror {
     pub dir: PathBuf,
     options: gix::open::Options,
     spec: SourceSpec,
+    /// What connects to it, where it is reached over ssh.
+    ssh: Option<Ssh>,
     secrets: Secrets,
     pub reader: Reader,
     /// What is wrong with it and makes it to be cloned again.
@@ -54,8 +55,14 @@ struct SeenBranch {
 impl Mirror {
     /// Checks the URL and the token against each other, and opens or creates the mirror. Does not use the network.
     pub fn open(spec: &SourceSpec, dir: PathBuf) -> Result<Self, Error> {
+        // First: it says more about such a location.
+        let ssh = ssh::is_ssh(&spec.location).then(|| Ssh::new(&spec.location, spec.ssh.as_ref())).transpose()?;
         let url = parse_url(spec)?;
-        let mut overrides = vec![format!("protocol.{}.allow=always", url.scheme.as_str())];
+        let mut overrides = Vec::new();
+        // ssh is started here, and never by gix.
+        if ssh.is_none() {
+            overrides.push(format!("protocol.{}.allow=always", url.scheme.as_str()));
+        }
         let mut secrets: Vec<SecretString> = spec.token.iter().cloned().collect();
         // gix asks for credentials over https alone, so over http a header is the one way to send the token.
         if let (Scheme::Http, Some(token)) = (&url.scheme, &spec.token) {
@@ -67,7 +74,7 @@ impl Mirror {
         let location: Arc<str> = spec.location.as_str().into();
         let (reader, damage) = heal::open(&dir, &options, &location, &spec.path)?;
         let (spec, secrets) = (spec.clone(), Secrets::new(secrets));
-        Ok(Self { url, location, dir, options, spec, secrets, reader, damage, too_large: None })
+        Ok(Self { url, location, dir, options, spec, ssh, secrets, reader, damage, too_large: None })
     }
 
     /// Uses another token from the next request on; tells whether it is another one.
@@ -96,6 +103,22 @@ impl Mirror {
 
     /// Asks for the branch's commit and fetches it if it moved; clones a damaged mirror again first.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
+        self.guarded(FETCH_TIME_MAX, interrupt, |mirror| mirror.poll_unguarded(interrupt))
+    }
+
+    /// Runs what uses the network so that a connection over ssh ends with it.
+    fn guarded<T>(
+        &mut self,
+        limit: Duration,
+        interrupt: &AtomicBool,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Some(process) = self.ssh.as_ref().map(Ssh::process) else { return work(self) };
+        let location = Arc::clone(&self.location);
+        Ssh::guard(&process, &location, interrupt, limit, || work(self))
+    }
+
+    fn poll_unguarded(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
         if self.damage.is_none() {
             match self.ask(interrupt) {
                 Err(error) if error.may_be_damage() => {
@@ -186,7 +209,14 @@ impl Mirror {
             return Err(self.refused(name, excess));
         }
         let bounds = Bounds::new();
-        let (outcome, stopped) = watched(interrupt, limit, &bounds, |stop| prepared.receive(bounds.progress(), stop));
+        let look = || {
+            bounds.look();
+            None
+        };
+        // A read that blocks in the kernel sees no flag: over http it ends by the client's own limit of 30 s without a byte.
+        let stop = || bounds.stop().store(true, Ordering::Relaxed);
+        let work = || prepared.receive(bounds.progress(), bounds.stop());
+        let (outcome, stopped) = watched(interrupt, limit, look, stop, work);
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -197,7 +227,7 @@ impl Mirror {
                     return Err(self.refused(name, excess));
                 }
                 return Err(match stopped {
-                    Some(Stopped::Late) => Error::Timeout { location: self.location.to_string(), limit },
+                    Some(Stopped::Late(limit)) => Error::Timeout { location: self.location.to_string(), limit },
                     Some(Stopped::Asked) => Error::Interrupted { location: self.location.to_string() },
                     None => self.failed(&error, false),
                 });
@@ -226,7 +256,9 @@ impl Mirror {
     /// Fetches the head of a pull request and returns it; `None` where the remote has no such pull request.
     pub fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<Option<CommitId>, Error> {
         let repo = self.reader.local();
-        let found = self.fetch_to(&repo, &pull_head(number), &pull_ref(number), PULL_FETCH_TIME_MAX, interrupt)?;
+        let (head, tracking, limit) = (pull_head(number), pull_ref(number), PULL_FETCH_TIME_MAX);
+        let found =
+            self.guarded(limit, interrupt, |mirror| mirror.fetch_to(&repo, &head, &tracking, limit, interrupt))?;
         let Some((seen, fetched)) = found else { return Ok(None) };
         if fetched {
             self.reopen()?;
@@ -287,6 +319,10 @@ impl Mirror {
         &self,
         remote: &'a gix::Remote<'r>,
     ) -> Result<gix::remote::Connection<'a, 'static, 'r, Box<Transport>>, Error> {
+        if let Some(ssh) = &self.ssh {
+            return Ok(remote.to_connection_with_transport(ssh.connect(&self.location)?));
+        }
+        let options = self.spec.https.options(remote.repo(), &self.location)?;
         let connection = remote.connect(Direction::Fetch).map_err(|error| match self.url.scheme {
             // No network is between, so what fails is the path; a server's errors are worth another try.
             Scheme::File => Error::NotARepository {
@@ -298,6 +334,10 @@ impl Mirror {
         // Over plain http gix would refuse it; there the configured header speaks, or nothing does.
         let token = self.spec.token.clone().filter(|_| self.url.scheme == Scheme::Https);
         let place = place(&self.url);
+        let connection = match options {
+            Some(options) => connection.with_transport_options(options),
+            None => connection,
+        };
         Ok(connection.with_credentials(move |action| Ok(answer(&action, token.as_ref(), &place))))
     }
 
@@ -306,11 +346,15 @@ impl Mirror {
     }
 
     fn failed(&self, error: &gix::Error, connecting: bool) -> Error {
+        if let Some(ssh) = &self.ssh {
+            return ssh.failed(&self.location, error);
+        }
         Error::remote(&self.location, error, &self.secrets, connecting)
     }
 }
 
-type Transport = dyn gix::protocol::transport::client::blocking_io::Transport + Send;
+/// What gix speaks to a server through.
+pub(super) type Transport = dyn gix::protocol::transport::client::blocking_io::Transport + Send;
 
 /// Scheme, host and port: what a token may be sent to.
 fn place(url: &gix::Url) -> (Scheme, Option<String>, Option<u16>) {
@@ -353,8 +397,11 @@ fn parse_url(spec: &SourceSpec) -> Result<gix::Url, Error> {
             let reason = "http sends it in clear text: use https, or set `allowInsecureHttp: true`";
             Err(Error::InsecureToken { location: bare(), reason })
         }
-        Scheme::Https | Scheme::File | Scheme::Http => Ok(url),
-        _ => Err(unsupported(&spec.location, "only https, http and file URLs are fetched: use https with `tokenFile`")),
+        Scheme::Ssh if spec.token.is_some() => {
+            Err(unsupported(&spec.location, "a token is for https: ssh uses the key of `source.ssh`"))
+        }
+        Scheme::Https | Scheme::File | Scheme::Http | Scheme::Ssh => Ok(url),
+        _ => Err(unsupported(&spec.location, "only https, http, ssh and file URLs are fetched")),
     }
 }
 
@@ -407,52 +454,6 @@ pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
     gix::ThreadSafeRepository::init_opts(&fresh, kind, create, open_options([]))
         .map_err(Error::at(location, "create a mirror for"))?;
     std::fs::rename(&fresh, dir).map_err(failed)
-}
-
-/// Why the watchdog stopped something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    Late,
-    Asked,
-}
-
-/// Runs something that checks a flag, and sets the flag after `limit`, or when `interrupt` is set.
-///
-/// A read that blocks in the kernel sees no flag: it ends by the HTTP client's own limit of 30 s without a byte.
-fn watched<T>(
-    interrupt: &AtomicBool,
-    limit: Duration,
-    bounds: &Bounds,
-    work: impl FnOnce(&AtomicBool) -> T,
-) -> (T, Option<Stopped>) {
-    let stop = bounds.stop();
-    std::thread::scope(|scope| {
-        let (done, waiting) = channel::<()>();
-        let flag = stop;
-        let watchdog = scope.spawn(move || {
-            let mut waited = Duration::ZERO;
-            loop {
-                let stopped = if interrupt.load(Ordering::Relaxed) {
-                    Some(Stopped::Asked)
-                } else {
-                    (waited >= limit).then_some(Stopped::Late)
-                };
-                if stopped.is_some() {
-                    flag.store(true, Ordering::Relaxed);
-                    return stopped;
-                }
-                bounds.look();
-                if let Err(RecvTimeoutError::Disconnected) = waiting.recv_timeout(WATCHDOG_INTERVAL) {
-                    return None;
-                }
-                waited += WATCHDOG_INTERVAL;
-            }
-        });
-        let result = work(stop);
-        // The watchdog waits on this channel instead of sleeping, so that it ends at once and not after its interval.
-        drop(done);
-        (result, watchdog.join().unwrap_or(None))
-    })
 }
 
 /// Encodes bytes for a Basic authorization header.

@@ -6,7 +6,7 @@
 //! rules and the same blob ids as for a commit of it.
 //!
 //! Every function blocks; the daemon calls them outside its async threads. Only a source's own configuration affects gix: no
-//! system or user configuration, no environment, only the configured protocol.
+//! system or user configuration, no environment, only the configured protocol. ssh is the one program that is started, for a source that names it.
 //!
 //! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place; and the one branch that a
 //! person names in a command, see [`NewCommit`]. A repository that is made here, a [`WorkTree`], is written as a whole.
@@ -17,6 +17,7 @@ mod error;
 mod fetch;
 mod folder;
 mod heal;
+mod https;
 mod joined;
 mod level;
 mod mirror;
@@ -26,8 +27,10 @@ mod rendered;
 mod repository;
 mod signed;
 mod source;
+mod ssh;
 mod walk;
 mod watch;
+mod watchdog;
 mod work_tree;
 
 #[cfg(test)]
@@ -39,6 +42,7 @@ pub use branch::NewCommit;
 pub use error::{Cause, Error};
 pub use fetch::Excess;
 pub use folder::{Folder, read_folder, read_folder_below};
+pub use https::HttpsAccess;
 pub use joined::JoinedRepository;
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
@@ -46,6 +50,7 @@ pub use rendered::{RenderedStore, UNPINNED_MAX};
 pub use repository::{Blob, Reader, TreeId, discover};
 pub use signed::Signed;
 pub use source::{Source, SourceSpec, Tip, read_kept, read_kept_sources};
+pub use ssh::{SshAccess, ssh_version};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};
 pub use work_tree::WorkTree;
@@ -99,6 +104,12 @@ pub const PACKED_SIZE_MAX_BYTES: u64 = 40 * 1024 * 1024;
 pub const SIGNED_SIZE_MAX_BYTES: u64 = 1024 * 1024;
 /// The most commits that are listed between two.
 pub const LANDED_MAX: usize = 100;
+/// How long connecting over ssh may take, to the end of the key exchange.
+pub const SSH_CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long a host may be silent on a connection of ssh before it is asked whether it is there; three times, then it counts as gone.
+pub const SSH_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How long git on a host that is reached over ssh may send nothing while something is waited for: it says every 5 s that it is busy.
+pub const SSH_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// How often a running fetch checks its stop flag.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a watched folder must be quiet before it counts as changed: files are saved one by one.

@@ -9,9 +9,11 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
 use super::folder::FolderMirror;
+use super::https::HttpsAccess;
 use super::mirror::{Mirror, full_branch_name};
 use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
+use super::ssh::{SshAccess, is_ssh};
 use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
 use crate::model::id::CommitId;
 
@@ -23,7 +25,7 @@ const MIRROR_TEXT_MAX: usize = 40;
 /// What to follow.
 #[derive(Clone, Debug, Default)]
 pub struct SourceSpec {
-    /// An https, http or file URL, or the path of a local repository or of a plain folder.
+    /// An https, http, ssh or file URL, `USER@HOST:PATH`, or the path of a local repository or of a plain folder.
     pub location: String,
     /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
     pub branch: Option<String>,
@@ -33,6 +35,10 @@ pub struct SourceSpec {
     pub token: Option<SecretString>,
     /// Whether the token may be sent in clear text.
     pub allow_insecure_http: bool,
+    /// How hosts are reached over ssh.
+    pub ssh: Option<SshAccess>,
+    /// How servers are reached over https.
+    pub https: HttpsAccess,
     /// Folders of a plain folder that are never read: the folders of directory members. The state folder always is.
     pub excluded: Vec<PathBuf>,
     /// Record every file of a plain folder, and not only what may be a manifest: programs that render folders read others too.
@@ -76,10 +82,10 @@ impl Source {
     /// the repository's own root is read as a repository.
     ///
     /// # Errors
-    /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`: the configuration is wrong. `NotARepository`: nothing is
+    /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`, `AccessFile`: the configuration is wrong. `NotARepository`: nothing is
     /// there, or a repository that cannot be opened; it is never taken for a plain folder then. `Disk`, `Repository`.
     pub fn open(spec: SourceSpec, state_dir: &Path) -> Result<Self, Error> {
-        let kind = if spec.location.contains("://") {
+        let kind = if spec.location.contains("://") || is_ssh(&spec.location) {
             let dir = kept_dir(state_dir, "mirrors", &spec.location);
             SourceKind::Remote(Box::new(Mirror::open(&spec, dir)?))
         } else {
@@ -91,11 +97,11 @@ impl Source {
     /// Polls the branch; fetches or records new commits. `None` if it has not moved since the last poll.
     ///
     /// The first successful poll of a source always answers. `interrupt` ends a running fetch; a read that blocks ends
-    /// by the HTTP client's limits (20 s to connect, 30 s without a byte).
+    /// by the HTTP client's limits (20 s to connect, 30 s without a byte); over ssh it ends at once.
     ///
     /// # Errors
     /// `EmptyRepository`, `BranchMissing`: nothing to follow; the caller knows whether there ever was. `AccessDenied`,
-    /// `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
+    /// `Untrusted`, `AccessFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
         let tip = match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.poll(interrupt)?,
@@ -260,13 +266,7 @@ pub fn read_kept_sources<'a>(
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
     let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
-    let metadata = std::fs::metadata(&path).map_err(|error| {
-        if spec.location.contains('@') && spec.location.contains(':') {
-            let reason = "it is no path, and ssh is not supported: use https with `tokenFile`";
-            return Error::UnsupportedLocation { location: spec.location.clone(), reason };
-        }
-        nothing(error.to_string())
-    })?;
+    let metadata = std::fs::metadata(&path).map_err(|error| nothing(error.to_string()))?;
     if !metadata.is_dir() {
         return Err(nothing("it is not a folder".to_owned()));
     }

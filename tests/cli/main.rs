@@ -46,6 +46,7 @@ mod several;
 mod signed;
 mod simulate;
 mod sources;
+mod ssh;
 mod staged;
 mod status;
 mod store;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use gitfleet::forge::webhook::{Delivery, read, text_digest};
-use gitfleet::forge::{Auth, Forge, Kind, Settings, connect};
+use gitfleet::forge::{Auth, Forge, Kind, Reach, Settings, connect};
 use gitfleet::model::forge::{ForgeEvent, Pushed, Reaction, Said, ThreadNumber};
 use gitfleet::model::id::CommitId;
 use secrecy::SecretString;
@@ -165,6 +165,7 @@ fn gitea_keeps_the_contract() {
         owner: gitea().user.clone(),
         name: repository.name.to_owned(),
         auth: Auth::Token(SecretString::from(gitea().token.clone())),
+        reach: Reach::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

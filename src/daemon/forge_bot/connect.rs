@@ -7,7 +7,7 @@ use super::{Links, Settings};
 use crate::config::{self, Configuration, ForgeType, read_pem, read_secret};
 use crate::daemon::secret_files::{SecretFile, reason};
 use crate::daemon::supervise::Supervisor;
-use crate::forge::{self, Auth, Called, Forge, Kind, Meter};
+use crate::forge::{self, Auth, Called, Forge, Kind, Meter, Reach};
 use crate::store::records::{load, put};
 use crate::store::{Expected, Store};
 use crate::telemetry::metrics::{ByForgeCall, ForgeAnswer, ForgeMethod, Metrics};
@@ -86,14 +86,16 @@ impl Identity {
 /// Returns the settings of the forge that a configuration names, with its token or key; `None` without a forge.
 ///
 /// # Errors
-/// The token's or the key's file cannot be read.
+/// The token's, the key's or the authorities' file cannot be read.
 pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Settings>, config::Error> {
     let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(auth) = identity(forge) else { return Ok(None) };
     let auth = auth.read()?;
     let (owner, name) = forge.owner_and_name();
     let (owner, name) = (owner.to_owned(), name.to_owned());
-    Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth }))
+    let certificates = forge.ca_file.as_deref().map(config::read_certificates).transpose()?;
+    let reach = Reach { certificates, proxy: forge.proxy.clone() };
+    Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth, reach }))
 }
 
 /// Returns the forge and its settings; `None` without one. Follows the file of its token or key.

@@ -8,7 +8,7 @@ use crate::config::{self, Configuration, HistoryRewrite, Source, Verify, read_se
 use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
-use crate::git::SourceSpec;
+use crate::git::{HttpsAccess, SourceSpec, SshAccess};
 use crate::model::id::CommitId;
 use crate::model::records::SourceRecord;
 use crate::model::tenants::Tenants;
@@ -124,6 +124,11 @@ pub fn source_spec(configuration: &Configuration, source: &Source) -> Result<Sou
         path: source.path.clone(),
         token: source.token_file.as_deref().map(read_secret).transpose()?,
         allow_insecure_http: source.allow_insecure_http,
+        https: HttpsAccess { ca_file: source.ca_file.clone(), proxy: source.proxy.clone() },
+        ssh: source
+            .ssh
+            .as_ref()
+            .map(|ssh| SshAccess { key_file: ssh.key_file.clone(), known_hosts_file: ssh.known_hosts_file.clone() }),
         excluded: configuration.excluded_paths(),
         everything: configuration.render.is_some(),
     })

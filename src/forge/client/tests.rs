@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use secrecy::SecretString;
 
 use super::*;
-use crate::forge::{Auth, Forge, Meter, Settings, connect};
+use crate::forge::{Auth, Forge, Meter, Reach, Settings, connect};
 use crate::model::forge::{CommitStatus, ForgeUser, Permission, Reaction, StatusState};
 use crate::model::id::CommitId;
 
@@ -76,7 +76,14 @@ async fn host(kind: Kind, answers: Vec<Scripted>) -> (Script, Arc<dyn Forge>, St
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let (script, url) = server(answers).await;
     let auth = Auth::Token(SecretString::from(" t0ken\n"));
-    let settings = Settings { kind, url: Some(url.clone()), owner: "platform".into(), name: "fleet".into(), auth };
+    let settings = Settings {
+        kind,
+        url: Some(url.clone()),
+        owner: "platform".into(),
+        name: "fleet".into(),
+        auth,
+        reach: Reach::default(),
+    };
     (script, connect(&settings, None).unwrap(), url)
 }
 
@@ -172,8 +179,14 @@ async fn a_list_that_did_not_change_is_not_sent_again() {
     ];
     let (script, url) = server(answers).await;
     let auth = Auth::Token(SecretString::from("t0ken"));
-    let settings =
-        Settings { kind: Kind::GitHub, url: Some(url), owner: "platform".into(), name: "fleet".into(), auth };
+    let settings = Settings {
+        kind: Kind::GitHub,
+        url: Some(url),
+        owner: "platform".into(),
+        name: "fleet".into(),
+        auth,
+        reach: Reach::default(),
+    };
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let forge = connect(&settings, Some(meter)).unwrap();
     for expected in [1, 1, 0, 0] {
@@ -349,6 +362,7 @@ async fn an_app_signs_in_where_it_is_installed() {
         owner: "platform".into(),
         name: "fleet".into(),
         auth: Auth::App { id: 5, pem: SecretString::from(pem) },
+        reach: Reach::default(),
     };
     let forge = connect(&settings, None).unwrap();
     assert_eq!(forge.whoami().await.unwrap(), ForgeUser { id: 99, login: "gitfleet[bot]".into(), is_bot: true });
@@ -375,8 +389,47 @@ async fn an_app_signs_in_where_it_is_installed() {
 async fn a_token_that_no_header_holds_is_refused() {
     for (kind, token) in [(Kind::GitHub, "a\nb"), (Kind::Gitea, "tök"), (Kind::GitHub, " \n"), (Kind::Gitea, "a b")] {
         let auth = Auth::Token(SecretString::from(token));
-        let settings = Settings { kind, url: Some("https://x".into()), owner: "a".into(), name: "b".into(), auth };
+        let settings = Settings {
+            kind,
+            url: Some("https://x".into()),
+            owner: "a".into(),
+            name: "b".into(),
+            auth,
+            reach: Reach::default(),
+        };
         assert!(matches!(connect(&settings, None).err(), Some(Error::Refused { .. })), "{token:?}");
+    }
+}
+
+#[tokio::test]
+async fn gitea_is_reached_as_it_is_configured() {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let (script, proxy) = server(vec![ok(r#"{"id": 7}"#), ok(r#"{"id": 8}"#)]).await;
+    let settings = |kind, reach| Settings {
+        kind,
+        url: Some("http://git.example".into()),
+        owner: "a".into(),
+        name: "b".into(),
+        auth: Auth::Token(SecretString::from("t0ken")),
+        reach,
+    };
+    let reach = Reach { certificates: None, proxy: Some(proxy) };
+    let forge = connect(&settings(Kind::Gitea, reach.clone()), None).unwrap();
+    assert_eq!(forge.repository_id().await.unwrap(), 7, "the proxy answers for a host that there is not");
+    forge.use_auth(&Auth::Token(SecretString::from("another"))).unwrap();
+    assert_eq!(forge.repository_id().await.unwrap(), 8);
+    assert_eq!(script.seen().len(), 2);
+    let certificates = Some(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec());
+    let rows = [
+        (Kind::GitHub, reach),
+        (Kind::Gitea, Reach { certificates, proxy: None }),
+        (Kind::Gitea, Reach { certificates: None, proxy: Some("http://".into()) }),
+    ];
+    for (kind, reach) in rows {
+        assert!(
+            matches!(connect(&settings(kind, reach.clone()), None).err(), Some(Error::Refused { .. })),
+            "{reach:?}"
+        );
     }
 }
 
@@ -391,7 +444,10 @@ fn the_base_of_the_api_follows_from_the_address() {
     ] {
         let auth = Auth::Token(SecretString::from("t"));
         let url = url.map(str::to_owned);
-        assert_eq!(Settings { kind, url, owner: "a".into(), name: "b".into(), auth }.base(), expected);
+        assert_eq!(
+            Settings { kind, url, owner: "a".into(), name: "b".into(), auth, reach: Reach::default() }.base(),
+            expected
+        );
     }
 }
 

@@ -27,18 +27,3 @@ fn a_token_goes_to_the_configured_place_only() {
     }
     assert!(answer(&helper::Action::get_for_url("https://git.example/a"), None, &configured).is_none());
 }
-
-#[test]
-fn the_watchdog_stops_what_is_late_or_unwanted() {
-    let until_stopped = |stop: &AtomicBool| {
-        while !stop.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-    };
-    let quick = watched(&AtomicBool::new(false), Duration::MAX, &Bounds::new(), |_| 7);
-    assert_eq!(quick, (7, None));
-    let rows = [(false, Duration::ZERO, Stopped::Late), (true, Duration::MAX, Stopped::Asked)];
-    for (asked, limit, why) in rows {
-        assert_eq!(watched(&AtomicBool::new(asked), limit, &Bounds::new(), until_stopped).1, Some(why));
-    }
-}

@@ -3,10 +3,12 @@
 mod branch;
 mod damage;
 mod following;
+mod https;
 mod packed;
 mod pulls;
 mod reading;
 mod signed;
+mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,0 +1,66 @@
+//! What ssh and the host said, as an error with what to do.
+
+use super::Ssh;
+use crate::git::{Cause, Error};
+
+/// Sorts what was said where a connection failed. `by_ssh` tells whether ssh itself failed: a host's words are not taken for its own.
+///
+/// Source: the messages of OpenSSH 9.2 in the language C (`sshconnect.c`, `sshconnect2.c`, `clientloop.c`), of git's `upload-pack`, and of
+/// GitHub, GitLab and Gitea where there is no such repository.
+pub(super) fn error(ssh: &Ssh, location: &str, said: &str, by_ssh: bool, cause: Cause) -> Error {
+    let words = said.to_ascii_lowercase();
+    let says = |text: &str| words.contains(text);
+    let location = location.to_owned();
+    let ssh_says = |text: &str| by_ssh && says(text);
+    if ssh_says("host key verification failed") || ssh_says("host identification has changed") {
+        return Error::Untrusted { location, reason: host_key_reason(ssh, &words), cause };
+    }
+    if ssh_says("unprotected private key file") || ssh_says("bad permissions") {
+        let reason = "others may read it, so ssh does not use it: chmod 600".to_owned();
+        return Error::AccessFile { location, path: ssh.access.key_file.clone(), reason };
+    }
+    if ssh_says("load key ") {
+        let reason = "ssh cannot read it as a private key without a passphrase".to_owned();
+        return Error::AccessFile { location, path: ssh.access.key_file.clone(), reason };
+    }
+    if ssh_says("no user exists for uid") {
+        let reason = "the user that gitfleet runs as is not in /etc/passwd, which ssh demands: add an entry".to_owned();
+        return Error::SshProgram { location, reason };
+    }
+    if ssh_says("permission denied (") || ssh_says("too many authentication failures") {
+        let reason = "the host refuses the key, or it has a passphrase: `source.ssh.keyFile` must have none, and the host \
+                      must know its public half";
+        return Error::AccessDenied { location, reason, cause };
+    }
+    const NO_REPOSITORY: [&str; 5] = [
+        "does not appear to be a git repository",
+        "repository not found",
+        "cannot find repository",
+        "could not be found",
+        "repository does not exist",
+    ];
+    if NO_REPOSITORY.iter().any(|text| says(text)) {
+        let reason = "the host knows no such repository, or the key may not see it".to_owned();
+        return Error::NotARepository { location, reason };
+    }
+    Error::Unreachable { location, cause }
+}
+
+fn host_key_reason(ssh: &Ssh, words: &str) -> String {
+    let (host, file) = (ssh.address.known_as(), ssh.access.known_hosts_file.display());
+    if words.contains("host identification has changed") {
+        return format!(
+            "its host key is another than {file} has for {host}. Somebody may be in between, or the host has a new key: ask \
+             who runs it, and replace the line only then"
+        );
+    }
+    if words.contains("revoked") {
+        return format!("{file} has its host key as revoked: ask who runs {host}");
+    }
+    let port = ssh.address.port.map(|port| format!("-p {port} ")).unwrap_or_default();
+    format!(
+        "{file} has no key of {host}: `ssh-keyscan {port}{}` prints them; compare with what whoever runs the host \
+         publishes, and add a line",
+        ssh.address.host
+    )
+}
