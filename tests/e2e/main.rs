@@ -51,6 +51,7 @@ mod rollout;
 mod scheduling;
 mod sources;
 mod staged;
+mod teams;
 mod tenants;
 
 use std::sync::OnceLock;

@@ -14,9 +14,10 @@ const CONTENTS: &str = "docs/SUMMARY.md";
 /// Where the part about design notes begins, which is made from their files.
 const DESIGN: &str = "- [Design notes]()\n";
 /// Pages outside `docs` with links to check.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "README.md",
     "examples-repo/README.md",
+    "examples-repo-teams/README.md",
     "tests/fleet/README.md",
     "tests/apiserver/README.md",
     ".github/pull_request_template.md",
