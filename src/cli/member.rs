@@ -14,6 +14,7 @@ use super::output;
 use super::records::load_configuration;
 use super::rendering;
 use crate::cluster::bootstrap::{Admin, TokenSource};
+use crate::config::Configuration;
 use crate::daemon::commit_reader::read_folder;
 use crate::plan::needs::Needs;
 use rbac::{Grant, Resource};
@@ -110,8 +111,9 @@ impl Bootstrap {
     fn manifests(&self) -> anyhow::Result<String> {
         let mut head =
             vec![format!("# What gitfleet may do on the member {}; docs/deploy.md explains each line.\n", self.name)];
-        let objects = if let Some(folder) = self.tree()? {
-            let needs = needs(&folder)?;
+        let configuration = self.config.as_deref().map(load_configuration).transpose()?;
+        let objects = if let Some(folder) = self.tree(configuration.as_ref())? {
+            let needs = needs(&folder, configuration.as_ref())?;
             let folder = folder.display();
             head.push(format!("# For what the placements of {folder} deliver: run it again when they deliver more.\n"));
             if needs.has_rbac() && !self.allow_rbac {
@@ -121,8 +123,7 @@ impl Bootstrap {
                 head.push(format!("# NOTE: {advice}.\n"));
                 eprintln!("note: {advice}");
             }
-            let tenants = self.config.as_deref().map(load_configuration).transpose()?.map(|found| found.tenants());
-            let tenants = tenants.unwrap_or_default();
+            let tenants = configuration.map(|found| found.tenants()).unwrap_or_default();
             rbac::least(&needs, self.allow_rbac, !self.no_facts, &tenants.users())
         } else {
             ensure!(
@@ -144,9 +145,15 @@ impl Bootstrap {
     }
 
     /// Returns the folder with the tree, where one is named.
-    fn tree(&self) -> anyhow::Result<Option<PathBuf>> {
-        let Some(file) = &self.config else { return Ok(self.repo.clone()) };
-        let source = load_configuration(file)?.source;
+    fn tree(&self, configuration: Option<&Configuration>) -> anyhow::Result<Option<PathBuf>> {
+        let Some(configuration) = configuration else { return Ok(self.repo.clone()) };
+        // What all of them deliver together is in none of them.
+        ensure!(
+            configuration.sources.is_empty(),
+            "the configuration names several sources; name what {} shall allow with --resources, or everything with --all-kinds",
+            self.name
+        );
+        let source = &configuration.source;
         let folder = source.local().with_context(|| {
             format!("the source {} is on no disk of this machine: clone it, and name the clone with --repo", source.url)
         })?;
@@ -177,8 +184,8 @@ impl Bootstrap {
 }
 
 /// Returns what the placements of a folder deliver.
-fn needs(folder: &Path) -> anyhow::Result<Needs> {
-    let tree = match read_folder(folder, &rendering::of_tree(folder, None)?) {
+fn needs(folder: &Path, configuration: Option<&Configuration>) -> anyhow::Result<Needs> {
+    let tree = match read_folder(folder, &rendering::of_tree(folder, configuration)?) {
         Ok(tree) => tree,
         Err(error) => {
             let lines: Vec<String> = error.refused()?.iter().map(|error| format!("  {error}")).collect();

@@ -72,7 +72,11 @@ pub fn assemble(
     let sights = sights(&found);
     // First: errors about objects would name files again that have an error already.
     if selection.places.is_none() {
-        empty_folders(&sights, &files.iter().map(|(path, _, _)| &**path), &mut errors);
+        // With one folder that cannot be rendered none is, so there are no files of the others either.
+        let is_unrendered = errors.iter().any(|error| selection.markers.contains(&error.path));
+        let unrendered = selection.markers.iter().filter(|_| is_unrendered).map(String::as_str);
+        let there = files.iter().map(|(path, _, _)| &**path).chain(unrendered);
+        empty_folders(&sights, &there, &mut errors);
     }
     // Else each object of a folder might be an error, because one placement has one.
     if !files.iter().any(|(_, _, blob)| blob.unread_sight) {

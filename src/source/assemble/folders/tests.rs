@@ -260,3 +260,20 @@ fn overrides_of_one_object_are_for_different_folders() {
         assert!(found.iter().all(|error| error.contains("one at o1.yaml:1 overrides ConfigMap c too")), "{found:?}");
     }
 }
+
+#[test]
+fn a_folder_that_cannot_be_rendered_makes_no_other_one_empty() {
+    let text = placement("web", &path("web"), &[NAMESPACE]);
+    let broken = InputError {
+        path: "broken/kustomization.yaml".to_owned(),
+        line: 0,
+        object: None,
+        field: None,
+        message: "is wrong".to_owned(),
+        hint: None,
+    };
+    let markers = ["broken/kustomization.yaml", "web/Chart.yaml"].map(str::to_owned).to_vec();
+    let selection = Selection { markers, errors: vec![broken.clone()], ..select(["p.yaml"], None) };
+    let file = (Arc::from("p.yaml"), BlobId::new("p.yaml"), Arc::new(parse_blob(text.as_bytes())));
+    assert_eq!(assemble(None, &selection, [file]).err(), Some(vec![broken]));
+}
