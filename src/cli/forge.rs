@@ -130,7 +130,7 @@ pub(super) fn table(rows: Vec<Row>) -> Table {
         State::Missing => "missing",
         State::Unknown => "unknown",
     };
-    let rows = rows.into_iter().map(|row| vec![row.need.to_owned(), text(row.state).to_owned(), row.detail]);
+    let rows = rows.into_iter().map(|row| vec![row.need, text(row.state).to_owned(), row.detail]);
     Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 

@@ -146,11 +146,11 @@ impl Ssh {
         process.end();
         let location = location.to_owned();
         result.map_err(|error| match (error, stopped) {
-            // They say more than that something was stopped.
-            (error @ (Error::FetchTooLarge { .. } | Error::Timeout { .. } | Error::Interrupted { .. }), _) => error,
+            // The first say more than that something was stopped.
+            (error @ (Error::FetchTooLarge { .. } | Error::Timeout { .. } | Error::Interrupted { .. }), _)
+            | (error, None) => error,
             (_, Some(Stopped::Asked)) => Error::Interrupted { location },
             (_, Some(Stopped::Late(limit))) => Error::Timeout { location, limit },
-            (error, None) => error,
         })
     }
 

@@ -1,7 +1,6 @@
 //! Inventories as a member has them: what was read, what was written, and what others wrote since. Pure.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -53,7 +52,7 @@ impl Parents {
 
     /// Returns all of them, by placement.
     pub fn iter(&self) -> impl Iterator<Item = (&PlacementKey, &Parent)> {
-        self.known.iter().filter_map(|(key, known)| Some((key, known.parent.as_ref()?.deref())))
+        self.known.iter().filter_map(|(key, known)| Some((key, &**known.parent.as_ref()?)))
     }
 
     /// Records what gitfleet wrote (`None`: removed), unless a newer state was seen meanwhile.
@@ -104,14 +103,15 @@ impl Reconciler {
     /// the member holds. Returns whether it changed.
     pub fn see_parent(&mut self, parent: Parent, version: u64, now: Timestamp) -> bool {
         let Some(placement) = parent.placement.clone() else { return false };
-        if !self.parents.see(&placement, parent.clone(), version) {
+        let seen = parent.clone();
+        if !self.parents.see(&placement, parent, version) {
             return false;
         }
-        self.expect_parts(&placement, &parent);
+        self.expect_parts(&placement, &seen);
         if self.deliveries.contains_key(&placement) {
             self.plan_parent_again(&placement, now);
         } else {
-            self.parents.announces |= self.source.is(&parent.source);
+            self.parents.announces |= self.source.is(&seen.source);
         }
         true
     }

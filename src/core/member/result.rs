@@ -14,6 +14,7 @@ use crate::model::work::Desired;
 
 /// The result of a step.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one lives at a time")]
 pub enum StepResult {
     /// The member does not answer; the step may or may not have been executed.
     Offline(String),

@@ -312,7 +312,7 @@ impl Console {
                 Ok(meant) => {
                     all.extend(meant.into_iter().filter(|meaning| {
                         !meaning.command().is_some_and(|command| self.executed.has(comment, command))
-                    }))
+                    }));
                 }
                 // What is left of it waits no more.
                 Err(_) if is_begun => {}

@@ -34,9 +34,9 @@ pub(super) struct Branch {
     /// A tip that a person accepted.
     pub accepted_rewrite: Option<CommitId>,
     /// The branch that is followed because it was checked out at the start.
-    pub branch: Option<String>,
+    pub checked_out: Option<String>,
     /// The core has received the branch in this process.
-    pub branch_reported: bool,
+    pub checkout_reported: bool,
     pub failures: u32,
     pub token_file: Option<TokenFile>,
     pub verifier: Option<Verifier>,
@@ -70,8 +70,8 @@ impl Branch {
             due: clock::uptime(),
             on_rewrite: settings.on_rewrite,
             accepted_rewrite: settings.accepted_rewrite.clone(),
-            branch: settings.branch.clone(),
-            branch_reported: false,
+            checked_out: settings.branch.clone(),
+            checkout_reported: false,
             failures: 0,
             token_file: settings.token_file.clone().map(TokenFile::new),
             verifier: settings.verify.clone().map(Verifier::new),

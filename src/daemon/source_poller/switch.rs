@@ -11,17 +11,17 @@ impl Branch {
             return None;
         }
         let now = self.source.tip().and_then(|tip| tip.branch.clone());
-        match &self.branch {
+        match &self.checked_out {
             Some(followed) if now.as_ref() != Some(followed) && self.accepted_rewrite.as_ref() != Some(tip) => {
                 let now = now.map_or_else(|| "no branch".to_owned(), |now| format!("the branch {now}"));
                 return Some(format!("{now} is checked out, and {followed} was followed"));
             }
             // A branch that a person accepted replaces the earlier one: the core must learn of it.
-            followed => self.branch_reported &= *followed == now,
+            followed => self.checkout_reported &= *followed == now,
         }
-        self.branch = now;
-        if !std::mem::replace(&mut self.branch_reported, true)
-            && let Some(branch) = self.branch.clone()
+        self.checked_out = now;
+        if !std::mem::replace(&mut self.checkout_reported, true)
+            && let Some(branch) = self.checked_out.clone()
         {
             self.send(SourceEvent::Follows(branch));
         }

@@ -3,6 +3,15 @@
 use super::Ssh;
 use crate::git::{Cause, Error};
 
+/// What hosts say where there is no repository, or none for this key.
+const NO_REPOSITORY: [&str; 5] = [
+    "does not appear to be a git repository",
+    "repository not found",
+    "cannot find repository",
+    "could not be found",
+    "repository does not exist",
+];
+
 /// Sorts what was said where a connection failed. `by_ssh` tells whether ssh itself failed: a host's words are not taken for its own.
 ///
 /// Source: the messages of OpenSSH 9.2 in the language C (`sshconnect.c`, `sshconnect2.c`, `clientloop.c`), of git's `upload-pack`, and of
@@ -32,13 +41,6 @@ pub(super) fn error(ssh: &Ssh, location: &str, said: &str, by_ssh: bool, cause: 
                       must know its public half";
         return Error::AccessDenied { location, reason, cause };
     }
-    const NO_REPOSITORY: [&str; 5] = [
-        "does not appear to be a git repository",
-        "repository not found",
-        "cannot find repository",
-        "could not be found",
-        "repository does not exist",
-    ];
     if NO_REPOSITORY.iter().any(|text| says(text)) {
         let reason = "the host knows no such repository, or the key may not see it".to_owned();
         return Error::NotARepository { location, reason };

@@ -438,7 +438,9 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     let git = Arc::clone(daemon);
     std::thread::spawn(move || {
         let landed = |to: &CommitId| git.lock().unwrap_or_else(PoisonError::into_inner).landed.get(to).cloned();
-        asked.iter().for_each(|request| answer(request, landed));
+        for request in &asked {
+            answer(request, landed);
+        }
     });
     let hands = Arc::clone(daemon);
     tokio::spawn(async move {

@@ -46,12 +46,14 @@ fn put_right(reconciler: &mut Reconciler, now: Timestamp, mut version: u64) -> V
     }
 }
 
+/// What happens to an inventory; tells whether that is news.
+type Happens = fn(&mut Reconciler, Parent) -> bool;
+
 #[test]
 fn an_inventory_that_somebody_else_wrote_is_put_right() {
     let now = order(2, &[]);
     let earlier = inventory(&order(1, &[]));
     let wanted = inventory(&now);
-    type Happens = fn(&mut Reconciler, Parent) -> bool;
     let written: Happens = |reconciler, earlier| reconciler.see_parent(earlier, 11, at(0));
     let stale: Happens = |reconciler, earlier| reconciler.see_parent(earlier, 9, at(0));
     let listed: Happens = |reconciler, earlier| !reconciler.list_parents(vec![(earlier, 11)], 12, at(0)).is_empty();
