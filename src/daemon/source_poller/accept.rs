@@ -101,7 +101,7 @@ impl Follower {
     }
 
     /// Reads and accepts the candidates of some sources; reports why not.
-    fn accept(&mut self, names: &[String]) -> Verdict {
+    fn accept(&mut self, names: &[String]) -> TipOutcome {
         let sources = self.sources_with(names);
         let commit = match self.commit_of(&sources) {
             Ok(commit) => commit,
@@ -116,7 +116,7 @@ impl Follower {
         };
         match read {
             Ok(tree) => match self.keep(&commit, tree, names) {
-                Ok(()) => Verdict::Accepted,
+                Ok(()) => TipOutcome::Accepted,
                 Err(error) => self.retry(names, &error.into()),
             },
             Err(commit_reader::Error::Refused(errors)) => {
@@ -128,7 +128,7 @@ impl Follower {
                 if names.len() == 1 || !self.was_joined {
                     self.refuse_tips(names, &errors);
                 }
-                Verdict::Refused
+                TipOutcome::Refused
             }
             Err(error) => self.retry(names, &error),
         }
@@ -179,14 +179,14 @@ impl Follower {
     }
 
     /// Has tips read again with the next poll.
-    fn retry(&mut self, names: &[String], error: &commit_reader::Error) -> Verdict {
+    fn retry(&mut self, names: &[String], error: &commit_reader::Error) -> TipOutcome {
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
             let git = if let commit_reader::Error::Git(error) = error { Some(error) } else { None };
             if let Some(tip) = branch.candidate.take() {
                 branch.retry(tip, git, error.in_full());
             }
         }
-        Verdict::Unread
+        TipOutcome::Unread
     }
 
     /// Returns the sources as they would be with the candidates of some of them.
@@ -230,14 +230,14 @@ impl Follower {
 
 /// What became of tips.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum TipOutcome {
     Accepted,
     Refused,
     /// They could not be read.
     Unread,
 }
 
-impl Verdict {
+impl TipOutcome {
     fn is_accepted(self) -> bool {
         self == Self::Accepted
     }

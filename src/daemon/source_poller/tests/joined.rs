@@ -127,7 +127,7 @@ fn errors_of_one_source_hold_no_other_back() {
     two.commit("one", &[("x.yaml", &map("x", "2"))]);
     two.poll();
     assert_eq!(values(&two.tree()), ["x=2", "yy=1"]);
-    // What was wrong may have been what the other had: it is looked at again.
+    // What was wrong may have been what the other had: it is read again.
     assert!(two.told().starts_with(wrong));
     // Both at once.
     two.commit("one", &[("x.yaml", &map("x", "3"))]);
