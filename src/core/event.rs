@@ -65,7 +65,7 @@ pub enum SourceEvent {
     Switched(CommitId, String),
     /// The source cannot be read; nothing changes.
     Failed(String),
-    /// The tip is still, or again, the accepted commit.
+    /// The tip is still, or again, the accepted commit. Without a name, of several sources: each was asked once since the start.
     Unchanged,
     /// The source can be read again, and its tip has not moved.
     Readable,

@@ -49,6 +49,9 @@ impl Core {
         if let SourceEvent::Of(name, news) = news {
             return self.handle_one_source(&name, *news, now);
         }
+        if matches!(news, SourceEvent::Unchanged) && !self.source.sources.is_empty() {
+            return self.note_first_round();
+        }
         let Some(news) = self.handle_aside(news, now) else { return };
         // A person accepted the pending tip: any later event about a tip ends that.
         if !matches!(news, SourceEvent::Readable | SourceEvent::Failed(_)) {

@@ -33,7 +33,7 @@ impl Core {
         let is_read = match news {
             SourceEvent::Seen(commit) => {
                 self.note_seen(&commit, now);
-                true
+                false
             }
             SourceEvent::Unchanged => {
                 record.seen.clone_from(&record.accepted);
@@ -87,11 +87,16 @@ impl Core {
         };
         if is_read {
             record.failure = None;
-            self.source_look = SourceLook::Seen;
             self.note_source_read();
         }
         self.source.sources.insert(name.to_owned(), record);
         self.summarise_sources();
+    }
+
+    /// Notes that each of several sources was asked once: what was new then is accepted or refused.
+    pub(super) fn note_first_round(&mut self) {
+        self.source_look = SourceLook::Seen;
+        self.note_source_read();
     }
 
     fn hold(&mut self, record: &mut SourceRecord, commit: CommitId, why: Option<String>, now: Timestamp) {

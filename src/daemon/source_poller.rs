@@ -241,6 +241,10 @@ impl Follower {
         }
         self.restore();
         self.poll(true);
+        // One that answers first must not make the core begin before the others were read.
+        if self.joined.is_some() && self.branches.iter().any(|branch| !branch.failing) {
+            self.send(SourceEvent::Unchanged);
+        }
         loop {
             let due = self.branches.iter().map(|branch| branch.due).min().unwrap_or_else(clock::uptime);
             match next_request(&mut self.later, inbox, due) {

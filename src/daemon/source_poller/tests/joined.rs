@@ -56,7 +56,13 @@ impl Two {
     }
 
     fn next(&mut self) -> SourceEvent {
-        next(self.news.as_mut().unwrap()).expect("they are followed")
+        loop {
+            let news = next(self.news.as_mut().unwrap()).expect("they are followed");
+            // It says that each was asked once.
+            if !matches!(news, SourceEvent::Unchanged) {
+                return news;
+            }
+        }
     }
 
     /// Returns what is said next, with errors.
