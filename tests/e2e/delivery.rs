@@ -138,24 +138,26 @@ fn a_field_of_another_manager_is_a_conflict_unless_forced() {
 #[test]
 fn report_diff_compares_and_writes_nothing() {
     let (member, world) = one(2);
-    let limits = |namespace: &str, name: &str, cpu: &str| {
+    // Pod templates: no other test and no example writes any, so every write counted here is one of this test.
+    let template = |namespace: &str, name: &str, probe: &str| {
         format!(
-            "---\napiVersion: v1\nkind: LimitRange\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec:\n  limits:\n    \
-             - {{type: Container, max: {{cpu: '{cpu}'}}}}\n"
+            "---\napiVersion: v1\nkind: PodTemplate\nmetadata: {{name: {name}, namespace: {namespace}}}\ntemplate:\n  spec:\n    \
+             containers:\n      - {{name: main, image: main:1{probe}}}\n"
         )
     };
-    let writes = || write_count(&member.metrics().expect("metrics"), "limitranges");
+    const PROBE: &str = ", livenessProbe: {tcpSocket: {port: 80}}";
+    let writes = || write_count(&member.metrics().expect("metrics"), "podtemplates");
     let begun = writes();
     member
         .kubectl_apply(
-            &[namespace("compare"), limits("compare", "differs", "1"), limits("compare", "same", "2")].concat(),
+            &[namespace("compare"), template("compare", "differs", ""), template("compare", "same", PROBE)].concat(),
         )
         .expect("objects by hand");
     // A server counts a request a moment after it has answered it.
     let both = || Ok((writes() >= begun + 2).then_some(()));
     until("both writes to be counted", Duration::from_secs(30), both).expect("they are");
     let version = |name: &str| {
-        let object = member.get("compare", "limitrange", name).expect("asked").expect("it is there");
+        let object = member.get("compare", "podtemplate", name).expect("asked").expect("it is there");
         object["metadata"]["resourceVersion"].clone()
     };
     let before = (version("differs"), version("same"));
@@ -165,13 +167,13 @@ fn report_diff_compares_and_writes_nothing() {
         "compare.yaml",
         &[
             report("compare"),
-            limits("compare", "differs", "2"),
-            limits("compare", "same", "2"),
-            limits("compare", "missing", "2"),
+            template("compare", "differs", PROBE),
+            template("compare", "same", PROBE),
+            template("compare", "missing", PROBE),
         ]
         .concat(),
     );
-    world.write("nowhere.yaml", &[report("compare-nowhere"), limits("compare-nowhere", "missing", "2")].concat());
+    world.write("nowhere.yaml", &[report("compare-nowhere"), template("compare-nowhere", "missing", PROBE)].concat());
     world.commit("Compare");
     let daemon = world.start();
     let report = |name: &str, object: &str, reason: &str| {
@@ -182,16 +184,18 @@ fn report_diff_compares_and_writes_nothing() {
         });
         found["diffDetails"]["observedDiffs"].clone()
     };
-    let differs = report("compare", "LimitRange compare/differs", "FoundDiff");
-    // The API server would set the defaults with it: the comparison is with what it would make of the manifest.
-    let paths: Vec<&str> = differs.as_array().into_iter().flatten().filter_map(|d| d["path"].as_str()).collect();
-    assert_eq!(paths, ["/spec/limits/0/default/cpu", "/spec/limits/0/defaultRequest/cpu", "/spec/limits/0/max/cpu"]);
-    report("compare", "LimitRange compare/same", "NoDiffFound");
+    let differs = report("compare", "PodTemplate compare/differs", "FoundDiff");
+    assert_eq!(differs[0]["path"], "/template/spec/containers/0/livenessProbe");
+    // The API server would set defaults with it: the comparison is with what it would make of the manifest.
+    let found = differs[0]["valueInHub"].as_str().unwrap_or_default();
+    assert!(found.contains("\"port\":80") && found.contains("\"periodSeconds\":10"), "{differs}");
+    assert_eq!(differs.as_array().map(Vec::len), Some(1), "{differs}");
+    report("compare", "PodTemplate compare/same", "NoDiffFound");
     report("compare", "Namespace compare", "NoDiffFound");
-    let missing = report("compare", "LimitRange compare/missing", "FoundDiff");
+    let missing = report("compare", "PodTemplate compare/missing", "FoundDiff");
     assert_eq!(missing[0]["path"], "/");
     assert_eq!(report("compare-nowhere", "Namespace compare-nowhere", "FoundDiff")[0]["path"], "/");
-    assert_eq!(report("compare-nowhere", "LimitRange compare-nowhere/missing", "FoundDiff")[0]["path"], "/");
+    assert_eq!(report("compare-nowhere", "PodTemplate compare-nowhere/missing", "FoundDiff")[0]["path"], "/");
     daemon.await_status("differ");
 
     assert_eq!(writes(), written, "no write, whatever was found");
@@ -204,12 +208,12 @@ fn report_diff_compares_and_writes_nothing() {
     // Turned into an apply, everything is put right; turned back, it is compared again.
     world.write(
         "compare.yaml",
-        &[placement("compare", ""), namespace("compare"), limits("compare", "differs", "2")].concat(),
+        &[placement("compare", ""), namespace("compare"), template("compare", "differs", PROBE)].concat(),
     );
     world.commit("Apply");
     daemon.until("it is applied", || {
-        let object = member.get("compare", "limitrange", "differs").expect("asked").expect("it is there");
-        object["spec"]["limits"][0]["max"]["cpu"] == "2"
+        let object = member.get("compare", "podtemplate", "differs").expect("asked").expect("it is there");
+        object["template"]["spec"]["containers"][0]["livenessProbe"]["tcpSocket"]["port"] == 80
     });
 }
 
