@@ -34,6 +34,7 @@ mod measures;
 mod pushes;
 mod source;
 mod start;
+mod variants;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 

@@ -1,5 +1,10 @@
 //! Reads a commit or a folder into a checked tree.
 
+mod payload;
+mod varied;
+
+pub use self::payload::read_payload;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,14 +14,11 @@ use rayon::prelude::*;
 
 use super::decryption::Decryption;
 use super::rendering::{Inputs, Merge, OfCommit, OnDisk, Rendering};
-use crate::decide::state::Payload;
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::records::ResourceSnapshot;
+use crate::model::manifest::InputError;
 use crate::model::tree::{Skipped, Tree};
 use crate::plan::pull_request::Candidate;
-use crate::snapshot;
 use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Selection, Weight};
 
 /// Parsed files by blob.
@@ -116,11 +118,21 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
     wanted.extend(rendered.wanted());
     let mut files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
     identify(&mut files, cache);
-    cache.parsed = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    let parsed_now = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    let parsed_before = std::mem::replace(&mut cache.parsed, parsed_now);
     errors.extend(rendered.encrypted(&files));
     let files = rendered.without_hooks(files);
-    cache.rendered = rendered.keys;
-    assemble(Some(commit.clone()), &selection, files, errors)
+    cache.rendered.clone_from(&rendered.keys);
+    let mut tree = assemble(Some(commit.clone()), &selection, files, errors)?;
+    let parse = |wanted, errors: &mut Vec<InputError>| {
+        let with_results = cache.rendering.reader(reader)?;
+        let files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
+        cache.parsed.extend(files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))));
+        Ok(files)
+    };
+    let keys = varied::add(&mut tree, &cache.rendering, &inputs, &rendered, parse).map_err(refused_rendering)?;
+    cache.rendered.extend(keys);
+    Ok(tree)
 }
 
 /// Adds which values the encrypted files have that the cache lacks.
@@ -278,7 +290,11 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
     wanted.extend(rendered.wanted());
     let files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
     errors.extend(rendered.encrypted(&files));
-    let tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
+    let mut tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
+    let parse = |wanted, errors: &mut Vec<InputError>| {
+        parsed(&cache.rendering.reader(reader)?, wanted, &cache.parsed, &source::PULL, errors)
+    };
+    varied::add(&mut tree, &cache.rendering, &inputs, &rendered, parse).map_err(refused_rendering)?;
     let conflicts = inputs.into_lister().conflicts.into_iter().collect();
     Ok(Candidate { base: base.clone(), head: head.clone(), tree: Arc::new(tree), conflicts })
 }
@@ -323,7 +339,7 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     let mut inputs = Inputs::new(OnDisk::new(dir), filter);
     let rendered = rendering.render(&mut inputs, &selection.markers, &mut folder.listing.errors)?;
     wanted.extend(rendered.wanted());
-    folder.contents.extend(rendering.contents(&rendered)?);
+    folder.contents.extend(rendering.contents(rendered.files.iter().map(|file| &file.blob))?);
     let meter = source::COMMIT.meter();
     let files: Vec<_> = wanted
         .par_iter()
@@ -343,7 +359,8 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     folder.listing.errors.extend(rendered.encrypted(&files));
     let files = rendered.without_hooks(files);
     let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
-    let tree = match assemble(None, &selection, files, folder.listing.errors) {
+    let tree = assemble(None, &selection, files, folder.listing.errors);
+    let tree = match tree.and_then(|tree| varied::on_disk(tree, rendering, &inputs, &rendered)) {
         Ok(tree) => Ok(tree),
         Err(Error::Refused(errors)) => Err(errors),
         Err(error) => return Err(error),
@@ -376,7 +393,7 @@ pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Erro
             let rendered =
                 rendering.render(&mut Inputs::new(OnDisk::new(path), filter), &selection.markers, &mut errors)?;
             wanted.extend(rendered.wanted());
-            folder.contents.extend(rendering.contents(&rendered)?);
+            folder.contents.extend(rendering.contents(rendered.files.iter().map(|file| &file.blob))?);
             let place = name.trim_end_matches('/').to_owned();
             files.extend(wanted.into_iter().filter_map(|(file, blob)| {
                 let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);
@@ -431,51 +448,4 @@ fn sorted(mut errors: Vec<InputError>) -> Vec<InputError> {
     errors.sort();
     errors.dedup();
     errors
-}
-
-/// Reads a snapshot's payload again, for example after a restart.
-///
-/// # Errors
-/// What could not be read, as text for users. The clusters then keep their objects.
-pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    let mut blobs: Vec<BlobId> = snapshot.resources.iter().map(|r| r.origin.blob.clone()).collect();
-    blobs.sort();
-    blobs.dedup();
-    let missing = |why: String| format!("the payload of {} cannot be read: {why}", snapshot.name());
-    let meter = source::COMMIT.meter();
-    let read = |position: usize, content: Blob| {
-        let content = content.into_content(blobs[position].as_str())?;
-        Ok::<_, Box<InputError>>(source::parse_blob_within(&content, &meter))
-    };
-    let contents = reader.each_blob(&blobs, read).map_err(|error| missing(error.to_string()))?;
-    if meter.ran_over() {
-        return Err(missing("its files hold more YAML values than a commit may".to_owned()));
-    }
-    let mut parsed: BTreeMap<&BlobId, ParsedBlob> = BTreeMap::new();
-    for (blob, content) in blobs.iter().zip(contents) {
-        parsed.insert(blob, content.map_err(|error| missing(error.to_string()))?);
-    }
-    let manifest = |resource: &crate::model::records::SnapshotResource| {
-        let document =
-            parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
-        let (id, object) = (document.id.clone(), Arc::clone(&document.object));
-        let encrypted = document.encrypted.clone();
-        let mut manifest = Manifest { id, object, origin: resource.origin.clone(), encrypted };
-        if manifest.id.namespace != resource.id.namespace {
-            // The placement gave it one.
-            manifest = manifest.in_namespace(&resource.id.namespace);
-        }
-        let manifest = Manifest { id: resource.id.clone(), ..snapshot::sanitised(&manifest) };
-        // The blob id is the same, but another version of gitfleet may read or sanitise it differently.
-        snapshot::is_of_digest(&manifest, &resource.digest).then_some(manifest)
-    };
-    let manifests = snapshot
-        .resources
-        .iter()
-        .map(|r| {
-            manifest(r)
-                .ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line)))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    Payload::read_again(manifests, snapshot).map_err(missing)
 }
