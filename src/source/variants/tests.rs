@@ -156,5 +156,5 @@ fn results_are_checked_as_files_are() {
         assert!(errors.iter().any(|error| error.contains(wanted)), "{text}: {errors:?}");
     }
     let errors = added(&placement, &[map("a", "1"), map("a", "2")].concat()).expect_err("it is there twice");
-    assert!(errors[0].contains("the same object stands at line 1 too"), "{errors:?}");
+    assert!(errors[0].contains("the same object stands at line 2 too"), "{errors:?}");
 }

@@ -108,8 +108,8 @@ fn a_cluster_that_lacks_a_value_is_an_error() {
     assert_eq!(
         errors,
         [
-            "web/values.gitfleet.yaml:3: size: the label size is \"3 \", which is not a whole number (change it, or write it as text)",
             "web/values.gitfleet.yaml:2: region: the cluster has no label region (give it one, or add `| default \"TEXT\"`)",
+            "web/values.gitfleet.yaml:3: size: the label size is \"3 \", which is not a whole number (change it, or write it as text)",
             "web/values.gitfleet.yaml:4: t: the name is \"east\", which is not true or false (change it, or write it as text)",
         ]
     );
