@@ -30,6 +30,8 @@ pub const DECISIONS: &str = "gitfleet.io/decisions";
 pub const PATH: &str = "gitfleet.io/path";
 /// On a placement: the namespace of namespaced objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "gitfleet.io/default-namespace";
+/// On a placement: `cluster` renders the folders that it sees with values of the cluster; see `values.gitfleet.yaml`.
+pub const RENDER_FOR: &str = "gitfleet.io/render-for";
 /// On a strategy: who may approve, comma-separated.
 pub const APPROVERS: &str = "gitfleet.io/approvers";
 /// On a strategy: picked clusters in no stage make its runs wait (`Refuse`, default), keep what they have (`Ignore`), or are updated before or after all stages (`First`, `Last`).
@@ -80,6 +82,7 @@ pub const ON_PLACEMENT: &[Rule] = &[
     (PATH, folder),
     // Of a ResourcePlacement it must be its own: see `placement_rules`.
     (DEFAULT_NAMESPACE, namespace),
+    (RENDER_FOR, |v| one_of(v, &["cluster"])),
 ];
 
 /// What an override may carry.

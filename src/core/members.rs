@@ -72,8 +72,9 @@ impl Core {
             if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
                 *record = begin();
             }
-            // Scheduling finds the placements that read the labels; overrides may read any label.
-            if record.labels != member.labels && !self.fleet.overrides.is_empty() {
+            // Scheduling finds the placements that read the labels; overrides may read any label, and values by cluster properties too.
+            let of_overrides = record.labels != member.labels && !self.fleet.overrides.is_empty();
+            if of_overrides || (before.clusters.get(name) != Some(member) && !tree.varied.is_empty()) {
                 self.queue.concerns_holders(name);
             }
             note_git(record, member, now);

@@ -238,6 +238,13 @@ fn same_payload(old: &Tree, new: &Tree) -> bool {
         let inputs = tree.inputs.iter().filter(|m| !is_own_business(&m.id.kind));
         inputs.map(|m| (m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
     };
+    let of_clusters = |tree: &'_ Tree| {
+        let each = tree.varied.iter().flat_map(|(path, varied)| varied.variants.iter().map(move |one| (path, one)));
+        let each = each.flat_map(|(path, (inputs, objects))| objects.iter().map(move |m| (path, inputs, m)));
+        each.map(|(path, inputs, m)| (path.clone(), inputs.clone(), m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
+    };
+    let reads = |tree: &'_ Tree| tree.varied.values().map(|varied| varied.reads.clone()).collect::<Vec<_>>();
+    let payload = payload && reads(old) == reads(new) && of_clusters(old) == of_clusters(new);
     // Which Namespaces a folder sees around it depends on the folders that others name.
     payload && old.scopes == new.scopes && old.folders == new.folders && shared(old) == shared(new)
 }

@@ -307,7 +307,8 @@ impl Core {
         let snapshots = self.placements.values().flat_map(|p| p.snapshots.values());
         let accepted = self.stored_source.accepted.clone().into_iter().chain([at.clone()]);
         let in_doubt = self.in_doubt.iter().cloned();
-        let named: BTreeSet<CommitId> = snapshots.map(|s| s.commit.clone()).chain(accepted).chain(in_doubt).collect();
+        let named: BTreeSet<CommitId> =
+            snapshots.flat_map(|s| s.commits().cloned()).chain(accepted).chain(in_doubt).collect();
         self.seen_at.retain(|commit, _| named.contains(commit) || self.source.seen.as_ref() == Some(commit));
         self.retained = Some(at.clone());
         self.effects.push(Effect::Retain { named, at });

@@ -35,6 +35,7 @@ mod pushes;
 mod source;
 mod sources;
 mod start;
+mod variants;
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 

@@ -91,7 +91,7 @@ impl Core {
         self.outstanding = false;
         let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
         let accepted = batch.source.iter().filter_map(|source| source.accepted.clone());
-        self.in_doubt.extend(snapshots.map(|snapshot| snapshot.commit.clone()).chain(accepted));
+        self.in_doubt.extend(snapshots.flat_map(|snapshot| snapshot.commits().cloned()).chain(accepted));
         // Reports that arrived meanwhile join those of the batch.
         for (key, kept) in batch.kept {
             self.fleet.kept.entry(key).or_default().join(kept);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::decryption::Decryption;
-use super::rendering::{Inputs, Merge, OfCommit, OnDisk, RenderedTree, Rendering};
+use super::rendering::{Inputs, Merge, OfCommit, OnDisk, RenderedSource, Rendering};
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
@@ -18,6 +18,7 @@ use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Selection, We
 
 mod joined;
 mod payload;
+mod varied;
 
 pub use joined::{SourceAt, read_joined};
 pub use payload::read_payload;
@@ -108,20 +109,20 @@ fn count(errors: usize) -> String {
 /// `Refused` with every error of the commit, `Git` if it cannot be read.
 pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
     let listed = listed(reader, commit, &cache.rendering)?;
-    read_listed(reader, commit, listed, cache, |files| files)
+    read_listed(reader, commit, listed, cache, std::convert::identity)
 }
 
 /// What a commit has to be read, before it is parsed.
 #[derive(Default)]
-struct ListedFiles {
+struct ListedFiles<'a> {
     selection: Selection,
-    wanted: Vec<(Arc<str>, BlobId)>,
-    rendered: RenderedTree,
+    wanted: Vec<WantedFile>,
+    sources: Vec<RenderedSource<OfCommit<'a>>>,
     errors: Vec<InputError>,
 }
 
 /// Lists the files of a commit, and has its folders rendered.
-fn listed(reader: &Reader, commit: &CommitId, rendering: &Rendering) -> Result<ListedFiles, Error> {
+fn listed<'a>(reader: &'a Reader, commit: &'a CommitId, rendering: &Rendering) -> Result<ListedFiles<'a>, Error> {
     let ignore = ignore_file(reader, commit)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
@@ -131,26 +132,39 @@ fn listed(reader: &Reader, commit: &CommitId, rendering: &Rendering) -> Result<L
     let mut inputs = Inputs::new(OfCommit { reader, commit }, filter);
     let rendered = rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
     wanted.extend(rendered.wanted());
-    Ok(ListedFiles { selection, wanted, rendered, errors })
+    Ok(ListedFiles { selection, wanted, sources: vec![RenderedSource::only(inputs, rendered)], errors })
 }
 
-/// Parses what was listed. `finish` is applied to what was parsed.
+/// Parses what was listed. `finish` is applied to each file that was parsed.
 fn read_listed(
     reader: &Reader,
     commit: &CommitId,
-    listed: ListedFiles,
+    listed: ListedFiles<'_>,
     cache: &mut Cache,
-    finish: impl FnOnce(Vec<ParsedFile>) -> Vec<ParsedFile>,
+    finish: fn(ParsedFile) -> ParsedFile,
 ) -> Result<Tree, Error> {
-    let ListedFiles { selection, wanted, rendered, mut errors } = listed;
+    let ListedFiles { selection, wanted, sources, mut errors } = listed;
     let with_results = cache.rendering.reader(reader)?;
     let mut files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
     identify(&mut files, cache);
-    cache.parsed = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
-    errors.extend(rendered.encrypted(&files));
-    let files = finish(rendered.without_hooks(files));
-    cache.rendered = rendered.keys;
-    assemble(Some(commit.clone()), &selection, files, errors)
+    let parsed_now = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
+    let parsed_before = std::mem::replace(&mut cache.parsed, parsed_now);
+    cache.rendered = sources.iter().flat_map(|source| &source.rendered.keys).cloned().collect();
+    for source in &sources {
+        errors.extend(source.rendered.encrypted(&files));
+        files = source.rendered.without_hooks(files);
+    }
+    let files = files.into_iter().map(finish).collect();
+    let mut tree = assemble(Some(commit.clone()), &selection, files, errors)?;
+    let parse = |wanted, errors: &mut Vec<InputError>| {
+        let with_results = cache.rendering.reader(reader)?;
+        let files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
+        cache.parsed.extend(files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))));
+        Ok(files.into_iter().map(finish).collect())
+    };
+    let keys = varied::add(&mut tree, &cache.rendering, &sources, parse).map_err(refused_rendering)?;
+    cache.rendered.extend(keys);
+    Ok(tree)
 }
 
 /// Adds which values the encrypted files have that the cache lacks.
@@ -161,13 +175,16 @@ fn identify(files: &mut [ParsedFile], cache: &Cache) {
     fresh.for_each(|(path, _, parsed)| cache.decryption.identify(path, Arc::make_mut(parsed)));
 }
 
+/// A file that is to be parsed.
+type WantedFile = (Arc<str>, BlobId);
+
 /// A file with its blob and its parsed content.
 type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);
 
 /// Reads and parses the files that the cache lacks, on all cores, within the budget. An unreadable file adds an error.
 fn parsed(
     reader: &Reader,
-    wanted: Vec<(Arc<str>, BlobId)>,
+    wanted: Vec<WantedFile>,
     cache: &ParsedBlobs,
     budget: &Budget,
     errors: &mut Vec<InputError>,
@@ -216,7 +233,7 @@ fn parsed(
 /// file exceeded it first was random.
 fn over_budget(
     reader: &Reader,
-    wanted: &[(Arc<str>, BlobId)],
+    wanted: &[WantedFile],
     cache: &ParsedBlobs,
     budget: &Budget,
 ) -> Result<InputError, git::Error> {
@@ -308,8 +325,13 @@ pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: 
     wanted.extend(rendered.wanted());
     let files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
     errors.extend(rendered.encrypted(&files));
-    let tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
-    let conflicts = inputs.into_lister().conflicts.into_iter().collect();
+    let mut tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
+    let parse = |wanted, errors: &mut Vec<InputError>| {
+        parsed(&cache.rendering.reader(reader)?, wanted, &cache.parsed, &source::PULL, errors)
+    };
+    let source = RenderedSource::only(inputs, rendered);
+    varied::add(&mut tree, &cache.rendering, std::slice::from_ref(&source), parse).map_err(refused_rendering)?;
+    let conflicts = source.inputs.into_lister().conflicts.into_iter().collect();
     Ok(Candidate { base: base.clone(), head: head.clone(), tree: Arc::new(tree), conflicts })
 }
 
@@ -353,7 +375,7 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     let mut inputs = Inputs::new(OnDisk::new(dir), filter);
     let rendered = rendering.render(&mut inputs, &selection.markers, &mut folder.listing.errors)?;
     wanted.extend(rendered.wanted());
-    folder.contents.extend(rendering.contents(&rendered)?);
+    folder.contents.extend(rendering.contents(rendered.files.iter().map(|file| &file.blob))?);
     let meter = source::COMMIT.meter();
     let files: Vec<_> = wanted
         .par_iter()
@@ -373,7 +395,8 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     folder.listing.errors.extend(rendered.encrypted(&files));
     let files = rendered.without_hooks(files);
     let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
-    let tree = match assemble(None, &selection, files, folder.listing.errors) {
+    let tree = assemble(None, &selection, files, folder.listing.errors);
+    let tree = match tree.and_then(|tree| varied::on_disk(tree, rendering, RenderedSource::only(inputs, rendered))) {
         Ok(tree) => Ok(tree),
         Err(Error::Refused(errors)) => Err(errors),
         Err(error) => return Err(error),
@@ -406,7 +429,7 @@ pub fn read_files(paths: &[PathBuf], rendering: &Rendering) -> Result<Tree, Erro
             let rendered =
                 rendering.render(&mut Inputs::new(OnDisk::new(path), filter), &selection.markers, &mut errors)?;
             wanted.extend(rendered.wanted());
-            folder.contents.extend(rendering.contents(&rendered)?);
+            folder.contents.extend(rendering.contents(rendered.files.iter().map(|file| &file.blob))?);
             let place = name.trim_end_matches('/').to_owned();
             files.extend(wanted.into_iter().filter_map(|(file, blob)| {
                 let parsed = source::parse_blob_within(folder.contents.get(&blob)?, &meter);
@@ -430,11 +453,7 @@ fn read_input() -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the listed files that gitfleet reads, with path and blob.
-fn chosen(
-    listed: Vec<git::File>,
-    ignore: Option<&[u8]>,
-    rendering: &Rendering,
-) -> (Selection, Vec<(Arc<str>, BlobId)>) {
+fn chosen(listed: Vec<git::File>, ignore: Option<&[u8]>, rendering: &Rendering) -> (Selection, Vec<WantedFile>) {
     let blobs: BTreeMap<Arc<str>, BlobId> = listed.into_iter().map(|file| (file.path, file.blob)).collect();
     let selection = source::select_rendering(blobs.keys().map(AsRef::as_ref), ignore, &rendering.versions());
     let read = selection.read.iter().filter_map(|path| blobs.get_key_value(path.as_str()));
@@ -445,7 +464,7 @@ fn chosen(
 fn assemble(
     commit: Option<CommitId>,
     selection: &Selection,
-    files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
+    files: Vec<ParsedFile>,
     errors: Vec<InputError>,
 ) -> Result<Tree, Error> {
     if errors.is_empty() {

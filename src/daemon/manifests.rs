@@ -13,6 +13,7 @@ use crate::git;
 use crate::model::id::PlacementKey;
 use crate::model::overrides::{OverrideRef, OverrideSnapshot};
 use crate::model::records::Binding;
+use crate::model::variants::ClusterInputs;
 use crate::snapshot::works_for_cluster;
 use crate::store::saved::Records;
 use crate::views::differences::ObjectTexts;
@@ -96,11 +97,21 @@ impl<'a> Manifests<'a> {
     fn at(&mut self, binding: &Binding, index: u64) -> anyhow::Result<Vec<Value>> {
         self.payload(&binding.placement, index)?;
         let payload = &self.payloads[&(binding.placement.clone(), index)];
-        let made = works_for_cluster(&payload.manifests, &binding.cluster, &binding.overrides, |id| {
-            self.overrides.get(id).copied()
+        let payload = payload.variant(self.inputs(binding, index).as_ref());
+        let made = payload.and_then(|payload| {
+            let lookup = |id: &OverrideRef| self.overrides.get(id).copied();
+            works_for_cluster(&payload.manifests, &binding.cluster, &binding.overrides, lookup)
         });
         let made = made.map_err(|why| anyhow!("{}: {why}", binding.cluster))?;
         Ok(made.iter().map(|manifest| Value::clone(&manifest.object)).collect())
+    }
+
+    /// Returns what a snapshot was rendered with for a cluster: what it has, or for another snapshot that asks for other values nothing known.
+    fn inputs(&self, binding: &Binding, index: u64) -> Option<ClusterInputs> {
+        let snapshot = self.saved.snapshots.get(&binding.placement)?.get(&index)?;
+        let held = binding.overrides.variant.as_ref()?;
+        let reads = &snapshot.variants.as_ref()?.reads;
+        Some(held.iter().filter(|(field, _)| reads.contains(field)).map(|(f, v)| (f.clone(), v.clone())).collect())
     }
 
     /// Returns the objects of a snapshot, read once.

@@ -5,8 +5,9 @@
 //! costs the folders that it changed.
 
 mod inputs;
+mod variants;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,9 +15,11 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 pub use self::inputs::{Inputs, Lister, Merge, OfCommit, OnDisk};
+pub use self::variants::RenderedSource;
 use super::commit_reader::Error;
 use crate::config::Render;
 use crate::git::{self, Reader, RenderedStore};
+use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::rendering::{Renderer, Versions};
@@ -70,16 +73,29 @@ pub struct RenderedFile {
     pub renderer: Renderer,
 }
 
+impl RenderedFile {
+    fn below(self, folder: &str) -> Self {
+        Self { path: below(folder, &self.path).into(), ..self }
+    }
+}
+
 /// What the folders of a commit are rendered to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RenderedTree {
     /// All parts, by path.
     pub files: Vec<RenderedFile>,
     /// The keys of the results.
     pub keys: BTreeSet<String>,
+    /// The folders, with what they depend on.
+    folders: Vec<WantedFolder>,
 }
 
 impl RenderedTree {
+    /// Returns the tree as the parts are in a folder of another.
+    fn below(self, folder: &str) -> Self {
+        Self { files: self.files.into_iter().map(|file| file.below(folder)).collect(), ..self }
+    }
+
     /// Returns the parts as files to be read.
     pub fn wanted(&self) -> impl Iterator<Item = (Arc<str>, BlobId)> {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
@@ -178,10 +194,14 @@ impl Rendering {
     ///
     /// # Errors
     /// The repository of results cannot be read.
-    pub fn contents(&self, rendered: &RenderedTree) -> Result<Vec<(BlobId, Vec<u8>)>, git::Error> {
-        let Some(configured) = self.0.as_ref().filter(|_| !rendered.files.is_empty()) else { return Ok(Vec::new()) };
+    pub fn contents<'a>(
+        &self,
+        parts: impl IntoIterator<Item = &'a BlobId>,
+    ) -> Result<BTreeMap<BlobId, Vec<u8>>, git::Error> {
+        let mut parts = parts.into_iter().peekable();
+        let Some(configured) = self.0.as_ref().filter(|_| parts.peek().is_some()) else { return Ok(BTreeMap::new()) };
         let store = configured.store()?;
-        rendered.files.iter().map(|file| Ok((file.blob.clone(), store.content(&file.blob)?))).collect()
+        parts.map(|part| Ok((part.clone(), store.content(part)?))).collect()
     }
 
     /// Keeps results for as long as their commit is kept.
@@ -235,16 +255,51 @@ impl Rendering {
         if !errors.is_empty() {
             return Ok(RenderedTree::default());
         }
-        configured.results(&wanted, inputs, errors)
+        let results = configured.results(&wanted, inputs, errors)?;
+        Ok(RenderedTree { keys: keys(&wanted), files: results.into_iter().flatten().collect(), folders: wanted })
     }
 }
 
 /// A folder with what it depends on.
+#[derive(Clone, Debug)]
 struct WantedFolder {
-    folder: RenderedFolder,
+    folder: Arc<RenderedFolder>,
     /// What may be read, by path.
-    files: Vec<(Arc<str>, BlobId)>,
+    files: Arc<[(Arc<str>, BlobId)]>,
+    /// What else it is rendered with, for clusters.
+    values: Option<FilledValues>,
     key: String,
+}
+
+/// The values of clusters.
+#[derive(Clone, Debug)]
+struct FilledValues {
+    /// The file that is given to the program in this form.
+    path: String,
+    /// Its content.
+    content: Arc<[u8]>,
+    /// Whose values they are, as text for users.
+    of: String,
+}
+
+impl WantedFolder {
+    /// Returns the path that its objects have.
+    fn objects_path(&self) -> &str {
+        if self.folder.path.is_empty() { "." } else { &self.folder.path }
+    }
+
+    /// Returns an error about the folder.
+    fn complaint(&self, message: String, hint: &str) -> InputError {
+        let message = match &self.values {
+            Some(values) => format!("for clusters with {}: {message}", values.of),
+            None => message,
+        };
+        complaint(&self.folder.marker, message, hint)
+    }
+}
+
+fn keys(wanted: &[WantedFolder]) -> BTreeSet<String> {
+    wanted.iter().map(|one| one.key.clone()).collect()
 }
 
 impl Configured {
@@ -282,47 +337,46 @@ impl Configured {
             add(&mut digest, path);
             add(&mut digest, blob.as_str());
         }
-        Ok(Ok(WantedFolder { folder, files, key: format!("{:x}", digest.finalize()) }))
+        let key = format!("{:x}", digest.finalize());
+        Ok(Ok(WantedFolder { folder: Arc::new(folder), files: files.into(), values: None, key }))
     }
 
+    /// Returns the parts of each result, those of folders with errors left out.
     fn results<L: Lister>(
         &self,
         wanted: &[WantedFolder],
         inputs: &Inputs<L>,
         errors: &mut Vec<InputError>,
-    ) -> Result<RenderedTree, Error> {
+    ) -> Result<Vec<Vec<RenderedFile>>, Error> {
         let store = self.store()?;
         let known = wanted.iter().map(|one| store.get(&one.key)).collect::<Result<Vec<_>, _>>()?;
-        let missing: Vec<&WantedFolder> =
-            wanted.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(one, _)| one).collect();
+        // Different inputs may come to the same values.
+        let mut seen = BTreeSet::new();
+        let missing = wanted.iter().zip(&known).filter(|(one, known)| known.is_none() && seen.insert(&one.key));
+        let missing: Vec<&WantedFolder> = missing.map(|(one, _)| one).collect();
         let programs = self.programs_for(&missing)?;
         let made: Vec<_> = missing.par_iter().map(|one| rendered(one, &programs, inputs)).collect();
-        let mut fresh = Vec::new();
+        let mut fresh: BTreeMap<&str, Vec<BlobId>> = BTreeMap::new();
         for (one, made) in missing.iter().zip(made) {
             match made? {
-                Ok(parts) => fresh.push(store.put(&one.key, &parts)?),
-                Err(error) => {
-                    errors.push(*error);
-                    fresh.push(Vec::new());
-                }
+                Ok(parts) => drop(fresh.insert(&one.key, store.put(&one.key, &parts)?)),
+                Err(error) => errors.push(*error),
             }
         }
         if !fresh.is_empty() && matches!(self.place, ResultsPlace::Kept(_)) {
             store.sync()?;
             tracing::info!(rendered = fresh.len(), folders = wanted.len(), "folders were rendered");
         }
-        let mut fresh = fresh.into_iter();
-        let mut rendered = RenderedTree::default();
-        for (one, known) in wanted.iter().zip(known) {
-            let parts = known.or_else(|| fresh.next()).unwrap_or_default();
-            rendered.keys.insert(one.key.clone());
-            for (position, blob) in parts.into_iter().enumerate() {
-                let folder = if one.folder.path.is_empty() { "." } else { &one.folder.path };
-                let path = if position == 0 { folder.to_owned() } else { format!("{folder}#{}", position + 1) };
-                rendered.files.push(RenderedFile { path: path.into(), blob, renderer: one.folder.renderer });
-            }
-        }
-        Ok(rendered)
+        let file = |one: &WantedFolder, (position, blob)| {
+            let folder = one.objects_path();
+            let path = if position == 0 { folder.to_owned() } else { format!("{folder}#{}", position + 1) };
+            RenderedFile { path: path.into(), blob, renderer: one.folder.renderer }
+        };
+        let results = wanted.iter().zip(known).map(|(one, known)| {
+            let parts = known.or_else(|| fresh.get(one.key.as_str()).cloned()).unwrap_or_default();
+            parts.into_iter().enumerate().map(|part| file(one, part)).collect()
+        });
+        Ok(results.collect())
     }
 
     /// Returns the programs that folders need: one that nothing needs may be missing.
@@ -354,13 +408,49 @@ fn rendered<L: Lister>(
     inputs: &Inputs<L>,
 ) -> Result<Result<Vec<Vec<u8>>, Box<InputError>>, Error> {
     let folder = &one.folder;
+    let read = match read(one, inputs)? {
+        Ok(read) => read,
+        Err(error) => return Ok(Err(error)),
+    };
+    let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer);
+    let (_, program) = program.expect("the programs of all missing folders were found");
+    let values = one.values.as_ref().map(|values| values.path.as_str());
+    let job = Job { folder: &folder.path, release: &folder.release, values, inputs: &read };
+    match program.render(job) {
+        Ok(printed) => {
+            let parts = parts(&printed);
+            let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
+            if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
+                let message =
+                    format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
+                return Ok(Err(Box::new(one.complaint(message, "no cluster takes an object of that size"))));
+            }
+            Ok(Ok(parts))
+        }
+        Err(error) if error.is_of_the_folder() => {
+            let said = source::hide_secrets(&error.to_string(), read.iter().map(|input| input.content.as_slice()));
+            Ok(Err(Box::new(one.complaint(render::shortened(said), ""))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads the files that a program may read; the inner error refuses the commit.
+fn read<L: Lister>(
+    one: &WantedFolder,
+    inputs: &Inputs<L>,
+) -> Result<Result<Vec<InputFile>, Box<InputError>>, git::Error> {
     let (mut read, mut bytes) = (Vec::with_capacity(one.files.len()), 0);
-    for (path, blob) in &one.files {
-        let content = match inputs.blob(blob)?.into_content(path) {
-            Ok(content) => content,
-            Err(error) => return Ok(Err(error)),
+    for (path, blob) in one.files.iter() {
+        let filled = one.values.as_ref().filter(|values| *values.path == **path);
+        let content = match filled {
+            Some(values) => values.content.to_vec(),
+            None => match inputs.blob(blob)?.into_content(path) {
+                Ok(content) => content,
+                Err(error) => return Ok(Err(error)),
+            },
         };
-        if folder.renderer == Renderer::Kustomize
+        if one.folder.renderer == Renderer::Kustomize
             && let Some(error) = source::refused_input(path, &content)
         {
             return Ok(Err(Box::new(error)));
@@ -369,34 +459,11 @@ fn rendered<L: Lister>(
         if bytes > INPUT_BYTES_MAX {
             let message =
                 format!("the files that may be read to render this folder have more than {INPUT_BYTES_MAX} bytes");
-            return Ok(Err(Box::new(complaint(&folder.marker, message, "move what is not part of it elsewhere"))));
+            return Ok(Err(Box::new(one.complaint(message, "move what is not part of it elsewhere"))));
         }
         read.push(InputFile { path: Arc::clone(path), content });
     }
-    let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer);
-    let (_, program) = program.expect("the programs of all missing folders were found");
-    let job = Job { folder: &folder.path, release: &folder.release, inputs: &read };
-    match program.render(job) {
-        Ok(printed) => {
-            let parts = parts(&printed);
-            let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
-            if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
-                let message =
-                    format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
-                return Ok(Err(Box::new(complaint(
-                    &folder.marker,
-                    message,
-                    "no cluster takes an object of that size",
-                ))));
-            }
-            Ok(Ok(parts))
-        }
-        Err(error) if error.is_of_the_folder() => {
-            let said = source::hide_secrets(&error.to_string(), read.iter().map(|input| input.content.as_slice()));
-            Ok(Err(Box::new(complaint(&folder.marker, render::shortened(said), ""))))
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(Ok(read))
 }
 
 /// Divides an output between documents into parts of at most [`PART_BYTES_MAX`], unless one document is larger.

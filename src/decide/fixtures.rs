@@ -1,10 +1,12 @@
 //! Trees for tests.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::id::{BlobId, CommitId};
 use crate::model::tree::Tree;
-use crate::source;
+use crate::model::variants::inputs_of;
+use crate::source::{self, ParsedBlob, ValuesTemplate, VariantFiles};
 
 /// Returns the commit of these files, by path; a file's blob is known by its text.
 pub fn tree(files: &[(&str, &str)]) -> Arc<Tree> {
@@ -14,6 +16,35 @@ pub fn tree(files: &[(&str, &str)]) -> Arc<Tree> {
     };
     let commit = CommitId::new(files.iter().flat_map(|(path, text)| [*path, ":", *text]).collect::<String>());
     Arc::new(source::assemble(Some(commit), &selection, files.iter().map(blob)).expect("the test's tree has no errors"))
+}
+
+/// Returns a commit whose folder `charts/web` is rendered for the regions of its clusters; `none` is that of no cluster, and of those without
+/// the label. Clusters are given with their regions.
+pub fn varied(
+    commit: &str,
+    clusters: &[(&str, &str)],
+    others: &[&str],
+    rendered: impl Fn(&str) -> String,
+) -> Arc<Tree> {
+    let parsed = |path: &str, text: &str| -> (Arc<str>, BlobId, Arc<ParsedBlob>) {
+        (path.into(), BlobId::new(text), Arc::new(source::parse_blob(text.as_bytes())))
+    };
+    let labels = |region: &str| if region.is_empty() { String::new() } else { format!("labels: {{region: {region}}}") };
+    let members: String = clusters.iter().map(|(name, region)| member(name, &labels(region))).collect();
+    let files = [("clusters.yaml", members), ("others.yaml", others.concat()), ("charts/web", rendered("none"))];
+    let selection = source::select(["clusters.yaml", "others.yaml"], None);
+    let files = files.iter().map(|(path, text)| parsed(path, text));
+    let mut tree = source::assemble(Some(CommitId::new(commit)), &selection, files).expect("it has no errors");
+    let values = b"region: '{{ .Cluster.Labels.region | default \"none\" }}'\n";
+    let template = ValuesTemplate::read("charts/web/values.gitfleet.yaml", values).expect("it is read");
+    let members = tree.clusters.iter().map(|(name, member)| inputs_of(&template.reads, name, member));
+    let results = members.collect::<BTreeSet<_>>().into_iter().map(|inputs| {
+        let text = rendered(inputs.values().next().map_or("none", String::as_str));
+        VariantFiles { folder: "charts/web".to_owned(), inputs, parts: vec![parsed("charts/web", &text)] }
+    });
+    let (results, templates) = (results.collect(), BTreeMap::from([("charts/web".to_owned(), template)]));
+    source::add_variants(&mut tree, &templates, results).expect("it has no errors");
+    Arc::new(tree)
 }
 
 /// A MemberCluster with further lines of its metadata, such as `labels: {a: b}`.

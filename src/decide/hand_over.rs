@@ -11,9 +11,11 @@ use rayon::prelude::*;
 
 use super::render::candidates;
 use super::state::{Claims, FleetState, PlacementState};
+use super::variants::pick;
 use super::{Decision, decide, only_reports};
 use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::BindingState;
+use crate::model::variants::ClusterInputs;
 use crate::snapshot::left_out;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
@@ -85,18 +87,24 @@ fn claims(
         let newest = state.newest().map(|newest| newest.index);
         let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
         let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
-        let mut objects: BTreeMap<u64, BTreeSet<ObjectKey>> = BTreeMap::new();
+        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), BTreeSet<ObjectKey>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
-            let now = candidates.as_ref().zip(fleet.clusters.get(binding.cluster.as_str()));
-            let now = now.map(|(candidates, member)| candidates.pick(&binding.cluster, &member.labels));
+            let is_known = candidates.is_some() || fleet.overrides.is_empty();
+            let now = |index: u64| {
+                let known = state.snapshots.get(&index).filter(|_| is_known);
+                let now = known.map(|of| pick(fleet, of, candidates.as_ref(), &binding.cluster));
+                now.unwrap_or_else(|| binding.overrides.clone())
+            };
             let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
             let newest = newest.filter(|_| !state.record.ignores(binding));
-            let newest = newest.map(|index| (index, now.unwrap_or_else(|| binding.overrides.clone())));
+            let newest = newest.map(|index| (index, now(index)));
             for (index, picked) in newest.into_iter().chain(held) {
-                let wanted = objects.entry(index).or_insert_with(|| keys_of(state, index));
-                let left_out = left_out(ids_of(state, index), &picked, |id| fleet.overrides.get(id));
+                let inputs = picked.variant.as_ref();
+                let wanted =
+                    objects.entry((index, picked.variant.clone())).or_insert_with(|| keys_of(state, index, inputs));
+                let left_out = left_out(ids_of(state, index, inputs), &picked, |id| fleet.overrides.get(id));
                 let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
                 let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
                 if !claimed.is_empty() {
@@ -109,12 +117,21 @@ fn claims(
     claims
 }
 
-fn keys_of(state: &PlacementState, snapshot: u64) -> BTreeSet<ObjectKey> {
-    ids_of(state, snapshot).map(ObjectId::key).collect()
+fn keys_of(state: &PlacementState, snapshot: u64, inputs: Option<&ClusterInputs>) -> BTreeSet<ObjectKey> {
+    ids_of(state, snapshot, inputs).map(ObjectId::key).collect()
 }
 
-fn ids_of(state: &PlacementState, snapshot: u64) -> impl Iterator<Item = &ObjectId> {
-    state.snapshots.get(&snapshot).into_iter().flat_map(|snapshot| &snapshot.resources).map(|resource| &resource.id)
+/// Returns what a cluster with these inputs has of a snapshot, before overrides.
+fn ids_of<'a>(
+    state: &'a PlacementState,
+    snapshot: u64,
+    inputs: Option<&ClusterInputs>,
+) -> impl Iterator<Item = &'a ObjectId> {
+    let snapshot = state.snapshots.get(&snapshot);
+    let variant = snapshot.and_then(|of| of.variants.as_ref()?.of(inputs?));
+    let resources = snapshot.map(|of| of.resources.as_slice()).unwrap_or_default();
+    let plain = variant.is_none().then_some(resources).into_iter().flatten();
+    plain.chain(variant.into_iter().flat_map(|variant| variant.resources(resources))).map(|resource| &resource.id)
 }
 
 impl PlacementState {

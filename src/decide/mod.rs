@@ -15,6 +15,7 @@ mod guard;
 pub mod hand_over;
 pub mod ocm;
 pub mod overrides;
+pub mod payload;
 mod progress;
 pub mod render;
 mod rolling;
@@ -28,6 +29,7 @@ pub mod strategies;
 pub mod tenancy;
 #[cfg(test)]
 mod tests;
+pub mod variants;
 mod warnings;
 mod works;
 

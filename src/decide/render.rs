@@ -16,14 +16,15 @@ use crate::snapshot::{Candidates, works_for_cluster};
 pub fn candidates(fleet: &FleetState, placement: &PlacementRecord, payload: &Payload) -> Candidates {
     let folder = placement.annotations.get(PATH).map(String::as_str);
     let newest = fleet.overrides.newest().filter(|snapshot| snapshot.concerns(folder));
-    Candidates::of(newest, &placement.key, &payload.manifests)
+    Candidates::of(newest, &placement.key, payload.all_manifests())
 }
 
 /// Renders a cluster's objects from a payload and its picked overrides. Unchanged objects are shared with the payload.
 ///
 /// # Errors
-/// Which override failed on which object, as text for users.
+/// Which override failed on which object, or that the payload has nothing for such a cluster, as text for users.
 pub fn render(fleet: &FleetState, payload: &Payload, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+    let payload = payload.variant(picked.variant.as_ref())?;
     let works = works_for_cluster(&payload.manifests, cluster, picked, |id| fleet.overrides.get(id))?;
     let Cow::Owned(works) = works else { return Ok(Arc::clone(&payload.desired)) };
     // Overrides drop and change objects and never reorder them, so one pass over both lists is enough.

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use super::Pass;
 use super::state::{Payload, Selected};
+use super::variants::SelectedVariants;
 use crate::model::journal::JournalKind;
 use crate::model::manifest::Manifest;
 use crate::model::overrides::PickedOverrides;
 use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use crate::model::tree::Placement;
-use crate::snapshot::{Frozen, Next, freeze, is_encrypted_again, next_snapshot, not_selected, select};
+use crate::snapshot::{Frozen, Next, freeze, freeze_variants, is_encrypted_again, next_snapshot, not_selected, select};
 
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
@@ -91,12 +92,15 @@ impl Pass<'_> {
         };
         let before = self.state.selected.as_ref();
         let selected = select(tree, &placement).map_err(|error| error.to_string());
-        let outcome = match selected.and_then(|manifests| self.permitted(manifests)) {
+        let selected = selected.and_then(|manifests| self.permitted(manifests));
+        let selected = selected.and_then(|manifests| Ok((manifests, self.selected_variants(&placement)?)));
+        let outcome = match selected {
             Err(error) => Arc::new(Err(error)),
-            Ok(manifests) => match before.filter(|before| before.is_of(&manifests)) {
+            Ok((manifests, None)) => match before.filter(|before| before.is_of(&manifests)) {
                 Some(same) => Arc::clone(&same.outcome),
-                None => Arc::new(self.frozen(manifests)),
+                None => Arc::new(self.frozen(manifests, None)),
             },
+            Ok((manifests, variants)) => Arc::new(self.frozen(manifests, variants)),
         };
         let warnings = if outcome.is_ok() { not_selected(tree, &placement) } else { Vec::new() };
         let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome, warnings });
@@ -105,15 +109,34 @@ impl Pass<'_> {
     }
 
     /// Freezes a selection; it shares the newest snapshot's payload if that is the same.
-    fn frozen(&self, manifests: Vec<Manifest>) -> Result<(Frozen, Arc<Payload>), String> {
-        let frozen = freeze(&manifests, self.state.newest().map(AsRef::as_ref));
+    fn frozen(
+        &self,
+        manifests: Vec<Manifest>,
+        variants: Option<SelectedVariants>,
+    ) -> Result<(Frozen, Arc<Payload>), String> {
+        let newest = self.state.newest().map(AsRef::as_ref);
+        let mut frozen = freeze(&manifests, newest);
+        let mut of_clusters = None;
+        if let Some((reads, variants)) = variants {
+            let commit = self.fleet.tree.commit.clone().unwrap_or_else(|| "".into());
+            frozen = freeze_variants(frozen, reads, &variants, &commit, newest);
+            of_clusters = Some(variants);
+        }
         let is_same = |newest: &&Arc<ResourceSnapshot>| {
             newest.hash == frozen.hash && !is_encrypted_again(&newest.resources, &frozen.resources)
         };
         let known = self.state.newest().filter(is_same);
-        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)) {
+        let has = |payload: &&Arc<Payload>| payload.has_inputs(frozen.variants.as_ref());
+        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)).filter(has) {
             Some(payload) => Arc::clone(payload),
-            None => Arc::new(Payload::of(manifests, &frozen, &self.state.record.key)?),
+            None => {
+                let key = &self.state.record.key;
+                let payload = Payload::of(manifests, &frozen, key)?;
+                Arc::new(match of_clusters {
+                    Some(variants) => payload.for_clusters(variants, key)?,
+                    None => payload,
+                })
+            }
         };
         Ok((frozen, payload))
     }
@@ -130,6 +153,7 @@ impl Pass<'_> {
         let index = match next_snapshot(&existing, &frozen.hash, self.state.record.spec.revision_history_limit) {
             Next::Keep(index) if self.state.snapshots.contains_key(&index) => {
                 self.renew_encrypted(index, frozen, payload);
+                self.extend_variants(index, frozen, payload);
                 index
             }
             // Only members have it: the store was lost, or is older.
@@ -146,7 +170,7 @@ impl Pass<'_> {
                 index
             }
         };
-        self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+        self.provide(index, frozen, payload);
     }
 
     /// Takes objects from where they are encrypted now: the keys that open an earlier file may be gone when they are needed.
@@ -188,6 +212,7 @@ impl Pass<'_> {
             hash: frozen.hash.clone(),
             resources: frozen.resources.clone(),
             parts: frozen.parts.clone(),
+            variants: frozen.variants.clone(),
             created_at: self.now,
         };
         self.state.snapshots.insert(index, Arc::new(snapshot));
@@ -200,7 +225,7 @@ impl Pass<'_> {
         // A return to earlier content makes a new snapshot, so several may have this hash.
         let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();
         for index in same {
-            self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
+            self.provide(index, frozen, payload);
         }
     }
 }

@@ -8,15 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::evictions::Disruptions;
 use super::ocm::{Facts, Ocm};
 use super::overrides::{Overrides, Rendered};
+pub use super::payload::{Payload, desired};
 use super::strategies::Staged;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
-use crate::deliver::waves::wave;
 use crate::model::cluster::Cluster;
-use crate::model::encrypted::{EncryptedWork, carried};
 use crate::model::facts;
-use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::policy::Floor;
 use crate::model::records::{
@@ -27,7 +26,7 @@ use crate::model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers,
 use crate::model::tenants::{Tenant, Tenants};
 use crate::model::tree::{Placement, Tree};
 use crate::model::warning::Warning;
-use crate::model::work::{Desired, SourceName, WorkOrder};
+use crate::model::work::{SourceName, WorkOrder};
 use crate::rollout::Heard;
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
@@ -308,79 +307,12 @@ impl Selected {
     pub fn is_of(&self, manifests: &[Manifest]) -> bool {
         self.outcome.as_ref().as_ref().is_ok_and(|(frozen, _)| {
             let same = |(known, new): (&SnapshotResource, &Manifest)| known.origin == new.origin && known.id == new.id;
-            frozen.resources.len() == manifests.len() && frozen.resources.iter().zip(manifests).all(same)
+            // Those with variants are always frozen again: the payload of each depends on what the newest snapshot has.
+            frozen.variants.is_none()
+                && frozen.resources.len() == manifests.len()
+                && frozen.resources.iter().zip(manifests).all(same)
         })
     }
-}
-
-/// A snapshot's objects, ready for delivery: the objects in envelopes replace the envelopes, after the others.
-#[derive(Debug, Default)]
-pub struct Payload {
-    /// The sanitised objects in snapshot order, then those of each envelope.
-    pub manifests: Vec<Manifest>,
-    /// The same objects in the form for deliveries; shared by all clusters without overrides.
-    pub desired: Arc<[Desired]>,
-}
-
-impl Payload {
-    /// Prepares a placement's frozen objects with their digests.
-    ///
-    /// # Errors
-    /// An envelope that contains a forbidden object, as text for users.
-    pub fn of(manifests: Vec<Manifest>, frozen: &snapshot::Frozen, placement: &PlacementKey) -> Result<Self, String> {
-        let digests = frozen.resources.iter().map(|resource| resource.digest.clone());
-        Self::with_digests(manifests, digests, placement)
-    }
-
-    /// Prepares a snapshot's objects that were read again.
-    ///
-    /// # Errors
-    /// As [`Payload::of`].
-    pub fn read_again(manifests: Vec<Manifest>, snapshot: &ResourceSnapshot) -> Result<Self, String> {
-        let digests = snapshot.resources.iter().map(|resource| resource.digest.clone());
-        Self::with_digests(manifests, digests, &snapshot.placement)
-    }
-
-    fn with_digests(
-        manifests: Vec<Manifest>,
-        digests: impl Iterator<Item = Digest>,
-        placement: &PlacementKey,
-    ) -> Result<Self, String> {
-        let contents = snapshot::enveloped(&manifests, placement)?;
-        // Paired before envelopes are removed: they have digests too.
-        let plain = manifests.into_iter().zip(digests).filter(|(manifest, _)| !snapshot::is_envelope(manifest));
-        let (mut manifests, digests): (Vec<Manifest>, Vec<Digest>) = plain.unzip();
-        for (manifest, digest) in manifests.iter_mut().zip(&digests) {
-            // Overrides change the object; what it was made of stays known by its digest.
-            if let Some(encrypted) = &mut manifest.encrypted {
-                encrypted.values = Some(digest.clone());
-            }
-        }
-        let plain = manifests.iter().zip(digests).map(|(manifest, digest)| desired_as(manifest, digest));
-        let desired = plain.chain(contents.iter().map(desired)).collect();
-        manifests.extend(contents);
-        Ok(Self { manifests, desired })
-    }
-
-    /// Returns the identities of the objects.
-    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.desired.iter().map(|d| d.key.as_ref())
-    }
-}
-
-/// Prepares one sanitised object for delivery.
-pub fn desired(manifest: &Manifest) -> Desired {
-    desired_as(manifest, snapshot::object_digest(manifest))
-}
-
-fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
-    let (id, object) = (manifest.id.clone(), Arc::clone(&manifest.object));
-    let encrypted = manifest.encrypted.as_ref().map(|of| {
-        let (file, path, ordinal) = (Arc::clone(&of.file), Arc::clone(&manifest.origin.path), of.ordinal);
-        let content = snapshot::value_digest(&carried(&object, &file, &path, ordinal));
-        EncryptedWork { file, path, ordinal, content }
-    });
-    Desired { key: id.key().shared(), wave: wave(&id.group, &id.kind), id, object, digest, encrypted }
 }
 
 /// Returns the clusters of the fleet: those that git names, without those that left.

@@ -15,7 +15,7 @@ use crate::model::manifest::{InputError, Manifest};
 use crate::model::records::Binding;
 use crate::model::tenants::{Tenant, Tenants};
 use crate::model::tree::{Placement, Tree};
-use crate::snapshot::{is_envelope, select};
+use crate::snapshot::{is_envelope, select, select_for};
 
 /// What to do about every violation.
 const HINT: &str = "change it, or ask whoever runs the fleet to allow it: tenants in gitfleet.yaml";
@@ -26,7 +26,7 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         return Vec::new();
     }
     let of = |manifest: &Manifest| tenants.of(&manifest.origin.path);
-    let payload = tree.manifests.iter().filter_map(|manifest| Some((of(manifest)?, manifest)));
+    let payload = tree.all_manifests().filter_map(|manifest| Some((of(manifest)?, manifest)));
     let payload = payload.flat_map(|(tenant, manifest)| {
         let forbidden = forbidden_document(tree, tenant, manifest);
         forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, &why))
@@ -52,6 +52,8 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
     });
     let mut all: Vec<InputError> = payload.chain(inputs).chain(members).collect();
     all.sort();
+    // What is the same for several clusters is one violation.
+    all.dedup();
     all
 }
 
@@ -150,7 +152,10 @@ impl TenantCheck<'_> {
         let key = PlacementKey::of_namespace(&id.namespace, &id.name);
         let Some(placement) = self.tree.placements.get(&key) else { return Vec::new() };
         // Selectors that cannot be evaluated are the placement's own error, and it delivers nothing.
-        let selected = select(self.tree, placement).unwrap_or_default();
+        let mut selected = select(self.tree, placement).unwrap_or_default();
+        let of_clusters = self.tree.inputs_for(placement);
+        let of_clusters = of_clusters.iter().filter_map(|inputs| select_for(self.tree, placement, inputs)?.ok());
+        selected.extend(of_clusters.flatten());
         let refused = selected.iter().filter(|manifest| !self.is_forbidden(manifest));
         let foreign = refused.into_iter().find_map(|manifest| refused_object(self.tenants, self.tenant, manifest));
         let mut broken: Vec<Broken> =
@@ -178,7 +183,8 @@ impl TenantCheck<'_> {
     fn is_forbidden(&self, selected: &Manifest) -> bool {
         let Some(owner) = self.tenants.of(&selected.origin.path) else { return false };
         let bare = ObjectId { namespace: String::new(), ..selected.id.clone() };
-        let documents = self.tree.at(&selected.id).iter().chain(self.tree.at(&bare));
+        let of_clusters = self.tree.of_clusters().filter(|one| one.id == selected.id || one.id == bare);
+        let documents = self.tree.at(&selected.id).iter().chain(self.tree.at(&bare)).chain(of_clusters);
         let mut own = documents.filter(|document| document.origin == selected.origin);
         own.any(|document| !forbidden_document(self.tree, owner, document).is_empty())
     }
@@ -226,7 +232,7 @@ impl TenantCheck<'_> {
             // An override of a folder is for placements that see that folder, or less.
             let folder = document.annotation(PATH);
             let is_seen = |path: &str| folder.is_none_or(|folder| holds(folder, path));
-            let others = self.tree.manifests.iter().filter(|manifest| !self.is_own(&manifest.origin.path));
+            let others = self.tree.all_manifests().filter(|manifest| !self.is_own(&manifest.origin.path));
             let others = others.filter(|manifest| is_seen(&manifest.origin.path));
             let changed = others.into_iter().find(|manifest| is_meant(&manifest.id) || contains(manifest, is_meant));
             let why = |manifest: &Manifest| format!("it changes {} ({})", manifest.id, manifest.origin.path);
@@ -278,6 +284,8 @@ impl Pass<'_> {
             return Some(format!("tenant {name}: {cluster} is none of its clusters; it keeps what it has"));
         }
         let payload = binding.snapshot.and_then(|index| self.state.payloads.get(&index))?;
+        // Without one for this cluster it gets no order in any case.
+        let payload = payload.variant(binding.overrides.variant.as_ref()).ok()?;
         self.refused(tenant, &payload.manifests)
     }
 

@@ -8,12 +8,14 @@ use sha2::{Digest as _, Sha256};
 use super::Pass;
 use super::overrides::Objects;
 use super::render::{candidates, render};
+use super::variants::pick;
 use crate::api::condition::{Condition, ConditionStatus, set_condition};
 use crate::model::along::Along;
 use crate::model::conditions::{ConditionType, Reason};
 use crate::model::id::{ClusterName, Digest, ObjectKey};
 use crate::model::overrides::{OverrideRef, PickedOverrides};
 use crate::model::records::{Binding, BindingState, Kept};
+use crate::model::variants::described;
 use crate::model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
@@ -34,9 +36,8 @@ impl Pass<'_> {
             let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
-        let candidates = self.candidates.get(&snapshot).filter(|candidates| !candidates.is_empty());
-        let member = candidates.and_then(|candidates| Some((candidates, self.fleet.clusters.get(cluster.as_str())?)));
-        member.map(|(candidates, member)| candidates.pick(cluster, &member.labels)).unwrap_or_default()
+        let Some(of) = self.state.snapshots.get(&snapshot) else { return PickedOverrides::default() };
+        pick(self.fleet, of, self.candidates.get(&snapshot), cluster)
     }
 
     /// Returns a cluster's objects for a snapshot; `None` without its payload.
@@ -47,8 +48,8 @@ impl Pass<'_> {
         picked: &PickedOverrides,
     ) -> Option<Objects> {
         let payload = self.state.payloads.get(&snapshot)?;
-        if picked.is_empty() {
-            return Some(Ok(Arc::clone(&payload.desired)));
+        if !picked.has_overrides() {
+            return Some(payload.variant(picked.variant.as_ref()).map(|of_cluster| Arc::clone(&of_cluster.desired)));
         }
         if let Some(known) = self.state.rendered.get(cluster, snapshot, picked) {
             return Some(known.clone());
@@ -71,11 +72,7 @@ impl Pass<'_> {
             let (status, reason, message) = match objects.flatten() {
                 // Without the payload the result is unknown, so the earlier one stays.
                 None => continue,
-                Some(Ok(_)) => {
-                    let names = binding.overrides.cluster.iter().chain(&binding.overrides.namespaced);
-                    let names = names.map(OverrideRef::name).collect::<Vec<_>>().join(", ");
-                    (ConditionStatus::True, Reason::OverriddenSucceeded, format!("made with {names}"))
-                }
+                Some(Ok(_)) => (ConditionStatus::True, Reason::OverriddenSucceeded, made_with(&binding.overrides)),
                 Some(Err(error)) => (ConditionStatus::False, Reason::OverriddenFailed, error),
             };
             let condition = Condition {
@@ -343,6 +340,14 @@ impl Pass<'_> {
         });
         self.state.rendered = rendered;
     }
+}
+
+/// Says what a cluster's objects were made with.
+fn made_with(picked: &PickedOverrides) -> String {
+    let rendered = picked.variant.as_ref().map(|inputs| format!("rendered with {}", described(inputs)));
+    let names = picked.cluster.iter().chain(&picked.namespaced).map(OverrideRef::name).collect::<Vec<_>>().join(", ");
+    let made = (!names.is_empty()).then(|| format!("made with {names}"));
+    rendered.into_iter().chain(made).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

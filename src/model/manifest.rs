@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::encrypted::Encrypted;
+use super::folder::below;
 use super::id::{BlobId, ObjectId};
 use crate::text::one_line;
 
@@ -99,6 +100,14 @@ pub struct InputError {
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+}
+
+impl InputError {
+    /// Returns an error in a file of a folder with the path that the file has in the tree that holds the folder.
+    #[must_use]
+    pub fn below(self, folder: &str) -> Self {
+        Self { path: below(folder, &self.path), ..self }
+    }
 }
 
 impl std::fmt::Display for InputError {

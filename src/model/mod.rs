@@ -38,6 +38,7 @@ pub mod texts;
 pub mod transitions;
 pub mod tree;
 pub mod uptime;
+pub mod variants;
 pub mod warning;
 pub mod watched;
 pub mod work;

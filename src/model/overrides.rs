@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::holds;
 use super::id::{CommitId, Digest};
+use super::variants::ClusterInputs;
 use crate::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 
 /// Names an override: with a namespace a ResourceOverride, without one a ClusterResourceOverride.
@@ -90,12 +91,20 @@ pub struct PickedOverrides {
     /// The cluster's labels that select their rules or appear in their values, at the time of the pick.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What the snapshot was rendered with for the cluster, where it was rendered for clusters; overrides act on that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<ClusterInputs>,
 }
 
 impl PickedOverrides {
-    /// Tells whether no override applies to the cluster.
+    /// Tells whether the cluster gets the snapshot's objects as they are.
     pub fn is_empty(&self) -> bool {
-        self.cluster.is_empty() && self.namespaced.is_empty()
+        !self.has_overrides() && self.variant.is_none()
+    }
+
+    /// Tells whether an override applies to the cluster.
+    pub fn has_overrides(&self) -> bool {
+        !self.cluster.is_empty() || !self.namespaced.is_empty()
     }
 }
 

@@ -101,6 +101,9 @@ pub struct PlacementPlan {
     pub removed: bool,
     /// The newest snapshot at the end; `null` if there is none.
     pub snapshot: Option<SnapshotPlan>,
+    /// What picked clusters get of it, where it is rendered for clusters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<VariantPlan>,
     /// The clusters, picked ones first.
     pub decisions: Vec<ClusterDecision>,
     /// The rollout.

@@ -11,6 +11,7 @@ use super::journal::JournalKind;
 use super::manifest::Origin;
 use super::overrides::PickedOverrides;
 use super::runs::Approval;
+use super::variants::SnapshotVariants;
 use super::warning::Warning;
 use crate::api::condition::Condition;
 use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementSpec, PropagationPolicy};
@@ -62,6 +63,9 @@ pub struct ResourceSnapshot {
     pub resources: Vec<SnapshotResource>,
     /// The number of objects in each of its parts: the first is the master, the others its sub-snapshots.
     pub parts: Vec<usize>,
+    /// What clusters get instead, where it was rendered for clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variants: Option<SnapshotVariants>,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -70,6 +74,12 @@ impl ResourceSnapshot {
     /// Returns the name KubeFleet gives the master: `<placement>-<index>-snapshot`.
     pub fn name(&self) -> String {
         snapshot_name(&self.placement, self.index)
+    }
+
+    /// Returns the commits that hold its payload.
+    pub fn commits(&self) -> impl Iterator<Item = &CommitId> {
+        let of_variants = self.variants.iter().flat_map(|variants| &variants.made).map(|variant| &variant.commit);
+        std::iter::once(&self.commit).chain(of_variants)
     }
 }
 

@@ -6,14 +6,16 @@ use std::sync::OnceLock;
 
 use super::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH, RENDER_FOR};
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementSpec;
 
 mod seen;
+mod varied;
 
 use self::seen::Index;
 pub use self::seen::SeenObjects;
+pub use self::varied::VariedFolder;
 
 /// A placement of the source.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,12 @@ impl Placement {
     /// Returns the namespace that it gives to namespaced objects that name none.
     pub fn default_namespace(&self) -> Option<&str> {
         self.annotations.get(DEFAULT_NAMESPACE).map(String::as_str)
+    }
+
+    /// Tells whether the folders that it sees are rendered with values of each cluster.
+    pub fn renders_for_cluster(&self) -> bool {
+        // `cluster` is the only value.
+        self.annotations.contains_key(RENDER_FOR)
     }
 }
 
@@ -134,6 +142,8 @@ pub struct Tree {
     pub guessed: BTreeSet<(String, String)>,
     /// The folders that placements name.
     pub folders: BTreeSet<String>,
+    /// The folders that were rendered for clusters, by the path of their objects.
+    pub varied: BTreeMap<String, VariedFolder>,
     /// Documents of gitfleet's own kinds (placements, strategies, runs, overrides, OCM kinds) without MemberClusters: checked
     /// here, and deserialized again by their users.
     pub inputs: Vec<Manifest>,

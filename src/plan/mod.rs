@@ -40,7 +40,7 @@ use crate::model::ocm::OcmPlacementRecord;
 use crate::model::plan::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
-use crate::model::records::{MassLeave, ResourceSnapshot};
+use crate::model::records::{MassLeave, ResourceSnapshot, SnapshotResource};
 use crate::model::tree::{Skipped, Tree};
 use crate::schedule::ocm::Key;
 pub use baseline::Baseline;
@@ -180,6 +180,7 @@ fn placement_plan(
         error: record.error.clone(),
         removed: record.removed,
         snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
+        variants: if record.removed { Vec::new() } else { projection.variants() },
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
         rollout: stages::rollout_plan(projection.state, projection.fleet),
         works: projection.works(projections),
@@ -253,12 +254,41 @@ fn deletions(
     deletions
 }
 
+/// Returns which objects differ, without a cluster or for the clusters that both snapshots are about.
 fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<ResourceSnapshot>>) -> ResourceChanges {
-    let by_key = |snapshot: Option<&Arc<ResourceSnapshot>>| -> BTreeMap<ObjectKey, (Resource, _)> {
-        let resources = snapshot.into_iter().flat_map(|s| &s.resources);
-        resources.map(|r| (r.id.key(), (Resource(r.id.clone()), r.digest.clone()))).collect()
-    };
-    let (old, new) = (by_key(old), by_key(new));
+    let mut changes = changes_between(all_of(old), all_of(new));
+    let (Some(old), Some(new)) = (old, new) else { return changes };
+    let of_clusters = old.variants.iter().flat_map(|variants| &variants.made).filter_map(|before| {
+        let after = new.variants.as_ref()?.of(&before.inputs)?;
+        Some(changes_between(before.resources(&old.resources), after.resources(&new.resources)))
+    });
+    let of_clusters: Vec<ResourceChanges> = of_clusters.filter(|more| !more.is_empty()).collect();
+    if of_clusters.is_empty() {
+        return changes;
+    }
+    for more in of_clusters {
+        changes.added.extend(more.added);
+        changes.changed.extend(more.changed);
+        changes.removed.extend(more.removed);
+    }
+    for list in [&mut changes.added, &mut changes.changed, &mut changes.removed] {
+        list.sort();
+        list.dedup();
+    }
+    changes
+}
+
+fn all_of(snapshot: Option<&Arc<ResourceSnapshot>>) -> impl Iterator<Item = &SnapshotResource> {
+    snapshot.into_iter().flat_map(|snapshot| &snapshot.resources)
+}
+
+fn changes_between<'a>(
+    old: impl Iterator<Item = &'a SnapshotResource>,
+    new: impl Iterator<Item = &'a SnapshotResource>,
+) -> ResourceChanges {
+    let pair = |r: &SnapshotResource| (r.id.key(), (Resource(r.id.clone()), r.digest.clone()));
+    let (old, new): (BTreeMap<ObjectKey, _>, BTreeMap<ObjectKey, _>) =
+        (old.map(pair).collect(), new.map(pair).collect());
     let mut changes = ResourceChanges::default();
     for (key, found) in &new {
         match old.get(key) {

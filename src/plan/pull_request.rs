@@ -190,7 +190,9 @@ impl Differences<'_> {
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
         let Some(last) = FinalState::of(after, fleet).filter(|_| !after.record.removed) else { return Vec::new() };
-        let edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
+        let mut edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
+        // Also those that differ only for some clusters.
+        edited.extend(plan.changes.iter().flat_map(|changes| &changes.resources.changed).map(|one| one.0.key()));
         let is_moved = |cluster: &ClusterName| {
             let changes = plan.changes.as_ref();
             changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))

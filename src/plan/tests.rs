@@ -1,4 +1,5 @@
 mod namespaces;
+mod variants;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

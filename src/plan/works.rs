@@ -9,10 +9,12 @@ use crate::api::placement::ApplyStrategyType;
 use crate::decide::overrides::Objects;
 use crate::decide::render::{candidates, render};
 use crate::decide::state::{FleetState, Payload, PlacementState};
+use crate::decide::variants::{by_inputs, pick};
 use crate::model::id::{ClusterName, ObjectKey};
 use crate::model::overrides::PickedOverrides;
-use crate::model::plan::WorkPlan;
-use crate::model::records::BindingState;
+use crate::model::plan::{VariantPlan, WorkPlan};
+use crate::model::records::{BindingState, ResourceSnapshot};
+use crate::model::variants::ClusterInputs;
 use crate::model::work::Desired;
 use crate::snapshot::Candidates;
 
@@ -23,7 +25,8 @@ pub(super) struct Target {
     pub keys: Arc<BTreeSet<ObjectKey>>,
     /// Why rendering fails; the cluster then keeps its objects.
     pub error: Option<String>,
-    overrides: PickedOverrides,
+    /// What they are made with.
+    pub overrides: PickedOverrides,
     manifests: Arc<[Arc<Value>]>,
 }
 
@@ -43,6 +46,7 @@ impl Target {
 pub(super) struct FinalState<'a> {
     /// The newest snapshot's objects, as clusters without overrides hold them.
     pub payload: Arc<Payload>,
+    snapshot: Arc<ResourceSnapshot>,
     candidates: Candidates,
     fleet: &'a FleetState,
 }
@@ -50,14 +54,14 @@ pub(super) struct FinalState<'a> {
 impl<'a> FinalState<'a> {
     /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
     pub fn of(state: &PlacementState, fleet: &'a FleetState) -> Option<Self> {
-        let payload = Arc::clone(state.payloads.get(&state.newest()?.index)?);
-        Some(Self { candidates: candidates(fleet, &state.record, &payload), payload, fleet })
+        let snapshot = Arc::clone(state.newest()?);
+        let payload = Arc::clone(state.payloads.get(&snapshot.index)?);
+        Some(Self { candidates: candidates(fleet, &state.record, &payload), snapshot, payload, fleet })
     }
 
-    /// Picks the overrides of a cluster.
+    /// Picks the overrides and the variant of a cluster.
     pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
-        let member = self.fleet.clusters.get(cluster.as_str()).filter(|_| !self.candidates.is_empty());
-        member.map(|member| self.candidates.pick(cluster, &member.labels)).unwrap_or_default()
+        pick(self.fleet, &self.snapshot, Some(&self.candidates), cluster)
     }
 
     /// Renders a cluster's objects with its picked overrides.
@@ -85,7 +89,9 @@ impl<'a> Projection<'a> {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
         let last = FinalState::of(state, fleet);
         let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
-        let target = |cluster: &ClusterName| {
+        // Clusters that get the same variant share what is made of it, too.
+        let mut of_variants: BTreeMap<ClusterInputs, Target> = BTreeMap::new();
+        let mut target = |cluster: &ClusterName| {
             if state.record.ignored.contains(cluster) {
                 let held = state.works.get(cluster).map(|work| work.inventory.seen().iter().cloned().collect());
                 return Target { keys: Arc::new(held.unwrap_or_default()), ..Target::default() };
@@ -97,7 +103,10 @@ impl<'a> Projection<'a> {
             let overrides = last.picked(cluster);
             let target = match last.objects(cluster, &overrides) {
                 Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => common.clone(),
-                Ok(objects) => Target::new(&objects),
+                Ok(objects) => match overrides.variant.clone().filter(|_| !overrides.has_overrides()) {
+                    Some(inputs) => of_variants.entry(inputs).or_insert_with(|| Target::new(&objects)).clone(),
+                    None => Target::new(&objects),
+                },
                 Err(error) => Target { error: Some(error), ..Target::default() },
             };
             Target { overrides, ..target }
@@ -110,7 +119,19 @@ impl<'a> Projection<'a> {
         }
     }
 
-    /// Returns the clusters that keep the placement and get other overrides than before.
+    /// Returns the variants of the clusters that get the newest snapshot, by their values; none where it is not rendered for clusters.
+    pub fn variants(&self) -> Vec<VariantPlan> {
+        let ignored = |cluster: &ClusterName| self.state.record.ignored.contains(cluster);
+        let targets = self.clusters.iter().filter(|(cluster, _)| !ignored(cluster));
+        let of = by_inputs(targets.map(|(cluster, target)| (cluster, &target.overrides)));
+        let plan = |(values, clusters): (&ClusterInputs, Vec<&ClusterName>)| VariantPlan {
+            values: values.clone(),
+            clusters: clusters.into_iter().cloned().collect(),
+        };
+        of.into_iter().map(plan).collect()
+    }
+
+    /// Returns the clusters that keep the placement and get other overrides or another variant than before.
     pub fn overridden_otherwise(&self, before: &PlacementState, fleet: &FleetState) -> BTreeSet<ClusterName> {
         let Some(last) = FinalState::of(before, fleet) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));

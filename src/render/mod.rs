@@ -77,6 +77,8 @@ pub struct Job<'a> {
     pub folder: &'a str,
     /// The name of the release, for Helm.
     pub release: &'a str,
+    /// A file of values beside the chart's own, for Helm: one of the inputs.
+    pub values: Option<&'a str>,
     /// All files that may be read.
     pub inputs: &'a [InputFile],
 }
@@ -207,11 +209,13 @@ impl Program {
         scratch.write(job.inputs)?;
         // A name may begin with a dash.
         let folder = format!("./{}", job.folder);
+        let values = job.values.map(|path| format!("./{path}"));
         let arguments: Vec<&str> = match self.renderer {
             Renderer::Kustomize => vec!["build", "--load-restrictor", "LoadRestrictionsRootOnly", &folder],
-            // Schemas may name addresses and files that are then read. Only the chart's own values are there to check.
+            // Schemas may name addresses and files that are then read. Values by cluster are checked by the chart's templates alone.
             Renderer::Helm => {
                 let mut arguments = vec!["template", "--namespace", NAMESPACE, "--include-crds", "--skip-tests"];
+                arguments.extend(values.iter().flat_map(|path| ["--values", path.as_str()]));
                 // After `--` no name is taken for an option.
                 arguments.extend(["--skip-schema-validation", "--", job.release, &folder]);
                 arguments

@@ -1,13 +1,16 @@
 //! Snapshots: the contents of a frozen selection, when it is a new snapshot, and the names of its parts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
 
 use crate::model::encrypted::is_of_encrypted;
-use crate::model::id::{BlobId, Digest, ObjectId, PlacementKey};
+use crate::model::id::{BlobId, CommitId, Digest, ObjectId, PlacementKey};
 use crate::model::manifest::Manifest;
 use crate::model::records::{ResourceSnapshot, SnapshotResource, snapshot_name};
+use crate::model::variants::{ClusterField, ClusterInputs, SnapshotVariant, SnapshotVariants};
 
-use super::hash::fingerprint;
+use super::hash::{fingerprint, value_digest};
 
 /// The greatest size of one part in bytes of JSON: it fits into one object of an API server with room to spare.
 ///
@@ -23,6 +26,8 @@ pub struct Frozen {
     pub resources: Vec<SnapshotResource>,
     /// The number of objects in each part; the first is the master.
     pub parts: Vec<usize>,
+    /// What clusters get instead, where it was rendered for clusters.
+    pub variants: Option<SnapshotVariants>,
 }
 
 /// Hashes, digests and splits sanitised objects in snapshot order. `known` is an earlier snapshot: an encrypted object has the same digest
@@ -45,7 +50,77 @@ pub fn freeze(manifests: &[Manifest], known: Option<&ResourceSnapshot>) -> Froze
         origin: manifest.origin.clone(),
         digest,
     });
-    Frozen { hash: fingerprint.hash, resources: resources.collect(), parts }
+    Frozen { hash: fingerprint.hash, resources: resources.collect(), parts, variants: None }
+}
+
+/// Adds what clusters get instead, by inputs: their sanitised objects in snapshot order.
+///
+/// The hash is that of `newest` where nothing changes for clusters that both are about: a cluster with other inputs brings a variant and
+/// no snapshot, because the others would be rolled out again without a difference.
+pub fn freeze_variants(
+    frozen: Frozen,
+    reads: BTreeSet<ClusterField>,
+    variants: &[(ClusterInputs, Vec<Manifest>)],
+    commit: &CommitId,
+    newest: Option<&ResourceSnapshot>,
+) -> Frozen {
+    let made: Vec<SnapshotVariant> = variants
+        .iter()
+        .map(|(inputs, manifests)| {
+            let resources = freeze(manifests, None).resources;
+            SnapshotVariant::between(&frozen.resources, inputs.clone(), commit.clone(), &resources)
+        })
+        .collect();
+    let variants = SnapshotVariants { reads, made };
+    let hash = match newest.filter(|newest| is_same(newest, &frozen, &variants)) {
+        Some(newest) => newest.hash.clone(),
+        None => hash_of_variants(&frozen.hash, &variants),
+    };
+    Frozen { hash, variants: Some(variants), ..frozen }
+}
+
+/// Tells whether a snapshot has these objects, and the same for all inputs that both have.
+fn is_same(known: &ResourceSnapshot, frozen: &Frozen, variants: &SnapshotVariants) -> bool {
+    let Some(before) = known.variants.as_ref().filter(|before| before.reads == variants.reads) else { return false };
+    let same = |(a, b): (&SnapshotResource, &SnapshotResource)| a.id == b.id && a.digest == b.digest;
+    if known.resources.len() != frozen.resources.len() || !known.resources.iter().zip(&frozen.resources).all(same) {
+        return false;
+    }
+    let mut both = before.made.iter().filter_map(|old| Some((old, variants.of(&old.inputs)?))).peekable();
+    // Where nothing can be compared it is another snapshot, unless one of them is about no cluster at all.
+    let is_comparable = both.peek().is_some() || before.made.is_empty() || variants.made.is_empty();
+    is_comparable && both.all(|(old, new)| old.is_like(new))
+}
+
+fn hash_of_variants(base: &Digest, variants: &SnapshotVariants) -> Digest {
+    let made: Vec<Value> = variants
+        .made
+        .iter()
+        .map(|variant| {
+            let objects = variant.resources.iter().map(|one| json!([one.id, one.digest])).collect::<Vec<_>>();
+            json!([variant.inputs, objects, variant.without])
+        })
+        .collect();
+    value_digest(&json!([base, variants.reads, made]))
+}
+
+/// Returns a snapshot with what a commit has of it, and with the variants that `is_needed` beside; `None` where that is what it has.
+pub fn with_variants(
+    known: &ResourceSnapshot,
+    frozen: &Frozen,
+    is_needed: impl Fn(&ClusterInputs) -> bool,
+) -> Option<ResourceSnapshot> {
+    let (before, now) = (known.variants.as_ref()?, frozen.variants.as_ref()?);
+    // One that is there stays: its results are kept with its commit.
+    let kept = before.made.iter().filter(|old| now.of(&old.inputs).is_some() || is_needed(&old.inputs));
+    let mut made: Vec<SnapshotVariant> = kept.cloned().collect();
+    made.extend(now.made.iter().filter(|new| before.of(&new.inputs).is_none()).cloned());
+    made.sort_by(|a, b| a.inputs.cmp(&b.inputs));
+    if made == before.made {
+        return None;
+    }
+    let variants = Some(SnapshotVariants { reads: before.reads.clone(), made });
+    Some(ResourceSnapshot { variants, ..known.clone() })
 }
 
 /// Returns the number of objects in each part of a snapshot, from their sizes in bytes: filled in order up to

@@ -23,9 +23,10 @@ pub use hash::{
     go_json, is_of_digest, object_digest, override_hash, policy_hash, resource_hash, scheduled_policy, value_digest,
 };
 pub use history::{
-    Frozen, Next, SNAPSHOT_BYTES_MAX, freeze, is_encrypted_again, next_snapshot, part_names, split, work_names,
+    Frozen, Next, SNAPSHOT_BYTES_MAX, freeze, freeze_variants, is_encrypted_again, next_snapshot, part_names, split,
+    with_variants, work_names,
 };
 pub use missing::not_selected;
 pub use overrides::{Candidates, left_out, works_for_cluster};
 pub use sanitise::{sanitise, sanitised, snapshot_order, sort_for_snapshot};
-pub use select::{SelectionError, select};
+pub use select::{SelectionError, select, select_for};

@@ -72,13 +72,13 @@ impl Candidates {
     pub fn of<'a>(
         newest: impl Iterator<Item = &'a Arc<OverrideSnapshot>>,
         placement: &PlacementKey,
-        manifests: &[Manifest],
+        manifests: impl Iterator<Item = &'a Manifest> + Clone,
     ) -> Self {
         let mut found = Self::default();
         let mut objects = None;
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
             // Created lazily, because most placements have no override.
-            let objects = objects.get_or_insert_with(|| Objects::of(manifests));
+            let objects = objects.get_or_insert_with(|| Objects::of(manifests.clone()));
             if !objects.has_one_of(snapshot) {
                 continue;
             }
@@ -111,6 +111,7 @@ impl Candidates {
             cluster,
             namespaced,
             labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            variant: None,
         }
     }
 }
@@ -122,9 +123,9 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn of(manifests: &'a [Manifest]) -> Self {
-        let namespaces = manifests.iter().map(|m| m.id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        Self { ids: manifests.iter().map(|m| &m.id).collect(), namespaces: namespaces.collect() }
+    fn of(manifests: impl Iterator<Item = &'a Manifest> + Clone) -> Self {
+        let namespaces = manifests.clone().map(|m| m.id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        Self { namespaces: namespaces.collect(), ids: manifests.map(|m| &m.id).collect() }
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {

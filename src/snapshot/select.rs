@@ -10,6 +10,7 @@ use crate::model::id::ObjectId;
 use crate::model::kinds;
 use crate::model::manifest::Manifest;
 use crate::model::tree::{Placement, Scope, SeenObjects, Tree};
+use crate::model::variants::ClusterInputs;
 
 use super::sanitise::{sanitised, sort_for_snapshot};
 
@@ -128,7 +129,23 @@ pub fn select(tree: &Tree, placement: &Placement) -> Result<Vec<Manifest>, Selec
     if placement.key.namespace.as_deref() == Some(RESERVED_NAMESPACE) {
         return Err(SelectionError::Reserved { object: format!("ResourcePlacement {}", placement.key) });
     }
-    let selection = Selection::new(tree, placement)?;
+    selected(&Selection::new(tree, placement)?, placement)
+}
+
+/// As [`select`], of what a placement sees for clusters with these inputs; `None` where nothing was rendered for them.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_for(
+    tree: &Tree,
+    placement: &Placement,
+    inputs: &ClusterInputs,
+) -> Option<Result<Vec<Manifest>, SelectionError>> {
+    let seen = tree.seen_for(placement, inputs)?;
+    Some(Selection::among(tree, seen, placement).and_then(|selection| selected(&selection, placement)))
+}
+
+fn selected(selection: &Selection<'_>, placement: &Placement) -> Result<Vec<Manifest>, SelectionError> {
     let mut found = Vec::new();
     for (index, selector) in placement.spec.resource_selectors.iter().enumerate() {
         selection.evaluate(&field(index), selector, &mut found)?;
@@ -187,8 +204,12 @@ pub(super) struct Selection<'a> {
 impl<'a> Selection<'a> {
     /// Resolves the one namespace that selectors of namespaced kinds look into.
     pub(super) fn new(tree: &'a Tree, placement: &'a Placement) -> Result<Self, SelectionError> {
+        Self::among(tree, tree.seen_by(placement), placement)
+    }
+
+    fn among(tree: &'a Tree, seen: SeenObjects<'a>, placement: &'a Placement) -> Result<Self, SelectionError> {
         let namespace = placement.key.namespace.as_deref();
-        let mut selection = Self { tree, seen: tree.seen_by(placement), namespace, namespaced: namespace.is_some() };
+        let mut selection = Self { tree, seen, namespace, namespaced: namespace.is_some() };
         if selection.namespaced {
             return Ok(selection);
         }

@@ -12,6 +12,7 @@ mod joined;
 mod paths;
 mod rendering;
 mod truth;
+mod variants;
 
 pub use assemble::{BYTES_MAX, assemble, skipped};
 pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
@@ -19,4 +20,8 @@ pub use budget::{Budget, COMMIT, OBJECTS_MAX, PULL, Weight};
 pub use encryption::{ENCRYPTED_BYTES_MAX, ENCRYPTED_OBJECTS_MAX};
 pub use joined::rooted;
 pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select, select_rendering};
-pub use rendering::{Files, Folders, RenderedFolder, folders, hide_secrets, refused_input, without_hooks};
+pub use rendering::{
+    FILLED_BYTES_MAX, Files, Folders, RenderedFolder, VALUES_BYTES_MAX, ValuesTemplate, folders, hide_secrets,
+    refused_input, without_hooks,
+};
+pub use variants::{VariantFiles, WantedVariants, add_variants, asked_for, wanted_variants};

@@ -10,6 +10,7 @@ mod hooks;
 mod inputs;
 mod kustomization;
 mod secrets;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,7 @@ use crate::model::rendering::{KUSTOMIZE_FILES, Renderer};
 pub use hooks::without_hooks;
 pub use inputs::refused_input;
 pub use secrets::hide_secrets;
+pub use values::{FILLED_BYTES_MAX, VALUES_BYTES_MAX, ValuesTemplate};
 
 /// Folders that one kustomization may reach through others.
 pub const REACHED_MAX: usize = 1_000;

@@ -113,6 +113,7 @@ pub fn snapshot(index: u64, names: &[&str]) -> ResourceSnapshot {
         hash: Digest::new("abc123"),
         resources: names.iter().map(resource).collect(),
         parts: vec![names.len()],
+        variants: None,
         created_at: at(0),
     }
 }

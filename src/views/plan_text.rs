@@ -8,6 +8,7 @@ use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::names::first_of;
 use crate::model::plan::{ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource};
 use crate::model::runs::DELETION_GATE;
+use crate::model::variants::described;
 use crate::status::work::{counted, objects};
 
 /// Names of objects, clusters or placements on one line; the rest is counted.
@@ -115,6 +116,7 @@ fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
             field("snapshot", format!("{}, {}{standing}", snapshot.index, objects(snapshot.resources.len())))
         }));
         lines.extend(cluster_lines(placement));
+        lines.extend(variant_lines(placement));
         lines.push(field("rollout", rollout_text(placement)));
     }
     lines.extend(object_lines(placement));
@@ -136,14 +138,33 @@ fn cluster_lines(placement: &PlacementPlan) -> Vec<Line> {
     };
     let mut lines = vec![field("clusters", text)];
     let Some(changes) = &placement.changes else { return lines };
+    let overridden =
+        if placement.variants.is_empty() { " get other overrides" } else { " get other overrides or values" };
     let moves = [
         (Style::Ok, "+", &changes.clusters.gained, ""),
         (Style::Bad, "-", &changes.clusters.lost, ""),
-        (Style::Progressing, "~", &changes.overridden, " get other overrides"),
+        (Style::Progressing, "~", &changes.overridden, overridden),
     ];
     for (style, sign, clusters, what) in moves.into_iter().filter(|(_, _, clusters, _)| !clusters.is_empty()) {
         let (count, names) = (counted(clusters.len(), "cluster"), names(clusters));
         lines.push(line(style, format!("    {sign} {count}{what}: {names}")));
+    }
+    lines
+}
+
+/// Counts the variants, and says which clusters get which.
+fn variant_lines(placement: &PlacementPlan) -> Vec<Line> {
+    let variants = &placement.variants;
+    if variants.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![field("variants", variants.len().to_string())];
+    lines.extend(variants.iter().take(NAMED_MAX).map(|variant| {
+        let text = format!("      {}: {}", described(&variant.values), names(&variant.clusters));
+        line(Style::Plain, text)
+    }));
+    if let Some(more) = variants.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        lines.push(line(Style::Muted, format!("      and {more} more; -o json shows all")));
     }
     lines
 }

@@ -2,6 +2,7 @@
 //! hostile ones do no harm.
 
 mod hostile;
+mod variants;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

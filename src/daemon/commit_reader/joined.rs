@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use super::{Cache, Error, ListedFiles, listed, read_listed};
+use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed};
 use crate::git::Reader;
+use crate::model::folder::{below, rendered_folder};
 use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
 use crate::model::tree::{JoinedSource, Tree};
 use crate::source;
 
@@ -37,71 +37,33 @@ pub fn read_joined(
         match listed(source.reader, source.commit, &cache.rendering) {
             Ok(listed) => all.add(source.name, listed),
             // Users get the errors of all sources at once.
-            Err(Error::Refused(errors)) => all.errors.extend(placed(source.name, errors)),
+            Err(Error::Refused(errors)) => all.errors.extend(errors.into_iter().map(|error| error.below(source.name))),
             Err(error) => return Err(error),
         }
     }
-    let rooted = |(path, blob, parsed): super::ParsedFile| {
-        let parsed = source::rooted(path.split('/').next().unwrap_or_default(), parsed);
-        (path, blob, parsed)
-    };
-    let mut tree = read_listed(reader, commit, all, cache, |files| files.into_iter().map(rooted).collect())?;
+    let mut tree = read_listed(reader, commit, all, cache, rooted)?;
     tree.sources =
         sources.iter().map(|it| JoinedSource { name: it.name.to_owned(), commit: it.commit.clone() }).collect();
     Ok(tree)
 }
 
-impl ListedFiles {
+/// Returns a file whose placements name folders as they are in the joined tree.
+fn rooted((path, blob, parsed): ParsedFile) -> ParsedFile {
+    let source = rendered_folder(path.split('/').next().unwrap_or_default());
+    let parsed = source::rooted(source, parsed);
+    (path, blob, parsed)
+}
+
+impl ListedFiles<'_> {
     /// Adds the files of a source below a folder of its name.
     fn add(&mut self, name: &str, listed: Self) {
-        let Self { selection, wanted, mut rendered, errors } = listed;
+        let Self { selection, wanted, sources, errors } = listed;
         let below = |path: &str| below(name, path);
         self.selection.read.extend(selection.read.iter().map(|path| below(path)));
         self.selection.markers.extend(selection.markers.iter().map(|path| below(path)));
-        self.selection.errors.extend(placed(name, selection.errors));
+        self.selection.errors.extend(selection.errors.into_iter().map(|error| error.below(name)));
         self.wanted.extend(wanted.into_iter().map(|(path, blob)| (Arc::from(below(&path)), blob)));
-        for file in &mut rendered.files {
-            file.path = below(&file.path).into();
-        }
-        self.rendered.files.extend(rendered.files);
-        self.rendered.keys.extend(rendered.keys);
-        self.errors.extend(placed(name, errors));
-    }
-}
-
-/// Returns errors with their place in the joined tree.
-fn placed(name: &str, errors: Vec<InputError>) -> impl Iterator<Item = InputError> {
-    errors.into_iter().map(move |error| InputError { path: below(name, &error.path), ..error })
-}
-
-/// Returns a path of a source as a path of the joined tree. The source as a whole is `.` or nothing, and `.#2` the second part of what it
-/// is rendered to.
-fn below(name: &str, path: &str) -> String {
-    match path {
-        "" | "." => name.to_owned(),
-        _ => match path.strip_prefix(".#") {
-            Some(part) => format!("{name}#{part}"),
-            None => format!("{name}/{path}"),
-        },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_begin_with_the_name_of_the_source() {
-        let rows = [
-            ("apps/web.yaml", "shop/apps/web.yaml"),
-            ("", "shop"),
-            (".", "shop"),
-            (".#2", "shop#2"),
-            ("apps#2", "shop/apps#2"),
-            (".gitfleetignore", "shop/.gitfleetignore"),
-        ];
-        for (path, wanted) in rows {
-            assert_eq!(below("shop", path), wanted, "{path}");
-        }
+        self.sources.extend(sources.into_iter().map(|source| source.below(name)));
+        self.errors.extend(errors.into_iter().map(|error| error.below(name)));
     }
 }

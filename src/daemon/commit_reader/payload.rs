@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::decide::state::Payload;
+use crate::decide::payload::Payload;
 use crate::git::{Blob, Reader};
 use crate::model::id::BlobId;
 use crate::model::manifest::{InputError, Manifest};
@@ -16,7 +16,10 @@ use crate::source::{self, ParsedBlob};
 /// # Errors
 /// What could not be read, as text for users. The clusters then keep their objects.
 pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    let mut blobs: Vec<BlobId> = snapshot.resources.iter().map(|r| r.origin.blob.clone()).collect();
+    let of_clusters = snapshot.variants.iter().flat_map(|variants| &variants.made);
+    let of_clusters = of_clusters.flat_map(|variant| &variant.resources);
+    let resources = snapshot.resources.iter().chain(of_clusters);
+    let mut blobs: Vec<BlobId> = resources.map(|r| r.origin.blob.clone()).collect();
     blobs.sort();
     blobs.dedup();
     let missing = |why: String| format!("the payload of {} cannot be read: {why}", snapshot.name());
@@ -47,13 +50,8 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
         // The blob id is the same, but another version of gitfleet may read or sanitise it differently.
         snapshot::is_of_digest(&manifest, &resource.digest).then_some(manifest)
     };
-    let manifests = snapshot
-        .resources
-        .iter()
-        .map(|r| {
-            manifest(r)
-                .ok_or_else(|| missing(format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line)))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    Payload::read_again(manifests, snapshot).map_err(missing)
+    let found = |r: &SnapshotResource| {
+        manifest(r).ok_or_else(|| format!("{} is not what it was at {}:{}", r.id, r.origin.path, r.origin.line))
+    };
+    Payload::read_again(snapshot, found).map_err(missing)
 }

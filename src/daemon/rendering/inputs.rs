@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::git::{self, Blob, Listing, Reader};
+use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::source::{Files, Filter};
@@ -103,15 +104,6 @@ impl Lister for OnDisk<'_> {
     }
 }
 
-fn below(folder: &str, path: &str) -> String {
-    match (folder, path) {
-        ("", path) => path.to_owned(),
-        // A complaint about the listing as a whole.
-        (folder, ".") => folder.to_owned(),
-        (folder, path) => format!("{folder}/{path}"),
-    }
-}
-
 /// The files of a tree that were asked for, each folder listed once.
 pub struct Inputs<L> {
     lister: L,
@@ -143,8 +135,7 @@ impl<L: Lister> Inputs<L> {
                 paths.push(path);
             }
             paths.sort();
-            let errors =
-                listing.errors.into_iter().map(|error| InputError { path: below(folder, &error.path), ..error });
+            let errors = listing.errors.into_iter().map(|error| error.below(folder));
             self.errors.extend(errors.filter(|error| !self.filter.ignores(&error.path)));
             self.listed.insert(folder.to_owned(), paths);
         }

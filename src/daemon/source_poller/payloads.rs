@@ -1,5 +1,6 @@
 //! The thread that reads payloads again.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 
@@ -12,6 +13,7 @@ use crate::daemon::rendering::Rendering;
 use crate::daemon::supervise::Supervisor;
 use crate::decide::state::Payload;
 use crate::git::Reader;
+use crate::model::id::CommitId;
 use crate::model::records::ResourceSnapshot;
 use crate::telemetry::metrics::Part;
 
@@ -44,8 +46,11 @@ fn rendered_again(
     snapshot: &ResourceSnapshot,
 ) -> Option<Result<Payload, String>> {
     let mut cache = Cache::rendering(rendering.clone());
-    read_commit(reader, &snapshot.commit, &mut cache).ok()?;
-    rendering.pin(&snapshot.commit, cache.rendered()).ok()?;
+    let commits: BTreeSet<&CommitId> = snapshot.commits().collect();
+    for commit in commits {
+        read_commit(reader, commit, &mut cache).ok()?;
+        rendering.pin(commit, cache.rendered()).ok()?;
+    }
     Some(read_payload(reader, snapshot))
 }
 

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use crate::model::id::{Digest, ObjectId};
+use crate::model::id::{ClusterName, Digest, ObjectId};
 use crate::model::records::ResourceSnapshot;
+use crate::model::variants::ClusterInputs;
 
 /// A frozen selection.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +26,16 @@ impl From<&ResourceSnapshot> for SnapshotPlan {
             resources: snapshot.resources.iter().map(|r| Resource(r.id.clone())).collect(),
         }
     }
+}
+
+/// What some clusters get of a snapshot that was rendered for them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VariantPlan {
+    /// What it was rendered with: fields of the cluster, such as `label region`.
+    pub values: ClusterInputs,
+    /// The clusters.
+    pub clusters: Vec<ClusterName>,
 }
 
 /// An object, printed with all five fields: an empty group or namespace is `""`.

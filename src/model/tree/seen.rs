@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::varied::replace;
 use super::{Placement, Tree};
-use crate::model::folder::{holding, holds};
+use crate::model::folder::{holding, holds, rendered_folder};
 use crate::model::manifest::Manifest;
 
 /// Positions in a list of manifests.
@@ -67,14 +68,20 @@ impl Tree {
     /// Returns the payload that a placement sees: with `gitfleet.io/path` the objects of that folder and the Namespaces around it that
     /// they need, else all; with `gitfleet.io/default-namespace` each namespaced object that names no namespace is in that one.
     pub fn seen_by(&self, placement: &Placement) -> SeenObjects<'_> {
+        self.seen_with(placement, &BTreeMap::new())
+    }
+
+    /// As [`Tree::seen_by`], with other objects of some folders.
+    pub(super) fn seen_with(&self, placement: &Placement, instead: &BTreeMap<&str, &[Manifest]>) -> SeenObjects<'_> {
         let (folder, given) = (placement.folder(), placement.default_namespace());
-        if folder.is_none() && given.is_none() {
+        if folder.is_none() && given.is_none() && instead.is_empty() {
             return SeenObjects { manifests: Cow::Borrowed(&self.manifests), index: Cow::Borrowed(&self.index) };
         }
         let mut manifests = match folder {
             Some(folder) => self.in_folder(folder),
             None => self.manifests.clone(),
         };
+        replace(&mut manifests, instead);
         if let Some(namespace) = given {
             for manifest in manifests.iter_mut().filter(|manifest| self.lacks_namespace(manifest)) {
                 *manifest = manifest.in_namespace(namespace);
@@ -110,10 +117,14 @@ impl Tree {
         // What is below a folder need not follow it at once: `apps-old/a.yaml` stands between `apps` and `apps/a.yaml`.
         let exactly =
             by_path.partition_point(|at| path(*at) < folder)..by_path.partition_point(|at| path(*at) <= folder);
-        let (first, end) = (format!("{folder}/"), format!("{folder}0"));
-        // A zero is the character after the slash.
-        let below = by_path.partition_point(|at| *path(*at) < *first)..by_path.partition_point(|at| *path(*at) < *end);
-        by_path[exactly].iter().chain(&by_path[below]).map(|at| self.manifests[*at].clone()).collect()
+        // A dollar sign is the character after the number sign of further parts of a result, and a zero the one after the slash.
+        let between = |first: char, end: char| {
+            let (first, end) = (format!("{folder}{first}"), format!("{folder}{end}"));
+            by_path.partition_point(|at| *path(*at) < *first)..by_path.partition_point(|at| *path(*at) < *end)
+        };
+        let (parts, below) = (by_path[between('#', '$')].iter(), by_path[between('/', '0')].iter());
+        let parts = parts.filter(|at| rendered_folder(path(**at)) == folder);
+        by_path[exactly].iter().chain(parts).chain(below).map(|at| self.manifests[*at].clone()).collect()
     }
 
     /// Returns the Namespaces outside a folder that its objects are in and that it has no document of.

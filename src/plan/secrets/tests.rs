@@ -15,6 +15,7 @@ fn plan(objects: &[Value]) -> Plan {
         error: None,
         removed: false,
         snapshot: None,
+        variants: Vec::new(),
         decisions: Vec::new(),
         rollout: RolloutPlan::default(),
         works: vec![work("a"), work("b")],

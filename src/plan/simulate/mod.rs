@@ -52,7 +52,7 @@ use replicas::Replicas;
 pub use replicas::{Guards, LATE_MAX};
 use source::SimulatedSource;
 #[cfg(test)]
-pub(crate) use source::payload_of;
+pub(crate) use source::{payload_among, payload_of};
 use time::later;
 
 /// The precision of members' simulation.

@@ -8,7 +8,7 @@ use super::{Event, Fact, Happening, Simulation, SourceEvent};
 use crate::decide::state::Payload;
 use crate::model::id::{CommitId, ObjectId};
 use crate::model::manifest::{InputError, Manifest};
-use crate::model::records::ResourceSnapshot;
+use crate::model::records::{ResourceSnapshot, SnapshotResource};
 use crate::model::tree::Tree;
 use crate::snapshot;
 
@@ -102,13 +102,16 @@ impl Simulation {
     }
 
     pub(super) fn read_payload(&mut self, snapshot: Arc<ResourceSnapshot>) {
-        let commit = &snapshot.commit;
-        let is_kept = self.source.pins.contains(commit);
-        let payload = match self.source.commits.get(commit) {
+        let tree = |commit: &CommitId| match self.source.commits.get(commit) {
+            Some(Ok(tree)) if self.source.pins.contains(commit) => Ok(&**tree),
+            _ => Err(commit.clone()),
+        };
+        let trees: Result<Vec<&Tree>, CommitId> = snapshot.commits().map(tree).collect();
+        let payload = match trees {
             _ if self.dice.chance(self.faults.source_fails) => Err("the source does not answer".to_owned()),
-            Some(Ok(tree)) if is_kept => payload_of(tree, &snapshot),
-            _ => {
-                self.facts.push(Fact::PayloadGone(commit.clone()));
+            Ok(trees) => payload_among(&trees, &snapshot),
+            Err(commit) => {
+                self.facts.push(Fact::PayloadGone(commit));
                 Err("its commit is gone".to_owned())
             }
         };
@@ -139,20 +142,31 @@ impl SimulatedSource {
     }
 }
 
-/// Returns the payload of a snapshot from its commit.
+/// Returns the payload of a snapshot of one commit.
+#[cfg(test)]
 pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    let find = |resource: &crate::model::records::SnapshotResource| -> Option<Manifest> {
+    payload_among(&[tree], snapshot)
+}
+
+/// Returns the payload of a snapshot from its commits.
+pub(crate) fn payload_among(trees: &[&Tree], snapshot: &ResourceSnapshot) -> Result<Payload, String> {
+    let find = |tree: &Tree, resource: &SnapshotResource| -> Option<Manifest> {
         // Several may have one identity, and some get their namespace from the placement only.
         let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
-        let named = tree.at(&resource.id).iter().cloned();
-        let given = tree.at(&bare).iter().map(|manifest| manifest.in_namespace(&resource.id.namespace));
+        let of_clusters = || tree.of_clusters().filter(|one| one.id == resource.id || one.id == bare).cloned();
         let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
-        let mut found = named.chain(given).chain(inputs).map(|manifest| snapshot::sanitised(&manifest));
+        let all = tree.at(&resource.id).iter().chain(tree.at(&bare)).cloned().chain(of_clusters()).chain(inputs);
+        let is_bare = |of: &Manifest| of.id.namespace != resource.id.namespace;
+        let named = all.map(|of| if is_bare(&of) { of.in_namespace(&resource.id.namespace) } else { of });
+        let mut found = named.map(|manifest| snapshot::sanitised(&manifest));
         // Of what is encrypted the digest does not tell one file from another.
         let is_there = |of: &Manifest| of.encrypted.is_none() || of.origin.path == resource.origin.path;
         let found = found.find(|of| is_there(of) && snapshot::is_of_digest(of, &resource.digest))?;
         Some(Manifest { origin: resource.origin.clone(), ..found })
     };
-    let found = |r| find(r).ok_or_else(|| format!("{} is not what it was", r.id));
-    Payload::read_again(snapshot.resources.iter().map(found).collect::<Result<_, _>>()?, snapshot)
+    let found = |resource: &SnapshotResource| {
+        let found = trees.iter().find_map(|tree| find(tree, resource));
+        found.ok_or_else(|| format!("{} is not what it was", resource.id))
+    };
+    Payload::read_again(snapshot, found)
 }

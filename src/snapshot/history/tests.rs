@@ -119,6 +119,7 @@ fn an_encrypted_object_is_the_same_while_its_values_are() {
         hash: first.hash.clone(),
         resources: first.resources.clone(),
         parts: first.parts.clone(),
+        variants: None,
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
     assert_eq!(frozen(&encrypted("b1", "1", None), Some(&snapshot)), first);

@@ -71,8 +71,8 @@ fn objects() -> Vec<Manifest> {
 /// Picks and renders for a cluster `east` of these labels.
 fn render(overrides: &[Arc<OverrideSnapshot>], cluster: &BTreeMap<String, String>) -> Result<Vec<Manifest>, String> {
     let objects = objects();
-    let picked =
-        Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects).pick(&"east".into(), cluster);
+    let picked = Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), objects.iter())
+        .pick(&"east".into(), cluster);
     let lookup = |id: &OverrideRef| overrides.iter().find(|s| s.id == *id).map(AsRef::as_ref);
     works_for_cluster(&objects, &"east".into(), &picked, lookup).map(Cow::into_owned)
 }
@@ -114,7 +114,7 @@ fn whom_an_override_concerns() {
     for (name, snapshot, placement, wanted) in rows {
         let objects: Vec<Manifest> =
             objects().into_iter().filter(|m| placement.namespace.is_none() || !m.id.namespace.is_empty()).collect();
-        assert_eq!(!Candidates::of([snapshot].iter(), placement, &objects).is_empty(), wanted, "{name}");
+        assert_eq!(!Candidates::of([snapshot].iter(), placement, objects.iter()).is_empty(), wanted, "{name}");
     }
 }
 
@@ -159,7 +159,7 @@ fn what_is_picked_has_the_labels_that_matter() {
             &json!([patch_where(&having("tier", "iron"), "add", "/x", &value)]),
         ),
     ];
-    let candidates = Candidates::of(overrides.iter().rev(), &PlacementKey::cluster_scoped("p"), &objects());
+    let candidates = Candidates::of(overrides.iter().rev(), &PlacementKey::cluster_scoped("p"), objects().iter());
     let picked =
         candidates.pick(&"east".into(), &labels(&[("tier", "gold"), ("zone", "z"), ("unread", "u"), ("more", "m")]));
     let names = |refs: &[OverrideRef]| refs.iter().map(OverrideRef::name).collect::<Vec<_>>();
@@ -351,7 +351,7 @@ proptest! {
             patch_where(&having("zone", "b"), "replace", "/spec/replicas", &json!(3)),
         ]);
         let overrides = [snapshot("app", "o", 0, &["Deployment/web"], &rules)];
-        let candidates = Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), &objects);
+        let candidates = Candidates::of(overrides.iter(), &PlacementKey::cluster_scoped("p"), objects.iter());
         let few = labels(&[("tier", tier), ("zone", &zone)]);
         let mut many = more;
         many.extend(few.clone());

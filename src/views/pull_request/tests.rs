@@ -49,6 +49,7 @@ fn placement(word: &str) -> PlacementPlan {
         error: Some(word.to_owned()),
         removed: false,
         snapshot: None,
+        variants: Vec::new(),
         decisions: vec![ClusterDecision {
             cluster_name: cluster.clone(),
             selected: true,

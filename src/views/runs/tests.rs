@@ -200,6 +200,7 @@ fn a_whole_run() {
         cluster: vec![reference(None, "all")],
         namespaced: vec![reference(Some("app"), "replicas")],
         labels: BTreeMap::new(),
+        variant: None,
     };
     insta::assert_json_snapshot!(run_object(&record, at(60)));
 }

@@ -474,7 +474,7 @@ fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings
             .collect();
         let version = if renderer == Renderer::Helm { HELM } else { KUSTOMIZE };
         let program = programs.find(renderer, version).expect("it is there");
-        let end = program.render(Job { folder: "h", release: "h", inputs: &inputs });
+        let end = program.render(Job { folder: "h", release: "h", values: None, inputs: &inputs });
         let error = end.expect_err(name);
         assert!(error.is_of_the_folder(), "{name}: {error}");
         nobody_connected(&listener, name);
@@ -568,7 +568,8 @@ fn a_program_that_does_not_end_is_ended() {
             .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
         let found = programs.find(Renderer::Kustomize, KUSTOMIZE).expect("it is there");
         let program = if text.ends_with("bin/yes") { found } else { found.within(Duration::from_secs(1)) };
-        let error = program.render(Job { folder: "", release: "", inputs: &[] }).expect_err(name).to_string();
+        let error =
+            program.render(Job { folder: "", release: "", values: None, inputs: &[] }).expect_err(name).to_string();
         assert!(error.contains(words), "{name}: {error}");
     }
     let left = fs::read_dir(place.path().join("scratch")).expect("the folder").count();

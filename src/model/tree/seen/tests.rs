@@ -60,6 +60,8 @@ fn a_placement_sees_its_folder() {
     let tree = tree(
         vec![
             at("apps/production", "ConfigMap", "shop", "rendered"),
+            at("apps/production#2", "ConfigMap", "shop", "rendered-more"),
+            at("apps/production#a.yaml", "Node", "", "beside"),
             at("apps/production-old/a.yaml", "ConfigMap", "shop", "a"),
             at("apps/production/a.yaml", "ConfigMap", "shop", "a"),
             at("apps/production/eu/b.yaml", "ConfigMap", "shop", "b"),
@@ -73,11 +75,13 @@ fn a_placement_sees_its_folder() {
                ConfigMap shop/a apps/staging/a.yaml\n\
                ConfigMap shop/b apps/production/eu/b.yaml\n\
                ConfigMap shop/rendered apps/production\n\
+               ConfigMap shop/rendered-more apps/production#2\n\
+               Node beside apps/production#a.yaml\n\
                Node n apps/staging.yaml";
     assert_eq!(seen(&tree, &[]).join("\n"), all);
     let production = ["ConfigMap shop/a apps/production/a.yaml", "ConfigMap shop/b apps/production/eu/b.yaml"];
-    let rendered = "ConfigMap shop/rendered apps/production";
-    assert_eq!(seen(&tree, &[(PATH, "apps/production")]), [production[0], production[1], rendered]);
+    let rendered = ["ConfigMap shop/rendered apps/production", "ConfigMap shop/rendered-more apps/production#2"];
+    assert_eq!(seen(&tree, &[(PATH, "apps/production")]), [production[0], production[1], rendered[0], rendered[1]]);
     assert_eq!(seen(&tree, &[(PATH, "apps/production/eu")]), [production[1]]);
     assert_eq!(seen(&tree, &[(PATH, "apps/staging")]), ["ConfigMap shop/a apps/staging/a.yaml"]);
     assert_eq!(seen(&tree, &[(PATH, "apps/staging.yaml")]), ["Node n apps/staging.yaml"]);
