@@ -95,28 +95,30 @@ impl Core {
                 // A person may have accepted the history that it rewrites: it is not what it waits for any more.
                 (self.source.held_rewrite, self.source.held_why) = (None, None);
             }
-            SourceEvent::Rewritten(commit) => {
-                tracing::warn!(
-                    commit = commit.short(),
-                    "history was rewritten; the last good commit stays accepted until a person accepts the new one"
-                );
-                self.see(commit.clone(), now);
-                (self.source.held_rewrite, self.source.held_why) = (Some(commit), None);
-            }
-            SourceEvent::Switched(commit, text) => {
-                tracing::warn!(
-                    commit = commit.short(),
-                    "{text}; nothing of it begins until a person accepts it: gitfleet resume"
-                );
-                self.see(commit.clone(), now);
-                (self.source.held_rewrite, self.source.held_why) = (Some(commit), Some(text));
-            }
+            SourceEvent::Rewritten(commit) => self.hold_rewrite(commit, None, now),
+            SourceEvent::Switched(commit, text) => self.hold_rewrite(commit, Some(text), now),
             SourceEvent::Failed(reason) => {
                 tracing::error!(reason, "the source cannot be read; nothing changes");
                 let nothing_new = if self.fleet.source_unread { NOTHING_NEW } else { "" };
                 self.source.failure = Some(format!("{reason}{nothing_new}"));
             }
         }
+    }
+
+    /// Keeps the last good commit until a person accepts one that does not descend from it. `why` says what else is to be accepted with it.
+    fn hold_rewrite(&mut self, commit: CommitId, why: Option<String>, now: Timestamp) {
+        match &why {
+            None => tracing::warn!(
+                commit = commit.short(),
+                "history was rewritten; the last good commit stays accepted until a person accepts the new one"
+            ),
+            Some(text) => tracing::warn!(
+                commit = commit.short(),
+                "{text}; nothing of it begins until a person accepts it: gitfleet resume"
+            ),
+        }
+        self.see(commit.clone(), now);
+        (self.source.held_rewrite, self.source.held_why) = (Some(commit), why);
     }
 
     /// Decides now what waited while the source was unread.
