@@ -108,7 +108,7 @@ pub const LANDED_MAX: usize = 100;
 pub const SSH_CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long a host may be silent on a connection of ssh before it is asked whether it is there; three times, then it counts as gone.
 pub const SSH_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// How long git on a host that is reached over ssh may send nothing while something is waited for: it says every 5 s that it is busy.
+/// How long a git server that is reached over ssh may send nothing during an exchange. While it works, it sends a keep-alive packet every 5 s.
 pub const SSH_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// How often a running fetch checks its stop flag.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_millis(50);
