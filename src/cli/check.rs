@@ -21,7 +21,7 @@ use crate::daemon::commit_signatures::{check, read_keys};
 use crate::daemon::members::target;
 use crate::daemon::rendering::Rendering;
 use crate::daemon::run::state_dir;
-use crate::daemon::source_poller::source_spec;
+use crate::daemon::source_poller::{TokenOrigin, TokenReader, source_spec};
 use crate::git;
 use crate::model::id::{ClusterName, ObjectId};
 use crate::model::names::first_of;
@@ -192,7 +192,11 @@ impl AskedSource<'_> {
 
     fn open(&self) -> anyhow::Result<git::Source> {
         let spec = source_spec(self.configuration, self.source)?;
-        Ok(git::Source::open(spec, &state_dir(self.configuration))?)
+        let mut source = git::Source::open(spec, &state_dir(self.configuration))?;
+        if let Some(origin) = TokenOrigin::of(self.source) {
+            source.use_token(TokenReader::new(origin).read().map_err(anyhow::Error::msg)?)?;
+        }
+        Ok(source)
     }
 
     fn row(&self, daemon: Option<&SourceRecord>) -> Row {

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
+use super::forge::App;
 use super::values::{DURATION_FORMAT, duration};
 use crate::api::check::is_dns_label;
 use crate::model::manifest::InputError;
@@ -48,6 +49,9 @@ pub struct Source {
     /// File with the token to read the source with.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// The GitHub App to read the source as, instead of with a token. It must be installed for the repository, and may read its contents.
+    #[serde(default)]
+    pub app: Option<App>,
     /// File with certificates of authorities, as PEM, that its server's may come from, beside those that the system trusts. It is read
     /// with each poll.
     #[serde(default)]
@@ -93,7 +97,8 @@ impl Source {
     pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let ssh = self.ssh.iter_mut().flat_map(|ssh| [&mut ssh.key_file, &mut ssh.known_hosts_file]);
         let verify = self.verify.iter_mut().flat_map(|verify| verify.paths());
-        self.token_file.iter_mut().chain(&mut self.ca_file).chain(ssh).chain(verify)
+        let app = self.app.iter_mut().map(|app| &mut app.private_key_file);
+        self.token_file.iter_mut().chain(app).chain(&mut self.ca_file).chain(ssh).chain(verify)
     }
 
     fn https_problems(&self, errors: &mut Vec<InputError>) {
@@ -107,6 +112,39 @@ impl Source {
         }
         if let Some(problem) = proxy_problem(proxy) {
             errors.push(complaint("source.proxy", problem));
+        }
+    }
+
+    /// Returns the repository on GitHub as an App is asked for it: the host's address, owner and name. `None` where the URL has another
+    /// shape.
+    pub fn on_github(&self) -> Option<(String, String, String)> {
+        let (scheme, rest) = self.url.split_once("://").filter(|(scheme, _)| matches!(*scheme, "https" | "http"))?;
+        let (host, path) = rest.split_once('/')?;
+        let (owner, name) = path.trim_end_matches('/').split_once('/')?;
+        let name = name.strip_suffix(".git").unwrap_or(name);
+        let is_part = |text: &str| !text.is_empty() && !text.contains('/');
+        (is_part(owner) && is_part(name)).then(|| (format!("{scheme}://{host}"), owner.to_owned(), name.to_owned()))
+    }
+
+    fn app_problems(&self, errors: &mut Vec<InputError>) {
+        if self.app.is_none() {
+            return;
+        }
+        if self.token_file.is_some() {
+            errors.push(complaint("source", "names both tokenFile and app; keep one of them"));
+        }
+        if self.on_github().is_none() {
+            let hint = Some("write https://HOST/OWNER/NAME, or use tokenFile or ssh".into());
+            errors.push(InputError {
+                hint,
+                ..complaint("source.app", "source.url is no repository on GitHub over https")
+            });
+        }
+        if self.ca_file.is_some() || self.proxy.is_some() {
+            errors.push(complaint(
+                "source.app",
+                "GitHub is asked for tokens without source.caFile and source.proxy; use tokenFile",
+            ));
         }
     }
 
@@ -214,13 +252,17 @@ impl Source {
             // Without the URL: it holds a password.
             errors.push(complaint("source.url", "holds a password; put it into a file and name that as `tokenFile`"));
         }
-        if source.url.starts_with("http://") && source.token_file.is_some() && !source.allow_insecure_http {
+        if source.url.starts_with("http://")
+            && (source.token_file.is_some() || source.app.is_some())
+            && !source.allow_insecure_http
+        {
             let message = "would send the token over plain http";
             let hint = Some("use https, or say allowInsecureHttp: true".into());
             errors.push(InputError { hint, ..complaint("source.url", message) });
         }
         source.ssh_problems(&mut errors);
         source.https_problems(&mut errors);
+        source.app_problems(&mut errors);
         if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
             errors.push(complaint("source.identity", "must have 1 to 253 characters"));
         }

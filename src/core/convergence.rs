@@ -30,8 +30,12 @@ impl Core {
                 let ignored = state.record.ignored.len();
                 let others =
                     if ignored > 0 { format!("; {ignored} in no stage are left as they are") } else { String::new() };
-                let reached = state.bindings.len().saturating_sub(ignored);
-                format!("rolled out: snapshot {index} is available on all {reached} clusters{others}")
+                let on = match state.bindings.len().saturating_sub(ignored) {
+                    0 => "has no cluster to go to".to_owned(),
+                    1 => "is available on its cluster".to_owned(),
+                    reached => format!("is available on all {reached} clusters"),
+                };
+                format!("rolled out: snapshot {index} {on}{others}")
             }
             other => other.to_string(),
         };

@@ -46,7 +46,10 @@ impl Core {
                 true
             }
             SourceEvent::Refused(commit, errors) => {
-                log_refusal(&commit, &errors);
+                // It is tried again whenever another source has something new.
+                if record.seen.as_ref() != Some(&commit) || record.refused != errors {
+                    log_refusal(&commit, &errors);
+                }
                 self.see_in(&mut record, commit, now);
                 settle(&mut record);
                 record.refused = errors;

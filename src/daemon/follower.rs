@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::source_poller::source_specs;
+use super::source_poller::{TokenOrigin, TokenReader, source_specs};
 use super::supervise::Supervisor;
-use crate::config::{self, Configuration, POLL_INTERVAL_DEFAULT, read_secret};
+use crate::config::{Configuration, POLL_INTERVAL_DEFAULT};
 use crate::git::Source;
 use crate::telemetry::metrics::Part;
 
@@ -75,8 +75,8 @@ struct Fetching {
     state_dir: PathBuf,
     stop: Arc<AtomicBool>,
     woken: Receiver<()>,
-    /// The sources, once they are opened.
-    sources: Vec<Source>,
+    /// The sources, once they are opened, with what reads their tokens.
+    sources: Vec<(Source, Option<TokenReader>)>,
     /// Logged once.
     failure: Option<String>,
 }
@@ -101,11 +101,16 @@ impl Fetching {
     fn fetch(&mut self) -> Result<(), String> {
         if self.sources.is_empty() {
             let specs = source_specs(&self.configuration).map_err(|error| error.to_string())?;
-            let open = |spec| Source::open(spec, &self.state_dir).map_err(|error| error.in_full());
-            self.sources = specs.into_iter().map(open).collect::<Result<_, _>>()?;
+            let token = |settings| TokenOrigin::of(settings).map(TokenReader::new);
+            let open = |(spec, settings)| {
+                let source = Source::open(spec, &self.state_dir).map_err(|error| error.in_full())?;
+                Ok((source, token(settings)))
+            };
+            let each = specs.into_iter().zip(self.configuration.all_sources());
+            self.sources = each.map(open).collect::<Result<_, String>>()?;
         }
-        let of_each = self.sources.iter_mut().zip(self.configuration.all_sources());
-        let fetched = of_each.map(|(source, settings)| fetch(source, settings, &self.stop));
+        let of_each = self.sources.iter_mut();
+        let fetched = of_each.map(|(source, token)| fetch(source, token.as_mut(), &self.stop));
         // One that fails keeps none of the others from being fetched.
         let failures: Vec<String> = fetched.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
@@ -113,10 +118,9 @@ impl Fetching {
 }
 
 /// Fetches one source. Returns why not, as text for users.
-fn fetch(source: &mut Source, settings: &config::Source, stop: &AtomicBool) -> Result<(), String> {
-    if let Some(file) = &settings.token_file {
-        let token = read_secret(file).map_err(|error| error.to_string())?;
-        source.use_token(token).map_err(|error| error.in_full())?;
+fn fetch(source: &mut Source, token: Option<&mut TokenReader>, stop: &AtomicBool) -> Result<(), String> {
+    if let Some(token) = token {
+        source.use_token(token.read()?).map_err(|error| error.in_full())?;
     }
     match source.poll(stop) {
         Err(error) if !stop.load(Ordering::Relaxed) => Err(error.in_full()),

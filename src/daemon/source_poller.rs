@@ -40,6 +40,7 @@ mod token;
 mod verify;
 
 pub use self::settings::{BranchSettings, PollerSettings, source_spec, source_specs};
+pub use self::token::{TokenOrigin, TokenReader};
 
 /// Longest pause between two polls of a source that cannot be read.
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);

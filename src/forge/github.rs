@@ -19,7 +19,7 @@ use super::client::{
 };
 use super::rest::Rest;
 use super::shapes::{PullOfCommit, User};
-use super::{Error, Limits, Result};
+use super::{Auth, Error, Limits, Result, Settings};
 use crate::http_client::USER_AGENT;
 use crate::model::forge::{Comment, ForgeUser, History, ThreadNumber};
 use crate::model::id::CommitId;
@@ -78,6 +78,42 @@ impl Crab {
                 installation.get_or_try_init(|| installed(app, repository)).await
             }
         }
+    }
+}
+
+/// Gets tokens with which an App reads a repository over git.
+pub struct InstallationTokens {
+    crab: Crab,
+    location: String,
+}
+
+impl InstallationTokens {
+    /// Takes the repository and the App; sends nothing. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// `Refused`: the key is none, or the address is none.
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let Auth::App { id, pem } = &settings.auth else {
+            let what = "get a token of a GitHub App".to_owned();
+            return Err(Error::Refused { what, why: "no App is named".to_owned() });
+        };
+        let repository = format!("{}/{}", settings.owner, settings.name);
+        let crab = Crab::with_app(&settings.base(), *id, pem, repository)?;
+        Ok(Self { crab, location: settings.web() })
+    }
+
+    /// Returns a token that is valid for a fetch, and asks for a new one where the last is not.
+    ///
+    /// # Errors
+    /// `Unauthenticated` where the App is not installed there or its key does not count, `Unreachable`.
+    pub async fn token(&self) -> Result<SecretString> {
+        let what = format!("get a token of the GitHub App for {}", self.location);
+        let late = |_| Error::Unreachable { what: what.clone(), why: "no answer in time".to_owned() };
+        let token = async {
+            let crab = self.crab.crab("").await?;
+            crab.installation_token().await.map_err(|error| unreachable(&what, &error))
+        };
+        tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, token).await.map_err(late)?
     }
 }
 

@@ -16,6 +16,7 @@ mod rest;
 mod shapes;
 
 pub use admin::{Ability, Admin, HookRepair, Known};
+pub use github::InstallationTokens;
 
 use std::sync::Arc;
 use std::time::Duration;

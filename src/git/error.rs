@@ -140,6 +140,14 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// There is no token to read it with.
+    #[error("cannot get a token to read {location}: {reason}")]
+    NoToken {
+        /// The repository.
+        location: String,
+        /// Why not.
+        reason: String,
+    },
     /// ssh cannot be started.
     #[error("cannot start ssh to reach {location}: {reason}")]
     SshProgram {
@@ -417,6 +425,7 @@ impl Classify for Error {
             Self::AccessDenied { .. } | Self::Untrusted { .. } | Self::AccessFile { .. } => ErrorClass::Denied,
             // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.
             Self::Unreachable { .. }
+            | Self::NoToken { .. }
             | Self::Timeout { .. }
             | Self::Interrupted { .. }
             | Self::Remote { .. }

@@ -1,6 +1,6 @@
 //! Warnings about what a selection leaves out: names that nothing has, Pods, objects without a namespace.
 
-use super::select::Selection;
+use super::select::{Selection, elsewhere};
 use crate::api::check::suggest;
 use crate::api::placement::{ResourceSelector, SelectionScope};
 use crate::model::manifest::Manifest;
@@ -106,7 +106,8 @@ fn nothing_named(selection: &Selection<'_>, place: &str, index: usize, selector:
     }
     let anybody = ResourceSelector { name: String::new(), ..selector.clone() };
     let names: Vec<&str> = selection.found(&anybody).map(|manifest| manifest.id.name.as_str()).collect();
-    let message = format!("selects nothing: {place} has no {} {}", selector.kind, selector.name);
+    let elsewhere = elsewhere(selection.tree, &selector.group, &selector.kind, &selector.name);
+    let message = format!("selects nothing: {place} has no {} {}{elsewhere}", selector.kind, selector.name);
     let warning = Warning::new(WarningKind::NothingSelected, message).at(format!("spec.resourceSelectors[{index}]"));
     Some(match suggest(&selector.name, names) {
         Some(close) => warning.hint(format!("did you mean `{close}`?")),

@@ -192,7 +192,7 @@ fn is_disabled(group: &str, kind: &str) -> bool {
 
 /// One placement's selectors over one tree.
 pub(super) struct Selection<'a> {
-    tree: &'a Tree,
+    pub(super) tree: &'a Tree,
     /// What the selectors see.
     pub(super) seen: SeenObjects<'a>,
     /// The namespace for selectors of namespaced kinds; `None` if they are not allowed.
@@ -222,7 +222,9 @@ impl<'a> Selection<'a> {
                 return Err(SelectionError::ReservedNamespace { field, namespace });
             }
             if !selection.seen.of_kind("", "Namespace").any(|m| m.id.name == namespace && !is_terminating(m)) {
-                let place = placement.folder().map(|folder| format!(" in the folder {folder}")).unwrap_or_default();
+                let unseen =
+                    |folder| format!(" in the folder {folder}{}", elsewhere(tree, "", "Namespace", &namespace));
+                let place = placement.folder().map(unseen).unwrap_or_default();
                 return Err(SelectionError::NamespaceNotFound { field, namespace, place });
             }
             selection.namespace = Some(&selector.name);
@@ -353,6 +355,12 @@ impl<'a> Selection<'a> {
         // They are in order of their ids.
         self.seen.manifests().binary_search_by(|m| m.id.cmp(&service)).is_ok()
     }
+}
+
+/// Returns where the tree has an object that a placement does not see, as text for users; nothing where it has none.
+pub(super) fn elsewhere(tree: &Tree, group: &str, kind: &str, name: &str) -> String {
+    let found = tree.of_kind(group, kind).find(|found| found.id.name == name && !is_terminating(found));
+    found.map(|found| format!(" (one is at {}:{})", found.origin.path, found.origin.line)).unwrap_or_default()
 }
 
 fn is_terminating(manifest: &Manifest) -> bool {

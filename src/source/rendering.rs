@@ -288,7 +288,8 @@ impl<F: Files> Resolver<'_, F> {
             }
             let message =
                 format!("{reference:?} is no file in or below the folder of the kustomization, and no folder");
-            let hint = "what it names must be in the source: commit it, remote bases too";
+            let hint = "commit what is missing, remote bases too; Kustomize reads a file elsewhere only where its folder is a kustomization, \
+                        and that is named";
             self.found.errors.push(InputError { field: Some(field), ..complaint(marker, message, hint) });
         }
         Ok(Some(read))

@@ -88,8 +88,8 @@ fn without_folders_an_object_is_there_once() {
     scratch.write("placements/production.yaml", &placement("production", "", "west"));
     let found = scratch.run(&["validate", FLEET]);
     insta::assert_snapshot!(found.text(1), @r#"
-    staging/shop.yaml:2: Namespace shop: metadata.name: the same object stands at production/shop.yaml:2 too (remove or rename one of the two)
-    staging/shop.yaml:6: ConfigMap shop/c: metadata.name: the same object stands at production/shop.yaml:6 too (remove or rename one of the two)
+    staging/shop.yaml:2: Namespace shop: metadata.name: the same object stands at production/shop.yaml:2 too (remove one of the two, or leave a folder out with .gitfleetignore; where the folders are for different clusters, have the placements name them: gitfleet.io/path)
+    staging/shop.yaml:6: ConfigMap shop/c: metadata.name: the same object stands at production/shop.yaml:6 too (remove one of the two, or leave a folder out with .gitfleetignore; where the folders are for different clusters, have the placements name them: gitfleet.io/path)
     "#);
     scratch.write("placements/staging.yaml", &placement("staging", "gitfleet.io/path: stagin", "east"));
     scratch.write("placements/production.yaml", &placement("production", "gitfleet.io/path: ../production", "west"));
@@ -261,7 +261,7 @@ fn what_is_in_no_namespace_is_named() {
     assert_eq!(found.text(0), "");
     insta::assert_snapshot!(found.err, @"
     warning: p.yaml:2: ClusterResourcePlacement shop: Thing.e.io t (apps/thing.yaml) is in no namespace: whether the kind has namespaces is not known (add its CustomResourceDefinition, or write metadata.namespace)
-    warning: p.yaml:12: ClusterResourcePlacement outside: spec.resourceSelectors[0]: selects nothing: the folder clusters.yaml has no Namespace shop
+    warning: p.yaml:12: ClusterResourcePlacement outside: spec.resourceSelectors[0]: selects nothing: the folder clusters.yaml has no Namespace shop (one is at apps/shop.yaml:2)
     warning: p.yaml:22: ClusterResourcePlacement blind: ConfigMap c (apps/shop.yaml) is in no namespace: no namespace is named there or by the placement (annotate the placement with gitfleet.io/default-namespace)
     3 objects, 3 placements, 2 clusters: no errors, 3 warnings
     ");

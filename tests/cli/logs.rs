@@ -25,7 +25,7 @@ fn text_names_placement_cluster_and_commit() {
     let (text, commit) = pruned("text");
     for ending in [
         format!(" web  east: pruned object=ConfigMap web/d ({commit})"),
-        format!(" web  rolled out: snapshot 1 is available on all 1 clusters ({commit})"),
+        format!(" web  rolled out: snapshot 1 is available on its cluster ({commit})"),
         format!(" web  rolling out to 1 cluster (east): snapshot 1 ({commit})"),
     ] {
         assert!(text.lines().any(|line| line.ends_with(&ending)), "{ending}: {text}");

@@ -73,9 +73,13 @@ fn errors_of_one_repository_hold_the_other_up_in_nothing() {
     scratch.commit("second");
     let found = scratch.run(&ONCE);
     assert_eq!(value(&scratch, "south"), "\"1\"", "{}", found.err);
+    assert_eq!(found.err.matches("commit refused").count(), 1, "{}", found.err);
     let status = scratch.run(&["status", "-c", CONFIG]);
     let wanted = "shop/east.yaml:2: MemberCluster.cluster.kubernetes-fleet.io east: metadata.name: the same object stands at platform/clusters.yaml:2 too";
     assert!(status.out.contains(wanted) || status.err.contains(wanted), "{}{}", status.out, status.err);
+    for line in ["✗ source shop: commit ", "source platform ./fleet  accepted ", "source shop ./shop  accepted "] {
+        assert!(status.out.contains(line), "{line}: {}", status.out);
+    }
     fs::remove_file(scratch.path("shop/deploy/east.yaml")).expect("it is there");
     shop(&scratch, &[]);
     scratch.run(&ONCE).text(0);

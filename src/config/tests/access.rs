@@ -19,6 +19,20 @@ fn the_way_to_a_source_fits_its_url() {
         ("source: {url: 'https://git.example/a', proxy: 'http://p.example/x'}", "source.proxy: must be an address"),
         ("source: {url: 'https://git.example/a', proxy: 'socks5://p.example'}", "source.proxy: must be an address"),
         ("source: {url: 'https://git.example/a', proxy: 'http://'}", "source.proxy: must be an address"),
+        ("source: {url: 'https://github.com/platform/fleet.git', app: {id: 5, privateKeyFile: k}}", "accepted"),
+        (
+            "source: {url: 'https://github.com/platform', app: {id: 5, privateKeyFile: k}}",
+            "source.app: source.url is no repository on GitHub over https",
+        ),
+        (
+            "source: {url: 'https://github.com/a/b', tokenFile: t, app: {id: 5, privateKeyFile: k}}",
+            "source: names both tokenFile and app",
+        ),
+        (
+            "source: {url: 'https://github.com/a/b', caFile: ca, app: {id: 5, privateKeyFile: k}}",
+            "source.app: GitHub is asked for tokens without",
+        ),
+        ("source: {url: 'http://github.com/a/b', app: {id: 5, privateKeyFile: k}}", "over plain http"),
         ("source: {url: 'git@git.example:a', ssh: {keyFile: k}}", "source.ssh.knownHostsFile: is missing"),
         ("source: {url: 'git@git.example:a', ssh: {keyFile: k, knownHostsFile: h}}", "accepted"),
         (

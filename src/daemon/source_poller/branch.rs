@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::dropped::DroppedKeeper;
 use super::settings::BranchSettings;
-use super::token::TokenFile;
+use super::token::BranchToken;
 use super::verify::Verifier;
 use super::{POLL_BACKOFF_MAX, Standing};
 use crate::clock::{self, Uptime};
@@ -38,7 +38,7 @@ pub(super) struct Branch {
     /// The core has received the branch in this process.
     pub checkout_reported: bool,
     pub failures: u32,
-    pub token_file: Option<TokenFile>,
+    pub token: Option<BranchToken>,
     pub verifier: Option<Verifier>,
     /// A tip that could not be read or pinned: the next poll retries it.
     pub unread: Option<CommitId>,
@@ -73,7 +73,7 @@ impl Branch {
             checked_out: settings.branch.clone(),
             checkout_reported: false,
             failures: 0,
-            token_file: settings.token_file.clone().map(TokenFile::new),
+            token: settings.token.clone().map(BranchToken::new),
             verifier: settings.verify.clone().map(Verifier::new),
             unread: None,
             candidate: None,
@@ -93,7 +93,7 @@ impl Branch {
 
     /// Fetches what is new; the answer is for [`Self::notice`].
     pub fn fetch(&mut self, stop: &AtomicBool) -> Result<Option<CommitId>, git::Error> {
-        self.renew_token();
+        self.renew_token()?;
         self.notice_keys();
         Ok(self.source.poll(stop)?.map(|tip| tip.commit))
     }

@@ -1,9 +1,9 @@
 //! What the poller is to do, as the configuration says.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::token::TokenOrigin;
 use crate::config::{self, Configuration, HistoryRewrite, Source, Verify, read_secret};
 use crate::daemon::decryption::Decryption;
 use crate::daemon::rendering::Rendering;
@@ -46,8 +46,8 @@ pub struct BranchSettings {
     pub accepted: Option<CommitId>,
     /// The branch that was followed because it was checked out, from the store.
     pub branch: Option<String>,
-    /// The file of the token, which is read again before each poll.
-    pub token_file: Option<PathBuf>,
+    /// Where its token comes from, which is asked again before each poll.
+    pub token: Option<TokenOrigin>,
     /// Whose signatures commits need.
     pub verify: Option<Box<Verify>>,
 }
@@ -100,7 +100,7 @@ fn branch((source, spec): (&Source, SourceSpec)) -> BranchSettings {
         accepted_rewrite: None,
         accepted: None,
         branch: None,
-        token_file: source.token_file.clone(),
+        token: TokenOrigin::of(source),
         verify: source.verify.clone(),
     }
 }

@@ -15,6 +15,7 @@ use crate::git::{Source, SourceSpec};
 use crate::model::tree::Tree;
 use crate::store::Store;
 
+mod app;
 mod dropped;
 mod joined;
 mod refused;

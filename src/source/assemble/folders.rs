@@ -15,6 +15,10 @@ use crate::model::manifest::InputError;
 /// Folders of one commit that are looked for where a name is misspelt: each is compared with every folder.
 const SUGGESTED_MAX: usize = 10;
 
+/// What to do where one object stands in several folders that no placement tells apart.
+const ONE_OF_FOLDERS: &str = "remove one of the two, or leave a folder out with .gitfleetignore; where the folders are for different clusters, have the \
+     placements name them: gitfleet.io/path";
+
 /// What one placement sees.
 pub(super) struct PlacementSight<'a> {
     placement: &'a FoundObject<'a>,
@@ -79,6 +83,10 @@ impl PlacementSight<'_> {
     }
 }
 
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// Tells whether two folders have something in common; `None` is the whole source.
 pub(super) fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return true };
@@ -110,7 +118,9 @@ pub(super) fn duplicates(
         let is_beside = |other: &&&FoundObject<'_>| !item.document.is_payload() || innermost(other) == innermost(item);
         if let Some(other) = known.iter().find(is_beside) {
             let message = format!("the same object stands at {} too", other.place());
-            errors.push(item.complain("metadata.name", message, "remove or rename one of the two"));
+            let is_elsewhere = item.document.is_payload() && folder_of(other.path) != folder_of(item.path);
+            let hint = if is_elsewhere { ONE_OF_FOLDERS } else { "remove or rename one of the two" };
+            errors.push(item.complain("metadata.name", message, hint));
             continue;
         }
         let mut seeing = sights.iter().filter(|sight| sight.could_select(item, scopes));

@@ -70,8 +70,6 @@ pub fn ocm_lines(record: &OcmPlacementRecord) -> Vec<TimedLine> {
 
 fn own_lines(view: &SourceView) -> Vec<TimedLine> {
     let source = view.source;
-    let short = |commit: &Option<CommitId>| commit.as_ref().map_or("none", CommitId::short).to_owned();
-    let accepted = source.accepted.as_ref().map(CommitId::short);
     let mut lines = Vec::new();
     if let Some(why) = &source.unrestored {
         let description = format!(
@@ -79,23 +77,11 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         );
         lines.push(TimedLine::default().with(Style::Bad, description));
     }
-    if !source.refused.is_empty() {
-        let seen = short(&source.seen);
-        let heading = if source.seen == source.accepted {
-            format!("commit {seen} is refused now")
-        } else {
-            match accepted {
-                Some(accepted) => format!("commit {seen} is refused; {accepted} stays accepted"),
-                None => format!("commit {seen} is refused; no commit is accepted yet"),
-            }
-        };
-        lines.push(TimedLine::default().with(Style::Bad, "✗ ").with(Style::Strong, heading));
-        for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
-            lines.push(TimedLine::default().with(Style::Plain, "    ").with(Style::Bad, error.to_string()));
-        }
-        if let Some(rest) = source.refused.len().checked_sub(REFUSED_ERRORS_MAX).filter(|n| *n > 0) {
-            lines.push(TimedLine::default().with(Style::Muted, format!("    and {}", counted(rest, "more error"))));
-        }
+    if source.sources.is_empty() {
+        lines.extend(refused_lines("", source));
+    }
+    for (name, one) in &source.sources {
+        lines.extend(refused_lines(&format!("source {name}: "), one));
     }
     if let Some(failure) = &source.failure {
         lines.push(TimedLine::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
@@ -115,28 +101,67 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         let description = match &source.held_why {
             Some(why) => format!("! {why}; {held} waits for `gitfleet resume`"),
             None => {
-                format!("! {held} does not descend from {}; it waits for `gitfleet resume`", short(&source.accepted))
+                format!(
+                    "! {held} does not descend from {}; it waits for `gitfleet resume`",
+                    short(source.accepted.as_ref())
+                )
             }
         };
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
-    let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
-    lines.push(
-        TimedLine::default().with(Style::Strong, "source ").with(Style::Plain, format!("{}{branch}", source.url)),
-    );
-    let mut commits = match accepted {
-        Some(accepted) => TimedLine::default().with(Style::Muted, "  accepted ").with(Style::Plain, accepted),
-        None => TimedLine::default().with(Style::Muted, "  no commit is accepted yet"),
+    let url_of = |name: &str, url: &str| {
+        TimedLine::default().with(Style::Strong, format!("source {name}")).with(Style::Plain, url.to_owned())
     };
-    if let Some(subject) = view.subject.filter(|_| accepted.is_some()) {
-        commits = commits.with(Style::Muted, format!(" {}", quoted(subject)));
+    if source.sources.is_empty() {
+        let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
+        lines.push(url_of("", &format!("{}{branch}", source.url)));
+        lines.push(commits(TimedLine::default(), source, view.subject));
     }
-    if source.seen != source.accepted {
-        commits = commits.with(Style::Muted, ", seen ").with(Style::Plain, short(&source.seen));
+    for (name, one) in &source.sources {
+        lines.push(commits(url_of(&format!("{name} "), &one.url), one, None));
     }
-    lines.push(commits);
     lines.extend(left_lines(view));
     lines
+}
+
+/// Says that a commit of a source is refused, and why.
+fn refused_lines(of: &str, source: &SourceRecord) -> Vec<TimedLine> {
+    if source.refused.is_empty() {
+        return Vec::new();
+    }
+    let seen = short(source.seen.as_ref());
+    let heading = match &source.accepted {
+        accepted if *accepted == source.seen => format!("{of}commit {seen} is refused now"),
+        Some(accepted) => format!("{of}commit {seen} is refused; {} stays accepted", accepted.short()),
+        None => format!("{of}commit {seen} is refused; no commit is accepted yet"),
+    };
+    let mut lines = vec![TimedLine::default().with(Style::Bad, "✗ ").with(Style::Strong, heading)];
+    for error in source.refused.iter().take(REFUSED_ERRORS_MAX) {
+        lines.push(TimedLine::default().with(Style::Plain, "    ").with(Style::Bad, error.to_string()));
+    }
+    if let Some(rest) = source.refused.len().checked_sub(REFUSED_ERRORS_MAX).filter(|n| *n > 0) {
+        lines.push(TimedLine::default().with(Style::Muted, format!("    and {}", counted(rest, "more error"))));
+    }
+    lines
+}
+
+/// Adds at which commits a source is.
+fn commits(line: TimedLine, source: &SourceRecord, subject: Option<&str>) -> TimedLine {
+    let mut line = match &source.accepted {
+        Some(accepted) => line.with(Style::Muted, "  accepted ").with(Style::Plain, accepted.short().to_owned()),
+        None => line.with(Style::Muted, "  no commit is accepted yet"),
+    };
+    if let Some(subject) = subject.filter(|_| source.accepted.is_some()) {
+        line = line.with(Style::Muted, format!(" {}", quoted(subject)));
+    }
+    if source.seen != source.accepted {
+        line = line.with(Style::Muted, ", seen ").with(Style::Plain, short(source.seen.as_ref()).to_owned());
+    }
+    line
+}
+
+fn short(commit: Option<&CommitId>) -> &str {
+    commit.map_or("none", CommitId::short)
 }
 
 /// Names the clusters that left recently, by reason: no other line names them, because their bindings are gone.
