@@ -109,7 +109,7 @@ fn begin_in(
         accepted_rewrite: None,
         accepted: accepted.clone(),
         branch: None,
-        token_file: None,
+        token: None,
         verify: verify.map(Box::new),
     };
     let settings = PollerSettings {
