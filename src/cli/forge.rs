@@ -212,8 +212,11 @@ async fn ability(admin: &Admin, need: &'static str, ability: Ability, settings: 
 /// Whoever approves by permission must be looked up, which Gitea lets only its administrators do.
 async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, own: Permission) -> anyhow::Result<Row> {
     const NEED: &str = "permissions";
-    let approvers = configuration.forge.as_ref().map_or(&[][..], |forge| &forge.approvals.approvers);
-    if !approvers.is_empty() && approvers.iter().all(|approver| approver.starts_with("user:")) {
+    let approvals = configuration.forge.as_ref().map(|forge| &forge.approvals);
+    let approvers = approvals.map_or(&[][..], |approvals| &approvals.approvers);
+    // Owners of a file count only with a permission.
+    let by_permission = approvers.is_empty() || approvals.is_some_and(|approvals| approvals.code_owners);
+    if !by_permission && approvers.iter().all(|approver| approver.starts_with("user:")) {
         return Ok(Row::ok(NEED, "not needed: the approvers are named"));
     }
     // Not left to the question below: Gitea answers everybody about themselves.

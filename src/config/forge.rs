@@ -1,5 +1,6 @@
 //! The section of the file about the git host: its address, our account, and the approvers.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::source::proxy_problem;
+use super::tenants::{folder, is_folder};
 use super::values::{DURATION_FORMAT, duration};
 use super::{Error, complaint, read_text};
+use crate::model::approvers::ApproversByPath;
 use crate::model::manifest::InputError;
 
 /// Approvals a gate needs.
@@ -153,13 +156,63 @@ pub struct Approvals {
     /// Who may approve, reject and roll back, whatever their permission: `user:NAME`, `team:ORG/NAME`. Without any, whoever has
     /// `minPermission`.
     pub approvers: Vec<String>,
+    /// The same for the placements of single folders, instead of `approvers`. Of several folders around a file, those of tenants
+    /// included, the deepest counts.
+    pub paths: Vec<ApproversOfPath>,
+    /// Whether the file CODEOWNERS of the accepted commit names who may approve: the owners of the file that holds a placement, as far as
+    /// they have `minPermission`. Whoever may push can change that file. Where it names nobody the other fields decide.
+    pub code_owners: bool,
     /// How long an approval counts.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub expire_after: Duration,
 }
 
+/// Who may approve rollouts of the placements of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ApproversOfPath {
+    /// The folder, relative to `source.path`.
+    pub path: String,
+    /// Who may approve: `user:NAME`, `team:ORG/NAME`.
+    pub approvers: Vec<String>,
+}
+
 impl Approvals {
+    /// Returns who may approve by the file of a placement.
+    pub(super) fn by_path(&self) -> ApproversByPath {
+        let folders = self.paths.iter().map(|entry| (folder(&entry.path), entry.approvers.clone()));
+        ApproversByPath::new(folders.collect(), self.code_owners)
+    }
+
+    fn problems(&self, errors: &mut Vec<InputError>) {
+        const FIELD: &str = "forge.approvals";
+        let mut check = |field: &str, approvers: &[String]| {
+            for (position, approver) in approvers.iter().enumerate().filter(|(_, approver)| !is_approver(approver)) {
+                let message = format!("{approver:?} must be user:NAME or team:ORG/NAME");
+                errors.push(complaint(&format!("{FIELD}.{field}[{position}]"), message));
+            }
+        };
+        check("approvers", &self.approvers);
+        for (position, entry) in self.paths.iter().enumerate() {
+            check(&format!("paths[{position}].approvers"), &entry.approvers);
+        }
+        let mut folders = BTreeSet::new();
+        for (position, entry) in self.paths.iter().enumerate() {
+            let field = format!("{FIELD}.paths[{position}]");
+            if !is_folder(&entry.path) {
+                let message = format!("{:?} must be a folder below `source.path`, without `..`", entry.path);
+                errors.push(complaint(&format!("{field}.path"), message));
+            }
+            if !folders.insert(folder(&entry.path)) {
+                errors.push(complaint(&format!("{field}.path"), format!("{:?} is there twice", entry.path)));
+            }
+            if entry.approvers.is_empty() {
+                errors.push(complaint(&format!("{field}.approvers"), "is empty; name somebody, or remove the entry"));
+            }
+        }
+    }
+
     /// Says who may approve by comment where a strategy does not say, for people.
     pub fn who(&self) -> String {
         if self.approvers.is_empty() {
@@ -178,6 +231,8 @@ impl Default for Approvals {
             self_approval: false,
             parts: vec![Part::Opened, Part::Authored, Part::Pushed, Part::Merged],
             approvers: Vec::new(),
+            paths: Vec::new(),
+            code_owners: false,
             expire_after: APPROVAL_EXPIRES_DEFAULT,
         }
     }
@@ -295,12 +350,7 @@ impl Forge {
             }
             Some(_) => {}
         }
-        for (position, approver) in self.approvals.approvers.iter().enumerate() {
-            if !is_approver(approver) {
-                let field = format!("forge.approvals.approvers[{position}]");
-                errors.push(complaint(&field, format!("{approver:?} must be user:NAME or team:ORG/NAME")));
-            }
-        }
+        self.approvals.problems(errors);
     }
 
     fn url_problems(&self, errors: &mut Vec<InputError>) {

@@ -29,6 +29,7 @@ use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Classify, ErrorClass};
+use crate::model::approvers::ApproversByPath;
 use crate::model::id::ClusterName;
 use crate::model::manifest::InputError;
 use crate::model::policy::Floor;
@@ -314,6 +315,11 @@ impl Configuration {
             self_approval: forge.approvals.self_approval,
         });
         ApprovalRules { required: rules.required.max(self.policy.min_approvals.unwrap_or_default()), ..rules }
+    }
+
+    /// Returns who may approve by the file of a placement.
+    pub fn approvers_by_path(&self) -> ApproversByPath {
+        self.forge.as_ref().map(|forge| forge.approvals.by_path()).unwrap_or_default()
     }
 
     /// Returns what no commit lowers.

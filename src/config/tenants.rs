@@ -120,9 +120,7 @@ impl TenantSection {
         if !is_dns_label(&self.name) {
             complain("name", format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", self.name));
         }
-        let is_inside =
-            Path::new(&self.path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        if folder(&self.path).is_empty() || !is_inside {
+        if !is_folder(&self.path) {
             complain("path", format!("{:?} must be a folder below `source.path`, without `..`", self.path));
         }
         let lists = [
@@ -177,8 +175,14 @@ pub(super) fn tenants(sections: &[TenantSection]) -> Tenants {
     Tenants::new(sections.iter().map(TenantSection::tenant).collect())
 }
 
+/// Tells whether a path is a folder below the one that is read.
+pub(super) fn is_folder(path: &str) -> bool {
+    let is_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    is_inside && !folder(path).is_empty()
+}
+
 /// Returns a folder as paths of files begin with it.
-fn folder(path: &str) -> String {
+pub(super) fn folder(path: &str) -> String {
     path.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }
 

@@ -428,6 +428,25 @@ fn the_forge_has_one_account_and_a_safe_address() {
 }
 
 #[test]
+fn approvers_of_folders_are_checked_as_all_others() {
+    // the entries, what is complained about
+    for (paths, wanted) in [
+        ("{path: teams/shop, approvers: ['user:ann']}", "accepted"),
+        ("{path: ./teams/shop/, approvers: ['team:acme/shop']}, {path: teams, approvers: ['user:ann']}", "accepted"),
+        ("{path: teams, approvers: ['ann']}", "forge.approvals.paths[0].approvers[0]: "),
+        ("{path: teams, approvers: []}", "forge.approvals.paths[0].approvers: "),
+        ("{path: ../teams, approvers: ['user:ann']}", "forge.approvals.paths[0].path: "),
+        ("{path: '.', approvers: ['user:ann']}", "forge.approvals.paths[0].path: "),
+        ("{path: a, approvers: ['user:a']}, {path: ./a, approvers: ['user:b']}", "forge.approvals.paths[1].path: "),
+    ] {
+        let found = complaints(&format!(
+            "source: {{url: x}}\nforge: {{type: github, tokenFile: t, repository: a/b, approvals: {{paths: [{paths}]}}}}"
+        ));
+        assert!(found.contains(wanted), "{paths}: {found}");
+    }
+}
+
+#[test]
 fn webhook_secrets_are_one_or_two_and_never_empty() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hook-secret");

@@ -11,7 +11,7 @@ use super::{Batch, Core, agent_tokens, write_down};
 use crate::model::commands::{Command, Done, ExecutedCommand, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
-use crate::rollout::rights::{Policy, may};
+use crate::rollout::rights::may;
 use crate::store::{Op, records};
 
 impl Core {
@@ -46,7 +46,7 @@ impl Core {
             return Err(busy("another command is being saved; try again"));
         }
         if command.verb == Verb::Adopt {
-            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
+            let policy = self.fleet.policy();
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let adopted = self.adopt(person, now)?;
@@ -54,7 +54,7 @@ impl Core {
             return Ok(adopted);
         }
         if command.verb.is_about_agents() {
-            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
+            let policy = self.fleet.policy();
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             let fixed = self.configuration.agents.iter().flat_map(|agents| &agents.tokens);
@@ -70,7 +70,7 @@ impl Core {
         }
         let mut batch = Batch::default();
         let done = if command.target.is_empty() {
-            let policy = Policy { rules: self.fleet.approvals, approvers: &self.fleet.approvers, ..Policy::default() };
+            let policy = self.fleet.policy();
             may(person, command.verb, &policy)
                 .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
             // Where a tip is held, `resume` is about that tip.

@@ -19,7 +19,7 @@ use crate::model::journal::JournalKind;
 use crate::model::placement_phase::{COMMANDED, violation};
 use crate::model::records::{HeldSnapshot, JournalEntry, Pause};
 use crate::model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
-use crate::rollout::rights::{Policy, may};
+use crate::rollout::rights::{Approving, Policy, may};
 use crate::rollout::staged::{self, named_request};
 
 mod gates;
@@ -200,7 +200,8 @@ fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a Comm
     Policy {
         placement,
         rules: fleet.approvals,
-        approvers: fleet.approvers_of(&state.record),
+        approving: Approving { approvers: fleet.approvers_of(&state.record), owners: fleet.owners_of(&state.record) },
+        approving_before: state.record.replaced.as_ref().map(|replaced| fleet.approving(&replaced.before)),
         narrowed,
         narrowed_before,
     }

@@ -215,6 +215,7 @@ impl Core {
             ocm,
             approvals: configuration.approval_rules(),
             approvers,
+            by_path: Arc::new(configuration.approvers_by_path()),
             floor: configuration.floor(),
             tenants: Arc::new(configuration.tenants()),
             servers: configuration.metric_servers(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use self::owners::Owners;
 use super::decryption::Decryption;
 use super::rendering::{Inputs, Merge, OfCommit, OnDisk, RenderedSource, Rendering};
 use crate::git::{self, Blob, Reader};
@@ -14,9 +15,10 @@ use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::tree::{Skipped, Tree};
 use crate::plan::pull_request::Candidate;
-use crate::source::{self, Budget, Filter, IGNORE_FILE, ParsedBlob, Selection, Weight};
+use crate::source::{self, Budget, Filter, IGNORE_FILE, OwnersSyntax, ParsedBlob, Selection, Weight};
 
 mod joined;
+mod owners;
 mod payload;
 mod varied;
 
@@ -32,6 +34,7 @@ pub struct Cache {
     parsed: ParsedBlobs,
     rendering: Rendering,
     decryption: Decryption,
+    code_owners: Option<OwnersSyntax>,
     /// The results that the commit needs that was read last.
     rendered: BTreeSet<String>,
 }
@@ -52,6 +55,12 @@ impl Cache {
     #[must_use]
     pub fn decrypting(self, decryption: Decryption) -> Self {
         Self { decryption, ..self }
+    }
+
+    /// Reads who owns the files of commits, where a syntax is given. Pull requests own nothing: whoever opens one would name approvers.
+    #[must_use]
+    pub fn owned(self, code_owners: Option<OwnersSyntax>) -> Self {
+        Self { code_owners, ..self }
     }
 
     /// Returns the keys of the results that the commit needs that was read last.
@@ -108,8 +117,11 @@ fn count(errors: usize) -> String {
 /// # Errors
 /// `Refused` with every error of the commit, `Git` if it cannot be read.
 pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
-    let listed = listed(reader, commit, &cache.rendering)?;
-    read_listed(reader, commit, listed, cache, std::convert::identity)
+    let mut listed = listed(reader, commit, &cache.rendering)?;
+    let owners = Owners::read(cache.code_owners, reader, commit, &mut listed)?;
+    let mut tree = read_listed(reader, commit, listed, cache, std::convert::identity)?;
+    owners.note(&mut tree);
+    Ok(tree)
 }
 
 /// What a commit has to be read, before it is parsed.

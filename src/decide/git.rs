@@ -7,17 +7,43 @@ use serde_json::json;
 use super::{Pass, is_guarded, only_reports};
 use crate::api::annotations::DELETION_GUARD;
 use crate::model::along::Along;
+use crate::model::approvers::{Ownership, ReplacedOwnership};
 use crate::model::id::ClusterName;
 use crate::model::journal::JournalKind;
+use crate::model::manifest::Origin;
 use crate::model::records::{Binding, ClusterRecord, MassLeave};
 
 impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.
     pub(super) fn follow_git(&mut self) {
+        self.follow_owners();
         self.follow_spec();
-        let tenant = self.fleet.tenant_of(&self.state.record);
-        let approvers = tenant.map(|tenant| tenant.approvers.join(", "));
-        self.state.record.approvers = approvers.filter(|approvers| !approvers.is_empty());
+        let (fleet, record) = (self.fleet, &self.state.record);
+        let of_file = Some(fleet.owners_of(record)).filter(|owners| !owners.is_empty());
+        let of_path = || fleet.approvers_at(&record.origin.as_ref()?.path);
+        self.state.record.approvers = of_file.or_else(of_path).map(|approvers| approvers.join(", "));
+    }
+
+    /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
+    /// may approve what it deletes stays as it was.
+    fn follow_owners(&mut self) {
+        let (fleet, commit) = (self.fleet, &self.fleet.tree.commit);
+        let is_settled = self.state.record.closed_gate().is_none()
+            && self.state.runs.values().all(|run| run.phase.is_final())
+            && self.state.record.replaced.as_ref().is_some_and(|replaced| replaced.by != *commit);
+        let record = &mut self.state.record;
+        if is_settled {
+            record.replaced = None;
+        }
+        let Some(placement) = fleet.tree.placements.get(&record.key) else { return };
+        let path = |origin: &Origin| origin.path.to_string();
+        let new = Ownership { path: path(&placement.origin), owners: placement.owners.clone() };
+        let old = record.origin.as_ref().map(|origin| Ownership { path: path(origin), owners: record.owners.clone() });
+        record.owners.clone_from(&placement.owners);
+        let old = old.filter(|old| record.generation > 0 && fleet.approving(old) != fleet.approving(&new));
+        if let (Some(before), None) = (old, &record.replaced) {
+            record.replaced = Some(Box::new(ReplacedOwnership { before, by: commit.clone() }));
+        }
     }
 
     fn follow_spec(&mut self) {

@@ -89,6 +89,7 @@ impl Pass<'_> {
             spec: record.spec.clone(),
             annotations: record.annotations.clone(),
             origin: record.origin.clone().expect("a placement of the tree has an origin"),
+            owners: Vec::new(),
         };
         let before = self.state.selected.as_ref();
         let selected = select(tree, &placement).map_err(|error| error.to_string());

@@ -13,6 +13,7 @@ use super::strategies::Staged;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
+use crate::model::approvers::{ApproversByPath, Ownership};
 use crate::model::cluster::Cluster;
 use crate::model::facts;
 use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
@@ -28,6 +29,7 @@ use crate::model::tree::{Placement, Tree};
 use crate::model::warning::Warning;
 use crate::model::work::{SourceName, WorkOrder};
 use crate::rollout::Heard;
+use crate::rollout::rights::{Approving, Policy};
 use crate::schedule::Fleet;
 use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
@@ -70,6 +72,8 @@ pub struct FleetState {
     pub approvals: ApprovalRules,
     /// Who may approve by comment, from the configuration; if empty, the permission counts.
     pub approvers: Vec<String>,
+    /// Who may approve by comment by the file of a placement, from the configuration.
+    pub by_path: Arc<ApproversByPath>,
     /// The minimum that the configuration demands, whatever commits say.
     pub floor: Floor,
     /// What the files of folders may ask for, from the configuration.
@@ -93,10 +97,39 @@ impl FleetState {
         self.tenants.of(&placement.origin.as_ref()?.path)
     }
 
-    /// Returns who may approve rollouts of a placement by comment: the tenant's, else those of the configuration.
+    /// Returns who may approve rollouts of a placement by comment where the configuration decides.
     pub fn approvers_of(&self, placement: &PlacementRecord) -> &[String] {
-        let of_tenant = self.tenant_of(placement).map(|tenant| tenant.approvers.as_slice());
-        of_tenant.filter(|approvers| !approvers.is_empty()).unwrap_or(&self.approvers)
+        let path = placement.origin.as_ref().map(|origin| &*origin.path);
+        path.and_then(|path| self.approvers_at(path)).unwrap_or(&self.approvers)
+    }
+
+    /// Returns who may approve rollouts of placements in a file by comment: those of the deepest folder around it, of a tenant or with
+    /// approvers of its own. `None` if no folder names any.
+    pub fn approvers_at(&self, path: &str) -> Option<&[String]> {
+        let tenant = self.tenants.of(path).filter(|tenant| !tenant.approvers.is_empty());
+        let tenant = tenant.map(|tenant| (tenant.path.as_str(), tenant.approvers.as_slice()));
+        let (folder, tenant) = (self.by_path.of(path), tenant);
+        let deepest = folder.into_iter().chain(tenant).min_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
+        deepest.map(|(_, approvers)| approvers)
+    }
+
+    /// Returns the rights in the configuration about what is of no placement.
+    pub fn policy(&self) -> Policy<'_> {
+        let approving = Approving { approvers: &self.approvers, owners: &[] };
+        Policy { rules: self.approvals, approving, ..Policy::default() }
+    }
+
+    /// Returns whom the CODEOWNERS file names as owners of a placement's file; if empty, the configuration decides.
+    pub fn owners_of<'a>(&self, placement: &'a PlacementRecord) -> &'a [String] {
+        if self.by_path.code_owners { &placement.owners } else { &[] }
+    }
+
+    /// Returns what an ownership comes to: the approvers of the configuration and the owners of the file.
+    pub fn approving<'a>(&'a self, ownership: &'a Ownership) -> Approving<'a> {
+        Approving {
+            approvers: self.approvers_at(&ownership.path).unwrap_or(&self.approvers),
+            owners: if self.by_path.code_owners { &ownership.owners } else { &[] },
+        }
     }
 
     /// Returns whether a cluster has reported about a placement again; `None` if it never stopped.
@@ -186,6 +219,8 @@ impl PlacementState {
             runs_from: 0,
             approvers: None,
             journaled: None,
+            owners: Vec::new(),
+            replaced: None,
             superseded: 0,
             evictions: BTreeMap::new(),
         })

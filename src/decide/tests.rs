@@ -1,6 +1,7 @@
 //! Cases of staged rollouts: commits, members, people and time, told to `decide` one after the other.
 
 mod answering;
+mod approving;
 mod checks;
 mod events;
 mod folders;

@@ -47,7 +47,7 @@ pub use joined::JoinedRepository;
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};
 pub use rendered::{RenderedStore, UNPINNED_MAX};
-pub use repository::{Blob, Reader, TreeId, discover};
+pub use repository::{Blob, Reader, RootFile, TreeId, discover};
 pub use signed::Signed;
 pub use source::{Source, SourceSpec, Tip, read_kept, read_kept_sources};
 pub use ssh::{SshAccess, ssh_version};

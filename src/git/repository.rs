@@ -70,6 +70,17 @@ impl Blob {
     }
 }
 
+/// What stands at a path of a repository.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RootFile {
+    /// No file.
+    Absent,
+    /// A symbolic link, which is not followed.
+    Link,
+    /// A file.
+    Content(Vec<u8>),
+}
+
 /// Reads one repository; cheap to clone, usable from several threads at once.
 ///
 /// A reader taken before a poll keeps working after it and sees new objects too.
@@ -172,7 +183,7 @@ impl Reader {
     }
 
     /// Returns the folder of the repository that is read; empty for all of it.
-    pub(super) fn subtree(&self) -> &str {
+    pub fn subtree(&self) -> &str {
         &self.subtree
     }
 
@@ -331,6 +342,22 @@ impl Reader {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Reads one file of the whole repository at a commit, such as `CODEOWNERS`, wherever the subtree is.
+    ///
+    /// # Errors
+    /// As [`Self::file`].
+    pub fn file_of_root(&self, commit: &CommitId, path: &str) -> Result<RootFile, Error> {
+        let repo = self.local();
+        let root = self.tree_of(&repo, commit)?;
+        Ok(match self.entry(&repo, root, path)? {
+            Some((EntryKind::Blob | EntryKind::BlobExecutable, id)) => {
+                RootFile::Content(self.blob(&BlobId::new(id.to_string()))?)
+            }
+            Some((EntryKind::Link, _)) => RootFile::Link,
+            _ => RootFile::Absent,
+        })
     }
 
     /// Returns a blob's size in bytes without reading it.

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod along;
+pub mod approvers;
 pub mod chat;
 pub mod cluster;
 pub mod commands;

@@ -134,9 +134,12 @@ pub struct GateProgress {
     pub given: u32,
     /// Approvals in all.
     pub required: u32,
-    /// Who may approve, by the strategy's annotation or the placement's tenant; absent: everybody whom the configuration allows.
+    /// Who may approve, by the strategy's annotation or the placement's file; absent: everybody whom the configuration allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
+    /// The owners of the placement's file, now and before the change: they are looked up beside the approvers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
     /// For deletions: the guard's reason, and the objects by cluster; a limited number of lines, escape them before printing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what: Vec<String>,

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::approvers::ReplacedOwnership;
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::journal::JournalKind;
 use super::manifest::Origin;
@@ -255,9 +256,15 @@ pub struct PlacementRecord {
     /// The snapshot whose rollout the journal describes, and how many of its events were written.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "told")]
     pub journaled: Option<(u64, usize)>,
-    /// Who may approve its rollouts by comment, where its tenant says so; otherwise the configuration does.
+    /// Who may approve its rollouts by comment, where that depends on its file: by the CODEOWNERS file, by its folder or its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
+    /// The owners that the CODEOWNERS file names for its file, as approvers are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+    /// What decided who may approve before a commit changed that, until that commit is rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Box<ReplacedOwnership>>,
     /// The number of superseded rollouts since the last completed one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,
@@ -271,6 +278,13 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 }
 
 impl PlacementRecord {
+    /// Returns the owners that the CODEOWNERS file names for its file, now and before the last change of them.
+    pub fn all_owners(&self) -> Vec<String> {
+        let before = self.replaced.iter().flat_map(|replaced| &replaced.before.owners);
+        let before = before.filter(|owner| !self.owners.contains(owner));
+        self.owners.iter().chain(before).cloned().collect()
+    }
+
     /// Returns the deletion gate, if it is closed.
     pub fn closed_gate(&self) -> Option<&DeletionGate> {
         self.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_none())

@@ -28,6 +28,9 @@ pub struct Placement {
     pub annotations: BTreeMap<String, String>,
     /// Its position.
     pub origin: Origin,
+    /// The owners of its file by the CODEOWNERS file of an accepted commit, as approvers are written. None where the configuration reads
+    /// no such file, where it names none, and in a pull request.
+    pub owners: Vec<String>,
 }
 
 impl Placement {

@@ -16,12 +16,24 @@ pub struct Policy<'a> {
     pub placement: Option<&'a PlacementKey>,
     /// The configured rules for approvals.
     pub rules: ApprovalRules,
-    /// The configured approvers by comment: `user:NAME`, `team:ORG/NAME`. If empty, the permission counts.
-    pub approvers: &'a [String],
+    /// The approvers by comment.
+    pub approving: Approving<'a>,
+    /// Those before the change under evaluation, if it changes them: a change does not choose its own approvers.
+    pub approving_before: Option<Approving<'a>>,
     /// The restriction in the strategy's annotation `approvers`; absent means none.
     pub narrowed: Option<&'a str>,
     /// That annotation before the change under evaluation: a change does not choose its own approvers.
     pub narrowed_before: Option<&'a str>,
+}
+
+/// Who may approve by comment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Approving<'a> {
+    /// The configured approvers: `user:NAME`, `team:ORG/NAME`. If empty, the permission counts.
+    pub approvers: &'a [String],
+    /// The owners by the CODEOWNERS file. If there are any, they count instead, as far as they have the permission: whoever may push names
+    /// owners, and nobody whom the host does not know as one who may push.
+    pub owners: &'a [String],
 }
 
 /// The requirement of a verb.
@@ -61,15 +73,23 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
         let (has, needed) = (permission_name(credentials.permission), permission_name(needed));
         Err(format!("{} has {has} permission; {verb} requires {needed}", person.name))
     };
+    let chosen = |of: Approving<'_>, when: &str| {
+        let (list, what) = match (of.owners, of.approvers) {
+            ([], []) => return has(policy.rules.min_permission),
+            // A configured approver is authorized, whatever their permission on the host.
+            ([], approvers) => (approvers, "approvers"),
+            (owners, _) => (owners, "code owners"),
+        };
+        if !list.iter().any(|entry| is_named(person, entry)) {
+            return Err(format!("{} is not among the {what}{when}: {}", person.name, list.join(", ")));
+        }
+        if of.owners.is_empty() { Ok(()) } else { has(policy.rules.min_permission) }
+    };
     match right(verb) {
         Right::Operator => return has(Permission::Write),
-        Right::Evaluate | Right::Approver if policy.approvers.is_empty() => has(policy.rules.min_permission)?,
-        // A configured approver is authorized, whatever their permission on the host.
         Right::Evaluate | Right::Approver => {
-            if !policy.approvers.iter().any(|entry| is_named(person, entry)) {
-                let all = policy.approvers.join(", ");
-                return Err(format!("{} is not among the approvers: {all}", person.name));
-            }
+            chosen(policy.approving, "")?;
+            policy.approving_before.map_or(Ok(()), |before| chosen(before, " before this change"))?;
         }
     }
     narrowed(person, policy)?;

@@ -84,7 +84,7 @@ fn tree() -> Tree {
 fn names(key: PlacementKey, selectors: &Value) -> Result<Vec<String>, SelectionError> {
     let spec = serde_json::from_value(json!({ "resourceSelectors": selectors })).unwrap();
     let origin = manifest("v1", "Namespace", "", "x").origin;
-    let placement = Placement { key, spec, annotations: BTreeMap::new(), origin };
+    let placement = Placement { key, spec, annotations: BTreeMap::new(), origin, owners: Vec::new() };
     Ok(select(&tree(), &placement)?.iter().map(|m| m.id.to_string()).collect())
 }
 
@@ -298,7 +298,7 @@ fn envelopes_are_selected_like_payload() {
     for (name, key, selector, wanted) in rows {
         let spec = serde_json::from_value(json!({"resourceSelectors": [selector]})).unwrap();
         let origin = tree.manifests[0].origin.clone();
-        let placement = Placement { key, spec, annotations: BTreeMap::new(), origin };
+        let placement = Placement { key, spec, annotations: BTreeMap::new(), origin, owners: Vec::new() };
         let selected = select(&tree, &placement).unwrap();
         let found = selected.iter().find(|m| is_envelope(m)).map(|m| m.id.to_string());
         let found = found.as_deref().and_then(|id| id.split_once(' ')).map(|(_, name)| name);
@@ -333,7 +333,7 @@ fn d13_the_namespace_of_the_inventories_is_never_placed() {
     for (name, key, selectors) in rows {
         let spec = serde_json::from_str(&format!("{{\"resourceSelectors\": [{}]}}", selectors.join(","))).unwrap();
         let origin = tree.manifests[0].origin.clone();
-        let placement = Placement { key: key.clone(), spec, annotations: BTreeMap::new(), origin };
+        let placement = Placement { key: key.clone(), spec, annotations: BTreeMap::new(), origin, owners: Vec::new() };
         let error = select(&tree, &placement).expect_err(name).to_string();
         assert!(error.contains("reserved") && error.contains("gitfleet-system"), "{name}: {error}");
     }

@@ -7,6 +7,7 @@
 mod assemble;
 mod blob;
 mod budget;
+mod code_owners;
 mod encryption;
 mod joined;
 mod paths;
@@ -17,6 +18,7 @@ mod variants;
 pub use assemble::{BYTES_MAX, assemble, skipped};
 pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
 pub use budget::{Budget, COMMIT, OBJECTS_MAX, PULL, Weight};
+pub use code_owners::{CODE_OWNERS_BYTES_MAX, CODE_OWNERS_RULES_MAX, CodeOwners, OWNERS_OF_LINE_MAX, OwnersSyntax};
 pub use encryption::{ENCRYPTED_BYTES_MAX, ENCRYPTED_OBJECTS_MAX};
 pub use joined::rooted;
 pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select, select_rendering};

@@ -324,6 +324,8 @@ impl Case {
             runs_from: 0,
             approvers: None,
             journaled: None,
+            owners: Vec::new(),
+            replaced: None,
             superseded: 0,
             evictions: BTreeMap::new(),
         };

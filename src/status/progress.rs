@@ -370,6 +370,7 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
         given: u32::try_from(given).unwrap_or(u32::MAX),
         required: rules.required.max(1),
         approvers: gate.approvers.clone().or_else(|| view.record.approvers.clone()),
+        owners: view.record.all_owners(),
         what,
     })
 }

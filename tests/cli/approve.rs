@@ -378,3 +378,29 @@ fn the_gates_of_a_commit_are_approved_together() {
     scratch.run(&ONCE).text(0);
     assert_eq!(value(&scratch, "p1"), "1");
 }
+
+#[test]
+fn owners_of_the_placements_file_are_shown_and_a_file_that_cannot_be_read_refuses_the_commit() {
+    let scratch = fleet();
+    fs::write(scratch.path("token"), "none\n").expect("a file");
+    // Nobody listens there: a commit is accepted without the git host.
+    configure(
+        &scratch,
+        "forge: {type: github, url: \"http://127.0.0.1:9\", allowInsecureHttp: true, repository: acme/fleet, tokenFile: ./token, \
+         approvals: {approvers: [\"user:ops\"], codeOwners: true}}\n",
+    );
+    scratch.write(".github/CODEOWNERS", "* @ops\n/placement.yaml @acme/web @ann\n");
+    scratch.commit("owners");
+    assert_eq!(scratch.run(&ONCE).code, 3);
+    let status = told(&scratch, &["status"]);
+    assert!(status.out.contains("by team:acme/web, user:ann by comment"), "{}", status.out);
+
+    scratch.write(".github/CODEOWNERS", "* @ops\n!/placement.yaml @eve\n");
+    scratch.write("web.yaml", &namespace("web", &[("a", "2")]));
+    scratch.commit("a line that GitHub does not know");
+    let refused = scratch.run(&ONCE);
+    assert!(refused.err.contains(".github/CODEOWNERS:2: the pattern \"!/placement.yaml\" has `!`"), "{}", refused.err);
+    assert_ne!(value(&scratch, "d"), "2", "the last good commit stays");
+    let status = told(&scratch, &["status"]);
+    assert!(status.out.contains("by team:acme/web, user:ann by comment"), "{}", status.out);
+}

@@ -137,3 +137,47 @@ fn d10_whoever_pushed_the_change_does_not_approve_it() {
         stage.await_held(&daemon, &["2", "2", "2"]);
     }
 }
+
+/// Says something and waits for the answer that refuses it.
+fn refused(stage: &Stage, daemon: &Daemon<'_>, person: &Person, pull: u64, words: &str) {
+    stage.say(person, pull, "/approve canary");
+    stage.await_comment(daemon, pull, &[&person.account.name, "not done", words]);
+}
+
+#[test]
+fn the_owners_of_the_placements_file_approve_it() {
+    let stage = Stage::new("owned", "1s");
+    let owner = Person::new("owned-owner", &stage.repo, Some("write"), PERSON_SCOPES);
+    let guest = Person::new("owned-guest", &stage.repo, Some("read"), PERSON_SCOPES);
+    let path = stage.world.path().join("gitfleet.yaml");
+    let text = std::fs::read_to_string(&path).expect("the configuration");
+    let text = text.replace("forge:\n", "forge:\n  approvals: {codeOwners: true}\n");
+    std::fs::write(&path, text).expect("a file");
+    let [owner_name, guest_name] = [&owner, &guest].map(|person| person.account.name.clone());
+    stage
+        .world
+        .write("CODEOWNERS", &format!("app\\\\.yaml @{owner_name} @{guest_name}\nfleet\\\\.yaml @{guest_name}\n"));
+    let daemon = begin(&stage);
+    let (pull, _) = waiting(&stage, &daemon, &[]);
+    refused(&stage, &daemon, &stage.approver, pull, "is not among the code owners");
+    refused(&stage, &daemon, &guest, pull, "has read permission");
+    assert_eq!(stage.held(), ["2", "1", "1"], "no gate opened");
+    let word = stage.say(&owner, pull, "/approve canary");
+    stage.await_reaction(&daemon, word, "rocket");
+    stage.await_held(&daemon, &["2", "2", "2"]);
+
+    // A change that names another owner needs the one before as well.
+    let name = &stage.approver.account.name;
+    stage.branch("takeover");
+    stage.world.write("CODEOWNERS", &format!("app\\\\.yaml @{name}\n"));
+    stage.write("3");
+    stage.push("takeover", "Third version");
+    let pull =
+        gitea().open_pull(&stage.author.token, &stage.repo, "takeover", "main", "Third version").expect("a pull");
+    gitea().merge(&stage.author.token, &stage.repo, pull, MergeWay::Merge).expect("a merge");
+    stage.await_comment(&daemon, pull, &["To approve,", "/approve canary"]);
+    stage.await_held(&daemon, &["3", "2", "2"]);
+    refused(&stage, &daemon, &stage.approver, pull, "is not among the code owners before this change");
+    refused(&stage, &daemon, &owner, pull, "is not among the code owners: ");
+    assert_eq!(stage.held(), ["3", "2", "2"], "no gate opened");
+}

@@ -10,6 +10,7 @@ use crate::core::agent_tokens;
 use crate::core::persist::{self, SOURCE_NAME};
 use crate::decide::state::FleetState;
 use crate::model::agent::AgentToken;
+use crate::model::approvers::ApproversByPath;
 use crate::model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::id::CommitId;
 use crate::model::policy::Floor;
@@ -26,6 +27,8 @@ pub struct Authority {
     pub approvals: ApprovalRules,
     /// Who may approve by comment.
     pub approvers: Vec<String>,
+    /// The same by the file of a placement.
+    pub by_path: Arc<ApproversByPath>,
     /// The minimum that no commit can lower.
     pub floor: Floor,
     /// What the files of folders may ask for.
@@ -42,6 +45,7 @@ impl Authority {
         Self {
             approvals: configuration.approval_rules(),
             approvers,
+            by_path: Arc::new(configuration.approvers_by_path()),
             floor: configuration.floor(),
             tenants: Arc::new(configuration.tenants()),
             fixed_agents: fixed.map(|token| token.name.clone()).collect(),
@@ -52,6 +56,7 @@ impl Authority {
         FleetState {
             approvals: self.approvals,
             approvers: self.approvers.clone(),
+            by_path: Arc::clone(&self.by_path),
             floor: self.floor.clone(),
             tenants: Arc::clone(&self.tenants),
             ..FleetState::default()

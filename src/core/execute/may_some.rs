@@ -3,13 +3,13 @@
 use crate::model::commands::{Person, Verb};
 use crate::model::id::PlacementKey;
 use crate::model::runs::ApprovalRules;
-use crate::rollout::rights::{Policy, may};
+use crate::rollout::rights::{Approving, Policy, may};
 
-/// A gate that waits, and who may approve it by its strategy.
-pub type NarrowedGate<'a> = (&'a PlacementKey, Option<&'a str>);
+/// A gate that waits, who may approve it by its strategy, and who by the CODEOWNERS file.
+pub type NarrowedGate<'a> = (&'a PlacementKey, Option<&'a str>, &'a [String]);
 
 /// Tells why a person may not give one of these commands, to any of the gates that wait. Whoever may give it to one of them is
-/// not refused here.
+/// not refused here. An owner of one of their files is none of the approvers, and may nevertheless.
 ///
 /// # Errors
 /// Why not, and who may, as text for users.
@@ -20,16 +20,19 @@ pub fn may_some(
     approvers: &[String],
     gates: &[NarrowedGate<'_>],
 ) -> Result<(), String> {
-    let policy = Policy { rules, approvers, ..Policy::default() };
+    let policy = Policy { rules, approving: Approving { approvers, owners: &[] }, ..Policy::default() };
     for verb in verbs {
-        may(person, *verb, &policy)?;
-        let of_gates = gates
-            .iter()
-            .map(|(key, narrowed)| may(person, *verb, &Policy { placement: Some(key), narrowed: *narrowed, ..policy }));
-        let of_gates: Vec<Result<(), String>> = of_gates.collect();
-        if of_gates.iter().all(Result::is_err) {
-            of_gates.into_iter().next().unwrap_or(Ok(()))?;
+        let of_gate = |(key, narrowed, owners): &NarrowedGate<'_>| {
+            let of_gate = Policy { placement: Some(key), narrowed: *narrowed, ..policy };
+            let as_owner = Policy { approving: Approving { approvers, owners }, ..of_gate };
+            may(person, *verb, &of_gate).or_else(|why| may(person, *verb, &as_owner).map_err(|_| why))
+        };
+        let of_gates: Vec<Result<(), String>> = gates.iter().map(of_gate).collect();
+        if of_gates.iter().any(Result::is_ok) {
+            continue;
         }
+        may(person, *verb, &policy)?;
+        of_gates.into_iter().next().unwrap_or(Ok(()))?;
     }
     Ok(())
 }
@@ -53,16 +56,21 @@ mod tests {
             ..Person::of("ann", Channel::Comment)
         };
         let key = PlacementKey::cluster_scoped("web");
-        let (own, other) = ((&key, Some("user:ann")), (&key, Some("user:bob")));
+        let none: &[String] = &[];
+        let ann = ["user:ann".to_owned()];
+        let (own, other) = ((&key, Some("user:ann"), none), (&key, Some("user:bob"), none));
+        let (owned, plain) = ((&key, None, ann.as_slice()), (&key, None, none));
         let writer = || person(Permission::Write, None);
         // who, what, the gates, a word of why not
         let rows = [
-            (writer(), Verb::Approve, vec![(&key, None)], ""),
+            (writer(), Verb::Approve, vec![plain], ""),
             (writer(), Verb::Approve, vec![], ""),
-            (person(Permission::Read, None), Verb::Approve, vec![(&key, None)], "requires write"),
+            (writer(), Verb::Approve, vec![owned], ""),
+            (person(Permission::Read, None), Verb::Approve, vec![owned], "requires write"),
+            (person(Permission::Read, None), Verb::Approve, vec![plain], "requires write"),
             (person(Permission::Read, None), Verb::Pause, vec![], "requires write"),
-            (person(Permission::Write, Some("opened #1")), Verb::Approve, vec![(&key, None)], "opened #1"),
-            (person(Permission::Write, Some("opened #1")), Verb::Reject, vec![(&key, None)], ""),
+            (person(Permission::Write, Some("opened #1")), Verb::Approve, vec![plain], "opened #1"),
+            (person(Permission::Write, Some("opened #1")), Verb::Reject, vec![plain], ""),
             (writer(), Verb::Approve, vec![other, own], ""),
             (writer(), Verb::Approve, vec![other, other], "names user:bob"),
         ];
@@ -70,6 +78,11 @@ mod tests {
             let found = may_some(&person, &[verb], ApprovalRules::default(), &[], &gates);
             assert_eq!(found.is_ok(), word.is_empty(), "{verb} {gates:?}: {found:?}");
             assert!(found.err().unwrap_or_default().contains(word), "{verb} {gates:?}");
+        }
+        let others = ["user:ops".to_owned()];
+        for (gates, is_refused) in [(vec![], true), (vec![plain], true), (vec![plain, owned], false)] {
+            let found = may_some(&writer(), &[Verb::Reject], ApprovalRules::default(), &others, &gates);
+            assert_eq!(found.is_err(), is_refused, "{gates:?}: {found:?}");
         }
     }
 }

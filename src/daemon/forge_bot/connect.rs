@@ -127,12 +127,17 @@ pub fn connect(
         voice: command_style(forge),
         rules: configuration.approval_rules(),
         approvers: approvals.approvers.clone(),
-        tenant_approvers: configuration.tenants.iter().flat_map(|tenant| tenant.approvers.clone()).collect(),
+        approvers_by_path: approvers_by_path(configuration),
         parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
         mask: mask_key(store)?,
         fetches: configuration.source.local().is_none(),
     };
     Ok(Some((connected, settings)))
+}
+
+fn approvers_by_path(configuration: &Configuration) -> Vec<String> {
+    let of_tenants = configuration.tenants.iter().flat_map(|tenant| tenant.approvers.iter().cloned());
+    of_tenants.chain(configuration.approvers_by_path().all().cloned()).collect()
 }
 
 /// Returns how commands in comments are written and counted.

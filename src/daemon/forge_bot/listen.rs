@@ -277,13 +277,13 @@ impl Console {
             Err(answer) => return Some(answer),
         };
         let gates: Vec<NarrowedGate<'_>> =
-            rollout.gates().map(|(key, _, gate)| (key, gate.approvers.as_deref())).collect();
+            rollout.gates().map(|(key, _, gate)| (key, gate.approvers.as_deref(), gate.owners.as_slice())).collect();
         let settings = &self.settings;
-        // Which tenant a gate is of is decided when the command is executed.
+        // Which folder or tenant a gate is of is decided when the command is executed.
         let refusal = |approvers| may_some(&person, &verbs, settings.rules, approvers, &gates).err();
         let why = refusal(&settings.approvers)?;
-        if !settings.tenant_approvers.is_empty() {
-            refusal(&settings.tenant_approvers)?;
+        if !settings.approvers_by_path.is_empty() {
+            refusal(&settings.approvers_by_path)?;
         }
         Some(Answer::of(why))
     }

@@ -104,8 +104,8 @@ pub struct Settings {
     pub rules: ApprovalRules,
     /// Configured approvers: the bot asks for the members of their teams.
     pub approvers: Vec<String>,
-    /// Those of tenants, who may approve only their tenant's rollouts.
-    pub tenant_approvers: Vec<String>,
+    /// Those of folders and tenants, who may approve only rollouts of placements there.
+    pub approvers_by_path: Vec<String>,
     /// What counts as contributing to a change: contributors do not approve it.
     pub parts: BTreeSet<Part>,
     /// The key for marks of hidden values in plans.

@@ -168,14 +168,27 @@ impl Console {
     }
 
     fn configured_approvers(&self) -> impl Iterator<Item = &str> {
-        self.settings.approvers.iter().chain(&self.settings.tenant_approvers).map(String::as_str)
+        self.settings.approvers.iter().chain(&self.settings.approvers_by_path).map(String::as_str)
     }
 
-    /// Returns the teams named as approvers by the configuration or by a strategy with a waiting gate.
+    /// Returns the teams named as approvers by what waits, by its strategy or the owners of its file, or by the configuration. Those of
+    /// what waits come first: the configuration may name more than are asked about.
     fn teams(&self, rollout: &CommitRollout) -> BTreeSet<String> {
         let narrowed = rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
-        let entries = narrowed.flat_map(|all| all.split(',')).chain(self.configured_approvers());
-        let teams = entries.filter_map(|entry| entry.trim().strip_prefix("team:"));
-        teams.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().take(TEAMS_MAX).collect()
+        let owners = rollout.gates().flat_map(|(_, _, gate)| &gate.owners).map(String::as_str);
+        let entries = narrowed.flat_map(|all| all.split(',')).chain(owners).chain(self.configured_approvers());
+        let mut teams = BTreeSet::new();
+        for team in entries.filter_map(|entry| entry.trim().strip_prefix("team:")) {
+            if teams.len() >= TEAMS_MAX && !teams.contains(team) {
+                tracing::warn!(
+                    team,
+                    limit = TEAMS_MAX,
+                    "more teams are approvers than are asked about; nobody counts as a member of this one"
+                );
+                break;
+            }
+            teams.insert(team.to_owned());
+        }
+        teams
     }
 }

@@ -14,6 +14,7 @@ use super::settings::BranchSettings;
 use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing};
 use crate::core::SourceEvent;
 use crate::git::{self, JoinedRepository, Source};
+use crate::source::OwnersSyntax;
 
 /// How often a local source is polled that cannot be watched.
 const POLL_UNWATCHED: Duration = Duration::from_secs(1);
@@ -25,7 +26,7 @@ const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Vec<Source>, String>, git::Error> {
     let mut sources = Vec::with_capacity(settings.branches.len());
     for branch in &settings.branches {
-        match open_one(branch, state_dir)? {
+        match open_one(branch, settings.code_owners, state_dir)? {
             Ok(source) => sources.push(source),
             Err(why) => return Ok(Err(why)),
         }
@@ -33,8 +34,17 @@ pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result
     Ok(Ok(sources))
 }
 
-fn open_one(settings: &BranchSettings, state_dir: &Path) -> Result<Result<Source, String>, git::Error> {
+fn open_one(
+    settings: &BranchSettings,
+    code_owners: Option<OwnersSyntax>,
+    state_dir: &Path,
+) -> Result<Result<Source, String>, git::Error> {
     match Source::open(settings.spec.clone(), state_dir) {
+        Ok(source) if code_owners.is_some() && !source.may_be_signed() => {
+            let reason = "a plain folder has no commit that holds CODEOWNERS: follow a repository, or leave \
+                          `forge.approvals.codeOwners` out";
+            Err(git::Error::UnsupportedLocation { location: settings.spec.location.clone(), reason })
+        }
         Ok(source) if settings.verify.is_some() && !source.may_be_signed() => {
             let reason = "a plain folder has no signed commits: follow a repository, or leave `source.verify` out";
             Err(git::Error::UnsupportedLocation { location: settings.spec.location.clone(), reason })
@@ -164,7 +174,9 @@ impl Opening {
             joined: self.joined.take(),
             stop: Arc::clone(&self.stop),
             reader: Arc::clone(&self.reader),
-            cache: Cache::rendering(settings.rendering.clone()).decrypting(settings.decryption.clone()),
+            cache: Cache::rendering(settings.rendering.clone())
+                .decrypting(settings.decryption.clone())
+                .owned(settings.code_owners),
             rendering: settings.rendering.clone(),
             tenants: Arc::clone(&settings.tenants),
             accepted: settings.accepted.clone(),

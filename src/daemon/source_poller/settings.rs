@@ -12,6 +12,7 @@ use crate::git::{HttpsAccess, SourceSpec, SshAccess};
 use crate::model::id::CommitId;
 use crate::model::records::SourceRecord;
 use crate::model::tenants::Tenants;
+use crate::source::OwnersSyntax;
 use crate::store::Store;
 
 /// The settings of the poller.
@@ -28,6 +29,8 @@ pub struct PollerSettings {
     pub decryption: Decryption,
     /// What the files of folders may ask for.
     pub tenants: Arc<Tenants>,
+    /// Whose syntax the CODEOWNERS file has that names approvers; absent where none does.
+    pub code_owners: Option<OwnersSyntax>,
 }
 
 /// The settings of a followed branch.
@@ -67,6 +70,7 @@ impl PollerSettings {
             decryption: Decryption::default(),
             rendering: rendering.expect("a folder is made only where results go with the process"),
             tenants: Arc::new(configuration.tenants()),
+            code_owners: code_owners(configuration),
         })
     }
 
@@ -89,6 +93,14 @@ impl PollerSettings {
         }
         self
     }
+}
+
+fn code_owners(configuration: &Configuration) -> Option<OwnersSyntax> {
+    let forge = configuration.forge.as_ref().filter(|forge| forge.approvals.code_owners)?;
+    Some(match forge.type_ {
+        config::ForgeType::Github => OwnersSyntax::GitHub,
+        config::ForgeType::Gitea => OwnersSyntax::Gitea,
+    })
 }
 
 fn branch((source, spec): (&Source, SourceSpec)) -> BranchSettings {

@@ -119,6 +119,7 @@ fn begin_in(
         rendering: Rendering::default(),
         decryption: crate::daemon::decryption::Decryption::default(),
         tenants: Arc::default(),
+        code_owners: None,
     };
     let (sender, news) = mpsc::unbounded_channel();
     let supervisor = Supervisor::without_pauses();

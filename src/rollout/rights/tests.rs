@@ -46,10 +46,59 @@ fn who_may_what() {
     for (name, permission, teams, part, approvers, narrowed, wanted) in rows {
         let person = commenter(name, *permission, teams, *part);
         let approvers: Vec<String> = approvers.iter().map(|entry| (*entry).to_owned()).collect();
-        let policy = Policy { approvers: &approvers, narrowed: *narrowed, ..Policy::default() };
+        let approving = Approving { approvers: &approvers, owners: &[] };
+        let policy = Policy { approving, narrowed: *narrowed, ..Policy::default() };
         for verb in all {
             assert_eq!(may(&person, verb, &policy).is_ok(), wanted.contains(&verb), "{name}: {verb}");
         }
+    }
+}
+
+fn approving([approvers, owners]: &[Vec<String>; 2]) -> Approving<'_> {
+    Approving { approvers, owners }
+}
+
+#[test]
+fn owners_of_the_file_count_with_the_permission_and_those_before_a_change_too() {
+    use Permission::{Read, Write};
+    let lists =
+        |lists: [&[&str]; 2]| lists.map(|list| list.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>());
+    let (ops, none): (&[&str], &[&str]) = (&["user:ops"], &[]);
+    // who, permission, teams, approvers and owners now, the same before, a word of the refusal
+    let rows: [(&str, Permission, &[&str], [&[&str]; 2], Option<[&[&str]; 2]>, &str); 16] = [
+        ("ann", Write, &[], [none, &["user:ann"]], None, ""),
+        ("ANN", Write, &[], [ops, &["user:ann"]], None, ""),
+        ("ann", Read, &[], [ops, &["user:ann"]], None, "has read permission; approve requires write"),
+        ("ops", Write, &[], [ops, &["user:ann"]], None, "ops is not among the code owners: user:ann"),
+        ("bob", Write, &["org/web"], [ops, &["user:ann", "team:org/web"]], None, ""),
+        ("bob", Write, &["org/db"], [ops, &["team:org/web"]], None, "code owners"),
+        ("bob@x.org", Write, &[], [none, &["email:bob@x.org"]], None, "code owners"),
+        ("bob", Write, &[], [none, none], None, ""),
+        (
+            "mal",
+            Write,
+            &[],
+            [none, &["user:mal"]],
+            Some([none, &["user:ann"]]),
+            "code owners before this change: user:ann",
+        ),
+        ("ann", Write, &[], [none, &["user:mal"]], Some([none, &["user:ann"]]), "code owners: user:mal"),
+        ("ann", Write, &[], [none, &["user:mal", "user:ann"]], Some([none, &["user:ann"]]), ""),
+        ("mal", Write, &[], [ops, &["user:mal"]], Some([ops, none]), "approvers before this change: user:ops"),
+        ("mal", Write, &[], [none, &["user:mal"]], Some([none, none]), ""),
+        ("mal", Write, &[], [&["user:mal"], none], Some([ops, none]), "approvers before this change: user:ops"),
+        ("ops", Read, &[], [ops, none], Some([ops, none]), ""),
+        ("ops", Write, &[], [ops, none], Some([ops, &["user:ann"]]), "code owners before this change: user:ann"),
+    ];
+    for (name, permission, teams, now, before, word) in rows {
+        let (now, before) = (lists(now), before.map(lists));
+        let approving_before = before.as_ref().map(approving);
+        let policy = Policy { approving: approving(&now), approving_before, ..Policy::default() };
+        let found = may(&commenter(name, permission, teams, None), Verb::Approve, &policy);
+        assert_eq!(found.is_ok(), word.is_empty(), "{name} {now:?} {before:?}: {found:?}");
+        assert!(found.err().unwrap_or_default().contains(word), "{name} {now:?} {before:?}");
+        let paused = may(&commenter(name, Write, teams, None), Verb::Pause, &policy);
+        assert_eq!(paused, Ok(()), "{name}: a pause needs no approver");
     }
 }
 
@@ -73,7 +122,8 @@ fn elsewhere_than_in_comments_the_annotation_alone_narrows() {
         (Some("permission:admin"), None),
         (Some("team:o/t"), Some("its members approve there")),
     ] {
-        let policy = Policy { approvers: &["user:bea".to_owned()], narrowed, ..Policy::default() };
+        let approving = Approving { approvers: &["user:bea".to_owned()], owners: &["user:bea".to_owned()] };
+        let policy = Policy { approving, approving_before: Some(approving), narrowed, ..Policy::default() };
         match (may(&ann, Verb::Approve, &policy), wanted) {
             (Ok(()), None) => {}
             (Err(why), Some(word)) => assert!(why.contains(word), "{why}"),

@@ -25,7 +25,9 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
                 let annotations = annotations(&item.document.object);
                 let spec = spec.as_ref().clone();
                 tree.inputs.push(item.manifest());
-                tree.placements.insert(key.clone(), Placement { key, spec, annotations, origin: item.origin });
+                let placement =
+                    Placement { key: key.clone(), spec, annotations, origin: item.origin, owners: Vec::new() };
+                tree.placements.insert(key, placement);
             }
             Some(Checked::MemberCluster(cluster)) => {
                 tree.member_files.insert(name(), item.origin.path);

@@ -103,6 +103,7 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
         given: u32::try_from(counted.count()).unwrap_or(u32::MAX),
         required: rules.required.max(1),
         approvers: run.approvers.clone().or_else(|| view.record.approvers.clone()),
+        owners: view.record.all_owners(),
         what: vec![],
     }
 }

@@ -52,6 +52,7 @@ pub fn gate(stage: &str) -> GateProgress {
         given: 1,
         required: 2,
         approvers: Some("team:org/release".into()),
+        owners: vec![],
         what: vec![],
     }
 }
@@ -105,6 +106,7 @@ pub fn with_text_everywhere(text: &str, state: &ProgressState) -> Progress {
         stage: text.into(),
         digest: Digest::new(text),
         approvers: Some(text.into()),
+        owners: vec![],
         what: vec![text.into()],
         ..gate("x")
     };

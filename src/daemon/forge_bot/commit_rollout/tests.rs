@@ -20,6 +20,7 @@ fn gate(stage: &str, digest: &str) -> GateProgress {
         given: 0,
         required: 1,
         approvers: None,
+        owners: vec![],
         what: vec![],
     }
 }

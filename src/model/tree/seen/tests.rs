@@ -37,6 +37,7 @@ fn placement(annotations: &[(&str, &str)]) -> Placement {
         spec: serde_json::from_value(json!({"resourceSelectors": []})).expect("a spec"),
         annotations: annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
         origin: at("p.yaml", "Node", "", "n").origin,
+        owners: Vec::new(),
     }
 }
 

@@ -1,0 +1,85 @@
+//! Reads which approvers the CODEOWNERS file of a commit names for the files of its placements.
+
+use std::collections::BTreeMap;
+
+use super::{Error, ListedFiles, refused_if_large};
+use crate::git::{self, Reader, RootFile};
+use crate::model::folder::{below, rendered_folder};
+use crate::model::id::CommitId;
+use crate::model::manifest::InputError;
+use crate::model::tree::Tree;
+use crate::source::{CodeOwners, OwnersSyntax};
+
+/// The owners of a commit's files; none where no such file is read.
+#[derive(Default)]
+pub(super) struct Owners {
+    file: Option<CodeOwners>,
+    /// The folder of the repository that is read.
+    subtree: String,
+    /// The files that have folders rendered, by folder: what is rendered there is of whoever owns that file.
+    markers: BTreeMap<String, String>,
+}
+
+impl Owners {
+    /// Reads the file of a commit, and adds what is wrong with it to the errors of the commit.
+    pub fn read(
+        syntax: Option<OwnersSyntax>,
+        reader: &Reader,
+        commit: &CommitId,
+        listed: &mut ListedFiles<'_>,
+    ) -> Result<Self, Error> {
+        let Some(syntax) = syntax else { return Ok(Self::default()) };
+        let marker = |path: &String| (path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned(), path.clone());
+        let markers = listed.selection.markers.iter().map(marker).collect();
+        let file = match code_owners(syntax, reader, commit)? {
+            Ok(file) => file,
+            Err(errors) => {
+                listed.errors.extend(errors);
+                None
+            }
+        };
+        Ok(Self { file, subtree: reader.subtree().to_owned(), markers })
+    }
+
+    /// Notes the owners of each placement's file, and warnings about the file.
+    pub fn note(self, tree: &mut Tree) {
+        let Some(file) = self.file else { return };
+        for placement in tree.placements.values_mut() {
+            let path = &*placement.origin.path;
+            let path = self.markers.get(rendered_folder(path)).map_or(path, String::as_str);
+            placement.owners = file.of(&below(&self.subtree, path));
+        }
+        tree.warnings.extend(file.warnings);
+    }
+}
+
+/// Reads the first of the places that has a file.
+fn code_owners(
+    syntax: OwnersSyntax,
+    reader: &Reader,
+    commit: &CommitId,
+) -> Result<Result<Option<CodeOwners>, Vec<InputError>>, Error> {
+    let complain = |place: &str, message: String| InputError {
+        path: place.to_owned(),
+        line: 0,
+        object: None,
+        field: None,
+        message,
+        hint: Some("put the file itself there".to_owned()),
+    };
+    for place in syntax.places() {
+        match reader.file_of_root(commit, place) {
+            Ok(RootFile::Absent) => {}
+            Ok(RootFile::Link) => {
+                return Ok(Err(vec![complain(place, "is a symbolic link: links are not followed".to_owned())]));
+            }
+            Ok(RootFile::Content(content)) => return Ok(CodeOwners::read(syntax, place, &content).map(Some)),
+            Err(error @ git::Error::BlobTooLarge { .. }) => return Ok(Err(vec![complain(place, error.to_string())])),
+            Err(error) => return Err(refused_if_large(error)),
+        }
+    }
+    Ok(Ok(None))
+}
+
+#[cfg(test)]
+mod tests;

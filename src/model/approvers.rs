@@ -1,0 +1,80 @@
+//! Who may approve by comment, by the file that holds a placement.
+
+use serde::{Deserialize, Serialize};
+
+use super::folder::holds;
+use super::id::CommitId;
+
+/// Approvers of the configuration that depend on the file of a placement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApproversByPath {
+    /// Folders with their approvers, the deepest first.
+    folders: Vec<(String, Vec<String>)>,
+    /// Whether the CODEOWNERS file of the accepted commit names approvers.
+    pub code_owners: bool,
+}
+
+impl ApproversByPath {
+    /// Takes the folders of the configuration.
+    pub fn new(mut folders: Vec<(String, Vec<String>)>, code_owners: bool) -> Self {
+        folders.sort_by(|(a, _), (b, _)| (b.len(), a).cmp(&(a.len(), b)));
+        Self { folders, code_owners }
+    }
+
+    /// Returns the deepest folder around a file, with its approvers.
+    pub fn of(&self, path: &str) -> Option<(&str, &[String])> {
+        let found = self.folders.iter().find(|(folder, _)| holds(folder, path));
+        found.map(|(folder, approvers)| (folder.as_str(), approvers.as_slice()))
+    }
+
+    /// Returns the approvers of all folders.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.folders.iter().flat_map(|(_, approvers)| approvers)
+    }
+}
+
+/// What decides who may approve rollouts of a placement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ownership {
+    /// The file that holds it, in the tree of the source.
+    pub path: String,
+    /// The owners that the CODEOWNERS file names for that file; if empty, the configuration decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+}
+
+/// An ownership that a commit replaced. It counts beside the present one until that commit is rolled out: no commit chooses who
+/// approves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplacedOwnership {
+    /// What was replaced.
+    pub before: Ownership,
+    /// The commit that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<CommitId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_folder_around_a_file_decides() {
+        let folders = [("teams", "user:all"), ("teams/shop", "user:shop"), ("x", "user:x")];
+        let folders = folders.map(|(folder, approver)| (folder.to_owned(), vec![approver.to_owned()]));
+        let by_path = ApproversByPath::new(folders.into(), false);
+        for (path, wanted) in [
+            ("teams/shop/a.yaml", Some(("teams/shop", "user:shop"))),
+            ("teams/shopping/a.yaml", Some(("teams", "user:all"))),
+            ("teams/shop#2", Some(("teams/shop", "user:shop"))),
+            ("x", Some(("x", "user:x"))),
+            ("xy/a.yaml", None),
+            ("a.yaml", None),
+        ] {
+            let found = by_path.of(path).map(|(folder, approvers)| (folder, approvers[0].as_str()));
+            assert_eq!(found, wanted, "{path}");
+        }
+    }
+}
