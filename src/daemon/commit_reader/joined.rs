@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed};
+use crate::daemon::rendering::Lister;
 use crate::git::Reader;
 use crate::model::folder::{below, rendered_folder};
 use crate::model::id::CommitId;
@@ -48,15 +49,15 @@ pub fn read_joined(
 }
 
 /// Returns a file whose placements name folders as they are in the joined tree.
-fn rooted((path, blob, parsed): ParsedFile) -> ParsedFile {
+pub(super) fn rooted((path, blob, parsed): ParsedFile) -> ParsedFile {
     let source = rendered_folder(path.split('/').next().unwrap_or_default());
     let parsed = source::rooted(source, parsed);
     (path, blob, parsed)
 }
 
-impl ListedFiles<'_> {
+impl<L: Lister> ListedFiles<L> {
     /// Adds the files of a source below a folder of its name.
-    fn add(&mut self, name: &str, listed: Self) {
+    pub(super) fn add(&mut self, name: &str, listed: Self) {
         let Self { selection, wanted, sources, errors } = listed;
         let below = |path: &str| below(name, path);
         self.selection.read.extend(selection.read.iter().map(|path| below(path)));
