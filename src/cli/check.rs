@@ -82,9 +82,9 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     rows.extend(rendering::decryption_rows(&configuration));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     rows.extend(runtime.block_on(member_rows(&configuration, &clusters)));
-    rows.extend(match &configuration.forge {
+    rows.extend(match configuration.forges().next() {
         None => vec![Row::unknown("git host", "no section `forge`: no statuses, comments or webhooks")],
-        Some(_) => match runtime.block_on(forge::check(&configuration)) {
+        Some(_) => match runtime.block_on(forge::check(&configuration, None)) {
             Ok(rows) => rows,
             Err(error) => vec![Row::missing("git host", format!("{error:#}"))],
         },

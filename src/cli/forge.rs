@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::records::load_configuration;
 use super::{config_file, proxy};
-use crate::config::{Configuration, read_webhook_secrets};
+use crate::config::{Configuration, Forge, Source, read_webhook_secrets};
 use crate::daemon::forge_bot;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
 use crate::model::forge::Permission;
@@ -39,6 +39,9 @@ pub struct Check {
     /// The daemon's configuration file.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The source whose repository is meant, where there are several; all of them without it.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
 }
 
 /// Options of `forge setup`.
@@ -47,6 +50,9 @@ pub struct Setup {
     /// The daemon's configuration file.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The source whose repository is meant, where several have one.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
     /// Where the host reaches the daemon, such as https://gitfleet.example/webhooks/gitea.
     #[arg(long, value_name = "URL")]
     url: String,
@@ -55,13 +61,29 @@ pub struct Setup {
     dry_run: bool,
 }
 
+/// Returns the sources' repositories that are meant: that of one source, or all.
+///
+/// # Errors
+/// There is none in the configuration.
+fn meant<'a>(configuration: &'a Configuration, source: Option<&str>) -> anyhow::Result<Vec<(&'a Source, &'a Forge)>> {
+    let is_meant = |(of, _): &(&Source, &Forge)| source.is_none_or(|source| of.name == source);
+    let meant: Vec<_> = configuration.forges().filter(is_meant).collect();
+    match source {
+        Some(source) if meant.is_empty() => {
+            bail!("--source {source}: the configuration has no such source with a `forge`")
+        }
+        None if meant.is_empty() => bail!("the configuration has no section `forge`; docs/forges.md shows one"),
+        _ => Ok(meant),
+    }
+}
+
 /// Returns which host it is, and as whom we act.
 ///
 /// # Errors
-/// There is no forge in the configuration, or a secret's file cannot be read.
-fn settings(configuration: &Configuration) -> anyhow::Result<Settings> {
-    let settings = forge_bot::forge_settings(configuration)?;
-    settings.context("the configuration has no section `forge`; docs/forges.md shows one")
+/// A secret's file cannot be read.
+fn settings(forge: &Forge) -> anyhow::Result<Settings> {
+    let settings = forge_bot::forge_settings(forge)?;
+    settings.context("the section `forge` of the configuration names neither tokenFile nor app")
 }
 
 impl ForgeArgs {
@@ -70,18 +92,24 @@ impl ForgeArgs {
     /// # Errors
     /// The configuration cannot be read, or the host cannot be asked.
     pub fn run(&self) -> anyhow::Result<Exit> {
-        let (Self::Check(Check { config }) | Self::Setup(Setup { config, .. })) = self;
+        let (Self::Check(Check { config, .. }) | Self::Setup(Setup { config, .. })) = self;
         let configuration = load_configuration(&config_file::require(config.as_deref())?)?;
         proxy::heed(configuration.proxy)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match self {
-            Self::Check(_) => {
-                let rows = runtime.block_on(check(&configuration))?;
+            Self::Check(Check { source, .. }) => {
+                let rows = runtime.block_on(check(&configuration, source.as_deref()))?;
                 let is_bad = rows.iter().any(|row| row.state == State::Missing);
                 output::print(&output::render_table(&table(rows), Terminal::of_stdout()))?;
                 Ok(if is_bad { Exit::NotAsWished } else { Exit::Done })
             }
-            Self::Setup(args) => runtime.block_on(setup(&configuration, &args.url, args.dry_run)),
+            Self::Setup(args) => match meant(&configuration, args.source.as_deref())?.as_slice() {
+                [(_, forge)] => runtime.block_on(setup(forge, &args.url, args.dry_run)),
+                several => {
+                    let names: Vec<&str> = several.iter().map(|(source, _)| &*source.name).collect();
+                    bail!("several sources have a repository; say which is meant: --source {}", names.join(" or "))
+                }
+            },
         }
     }
 }
@@ -138,8 +166,19 @@ pub(super) fn table(rows: Vec<Row>) -> Table {
 ///
 /// # Errors
 /// The host cannot be queried.
-pub(super) async fn check(configuration: &Configuration) -> anyhow::Result<Vec<Row>> {
-    let settings = settings(configuration)?;
+pub(super) async fn check(configuration: &Configuration, source: Option<&str>) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (source, forge) in meant(configuration, source)? {
+        let of_one = check_one(forge).await?;
+        let is_one = source.name.is_empty();
+        let named = |row: Row| if is_one { row } else { Row { need: format!("{}: {}", source.name, row.need), ..row } };
+        rows.extend(of_one.into_iter().map(named));
+    }
+    Ok(rows)
+}
+
+async fn check_one(forge: &Forge) -> anyhow::Result<Vec<Row>> {
+    let settings = settings(forge)?;
     let admin = Admin::connect(&settings)?;
     let mut rows = Vec::new();
     match admin.server().await {
@@ -172,8 +211,8 @@ pub(super) async fn check(configuration: &Configuration) -> anyhow::Result<Vec<R
     rows.push(Row::ok("repository", repository));
     rows.push(ability(&admin, "statuses", Ability::Statuses, &settings).await?);
     rows.push(ability(&admin, "comments", Ability::Comments, &settings).await?);
-    rows.push(permissions(&admin, configuration, settings.kind, permission).await?);
-    rows.push(secret(configuration));
+    rows.push(permissions(&admin, forge, settings.kind, permission).await?);
+    rows.push(secret(forge));
     rows.push(hook(&admin).await?);
     Ok(rows)
 }
@@ -210,12 +249,11 @@ async fn ability(admin: &Admin, need: &'static str, ability: Ability, settings: 
 }
 
 /// Whoever approves by permission must be looked up, which Gitea lets only its administrators do.
-async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, own: Permission) -> anyhow::Result<Row> {
+async fn permissions(admin: &Admin, forge: &Forge, kind: Kind, own: Permission) -> anyhow::Result<Row> {
     const NEED: &str = "permissions";
-    let approvals = configuration.forge.as_ref().map(|forge| &forge.approvals);
-    let approvers = approvals.map_or(&[][..], |approvals| &approvals.approvers);
+    let approvers = &forge.approvals.approvers;
     // Owners of a file count only with a permission.
-    let by_permission = approvers.is_empty() || approvals.is_some_and(|approvals| approvals.code_owners);
+    let by_permission = approvers.is_empty() || forge.approvals.code_owners;
     if !by_permission && approvers.iter().all(|approver| approver.starts_with("user:")) {
         return Ok(Row::ok(NEED, "not needed: the approvers are named"));
     }
@@ -232,9 +270,9 @@ async fn permissions(admin: &Admin, configuration: &Configuration, kind: Kind, o
     }
 }
 
-fn secret(configuration: &Configuration) -> Row {
+fn secret(forge: &Forge) -> Row {
     const NEED: &str = "webhook secret";
-    match configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.as_deref()) {
+    match forge.webhook_secret_file.as_deref() {
         None => Row::unknown(NEED, "no forge.webhookSecretFile: webhooks are refused, and gitfleet polls for changes"),
         Some(path) => match read_webhook_secrets(path) {
             Ok(_) => Row::ok(NEED, path.display().to_string()),
@@ -258,13 +296,13 @@ async fn hook(admin: &Admin) -> anyhow::Result<Row> {
 }
 
 /// Makes the secret and the hook what they must be, and says what was done.
-async fn setup(configuration: &Configuration, url: &str, dry_run: bool) -> anyhow::Result<Exit> {
-    let settings = settings(configuration)?;
+async fn setup(forge: &Forge, url: &str, dry_run: bool) -> anyhow::Result<Exit> {
+    let settings = settings(forge)?;
     let admin = Admin::connect(&settings)?;
     if !(url.starts_with("https://") || url.starts_with("http://")) || !url.ends_with(admin.path()) {
         bail!("--url {url}: it must be the daemon's address followed by {}", admin.path());
     }
-    let file = configuration.forge.as_ref().and_then(|forge| forge.webhook_secret_file.clone());
+    let file = forge.webhook_secret_file.clone();
     let file =
         file.context("forge.webhookSecretFile is missing in the configuration: name a file for the secret there")?;
     // Asked before anything is made: a token that may not see webhooks changes nothing.

@@ -130,7 +130,7 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
     }
     // There is no daemon here, so none of its key.
     let key = derived_key(&[&tree, &candidate.tree]);
-    let showing = Showing { diffs: true, key: &key };
+    let showing = Showing { diffs: true, key: &key, only: None };
     let now = args.now.unwrap_or_else(clock::now);
     Ok(pull_report(&Baseline::rolled_out(&tree, now), &candidate, &showing, now))
 }

@@ -56,7 +56,7 @@ pub(super) struct Document {
     /// Where agents connect: daemons next to clusters that deliver to members with `agent`.
     #[serde(default)]
     pub agents: Option<Agents>,
-    /// The git host: commit statuses, comments and approvals.
+    /// The git host of `source`: commit statuses, comments and approvals. Each of several `sources` has its own.
     #[serde(default)]
     pub forge: Option<Forge>,
     /// Where Argo CD finds the decisions of placements.
@@ -285,6 +285,9 @@ impl Configuration {
             {
                 source.url = clean(&base_dir.join(local)).to_string_lossy().into_owned();
             }
+            if let Some(forge) = &mut source.forge {
+                forge.derive_repository(&source.url);
+            }
             source.paths().for_each(join);
         }
         if !overridden("store.path") {
@@ -300,9 +303,7 @@ impl Configuration {
             agents.files().for_each(join);
         }
         if let Some(forge) = &mut self.forge {
-            forge.token_file.iter_mut().chain(&mut forge.ca_file).for_each(join);
-            forge.app.iter_mut().for_each(|app| join(&mut app.private_key_file));
-            forge.webhook_secret_file.iter_mut().for_each(join);
+            forge.paths().for_each(join);
             forge.derive_repository(&self.source.url);
         }
         if let Some(decisions) = &mut self.decisions {
@@ -335,15 +336,17 @@ impl Configuration {
                 let hint = Some("remove it, or make it a list: sources: [{name: ..., url: ...}]".into());
                 errors.push(InputError { hint, ..complaint("source.name", "is for a list `sources`") });
             }
+            if self.source.forge.is_some() {
+                let hint = Some("write `forge` beside `source`, or make the source a list: sources: [{name: ..., url: ..., forge: ...}]".into());
+                errors.push(InputError { hint, ..complaint("source.forge", "is for a list `sources`") });
+            }
         } else {
             check_sources(&self.sources, &mut errors);
         }
         if !self.sources.is_empty() && self.forge.is_some() {
-            let hint = Some("leave `forge` out, or run one daemon for each source".into());
-            errors.push(InputError {
-                hint,
-                ..complaint("forge", "is not supported yet where there are several `sources`")
-            });
+            let hint = Some("move it into the entry of the source whose repository it is: sources[0].forge".into());
+            errors
+                .push(InputError { hint, ..complaint("forge", "is for one `source`, and there is a list `sources`") });
         }
         members::check(self, &mut errors);
         agents::check(self, &mut errors);
@@ -357,7 +360,7 @@ impl Configuration {
             postgres.problems(&mut errors);
             self.http.shared_problems(&mut errors);
         }
-        let webhooks = self.forge.as_ref().is_some_and(|forge| forge.webhook_secret_file.is_some());
+        let webhooks = self.forges().any(|(_, forge)| forge.webhook_secret_file.is_some());
         self.http.problems(webhooks, &mut errors);
         self.policy.problems(&mut errors);
         prometheus::check(&self.prometheus, &mut errors);

@@ -309,6 +309,24 @@ impl Forge {
         format!("{}/{}", host.trim_end_matches('/'), self.repository.as_deref().unwrap_or_default())
     }
 
+    /// Returns the paths that it names, to be made whole.
+    pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let app = self.app.iter_mut().map(|app| &mut app.private_key_file);
+        self.token_file.iter_mut().chain(&mut self.ca_file).chain(app).chain(&mut self.webhook_secret_file)
+    }
+
+    /// Tells whether another is on the same host.
+    pub(super) fn is_same_host(&self, other: &Self) -> bool {
+        let host = |forge: &Self| forge.url.as_deref().map(|url| url.trim_end_matches('/').to_ascii_lowercase());
+        (self.type_, host(self)) == (other.type_, host(other))
+    }
+
+    /// Tells whether another is the same repository of the same host.
+    pub(super) fn is_same_repository(&self, other: &Self) -> bool {
+        let repository = |forge: &Self| forge.repository.as_deref().map(str::to_ascii_lowercase);
+        self.repository.is_some() && self.is_same_host(other) && repository(self) == repository(other)
+    }
+
     /// Takes the repository from the source's URL, where that is on this host and the file names none.
     pub(super) fn derive_repository(&mut self, source: &str) {
         if self.repository.is_none() {

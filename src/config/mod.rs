@@ -83,7 +83,7 @@ pub struct Configuration {
     pub members: Vec<Member>,
     /// Where agents connect.
     pub agents: Option<Agents>,
-    /// The git host, where there is one to talk to.
+    /// The git host of the only source, where there is one to talk to; see [`Self::forges`].
     pub forge: Option<Forge>,
     /// Where OCM decisions are published.
     pub decisions: Option<Decisions>,
@@ -306,20 +306,31 @@ impl Configuration {
         if self.sources.is_empty() { std::slice::from_ref(&self.source) } else { &self.sources }
     }
 
+    /// Returns the repositories on a git host, each with its source.
+    pub fn forges(&self) -> impl Iterator<Item = (&Source, &Forge)> {
+        let only = self.forge.as_ref().filter(|_| self.sources.is_empty()).map(|forge| (&self.source, forge));
+        only.into_iter().chain(self.sources.iter().filter_map(|source| Some((source, source.forge.as_deref()?))))
+    }
+
+    /// Returns who may approve, which is the same in all repositories; `None` without a git host.
+    pub fn approvals(&self) -> Option<&Approvals> {
+        self.forges().next().map(|(_, forge)| &forge.approvals)
+    }
+
     /// Returns how many people open a gate, and for how long a word counts.
     pub fn approval_rules(&self) -> ApprovalRules {
-        let rules = self.forge.as_ref().map_or_else(ApprovalRules::default, |forge| ApprovalRules {
-            required: forge.approvals.required,
-            expire_after: forge.approvals.expire_after,
-            min_permission: forge.approvals.min_permission.into(),
-            self_approval: forge.approvals.self_approval,
+        let rules = self.approvals().map_or_else(ApprovalRules::default, |approvals| ApprovalRules {
+            required: approvals.required,
+            expire_after: approvals.expire_after,
+            min_permission: approvals.min_permission.into(),
+            self_approval: approvals.self_approval,
         });
         ApprovalRules { required: rules.required.max(self.policy.min_approvals.unwrap_or_default()), ..rules }
     }
 
     /// Returns who may approve by the file of a placement.
     pub fn approvers_by_path(&self) -> ApproversByPath {
-        self.forge.as_ref().map(|forge| forge.approvals.by_path()).unwrap_or_default()
+        self.approvals().map(Approvals::by_path).unwrap_or_default()
     }
 
     /// Returns what no commit lowers.

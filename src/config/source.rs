@@ -7,9 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::complaint;
 use super::forge::App;
 use super::values::{DURATION_FORMAT, duration};
+use super::{Forge, complaint};
 use crate::api::check::is_dns_label;
 use crate::model::manifest::InputError;
 
@@ -71,6 +71,10 @@ pub struct Source {
     /// Whose signature a commit needs to be accepted. Absent: none is needed.
     #[serde(default)]
     pub verify: Option<Box<Verify>>,
+    /// Its repository on a git host, in a list `sources`: commit statuses, comments and approvals. Where there is one source, `forge`
+    /// stands beside `source`.
+    #[serde(default)]
+    pub forge: Option<Box<Forge>>,
 }
 
 impl Source {
@@ -98,7 +102,8 @@ impl Source {
         let ssh = self.ssh.iter_mut().flat_map(|ssh| [&mut ssh.key_file, &mut ssh.known_hosts_file]);
         let verify = self.verify.iter_mut().flat_map(|verify| verify.paths());
         let app = self.app.iter_mut().map(|app| &mut app.private_key_file);
-        self.token_file.iter_mut().chain(app).chain(&mut self.ca_file).chain(ssh).chain(verify)
+        let forge = self.forge.iter_mut().flat_map(|forge| forge.paths());
+        self.token_file.iter_mut().chain(app).chain(&mut self.ca_file).chain(ssh).chain(verify).chain(forge)
     }
 
     fn https_problems(&self, errors: &mut Vec<InputError>) {
@@ -312,6 +317,41 @@ pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
         if index > 0 && source.identity.is_some() {
             let hint = Some("remove it: inventories name all sources by the first one's".into());
             errors.push(InputError { hint, ..complaint(&at("identity"), "is not used") });
+        }
+    }
+    check_forges(sources, errors);
+}
+
+/// Adds what is wrong with the git hosts of several sources. Gates are opened for the whole fleet, so whoever approves is known in the same way
+/// in each repository: by accounts of one host, under the same rules.
+fn check_forges(sources: &[Source], errors: &mut Vec<InputError>) {
+    let all = sources.iter().enumerate();
+    let forges: Vec<(usize, &Forge)> =
+        all.filter_map(|(index, source)| Some((index, source.forge.as_deref()?))).collect();
+    for (position, (index, forge)) in forges.iter().enumerate() {
+        let (prefix, mut own) = (format!("sources[{index}]."), Vec::new());
+        forge.problems(&mut own);
+        errors.extend(
+            own.into_iter()
+                .map(|error| InputError { field: error.field.map(|field| prefix.clone() + &field), ..error }),
+        );
+        let earlier = || forges[..position].iter();
+        if let Some((same, _)) = earlier().find(|(_, other)| other.is_same_repository(forge)) {
+            let hint = Some("name a repository once, with a `path` that holds all folders".into());
+            let message = format!("is the repository of sources[{same}] too");
+            errors.push(InputError { hint, ..complaint(&format!("{prefix}forge.repository"), message) });
+        }
+        let Some((first, other)) = earlier().next() else { continue };
+        if !other.is_same_host(forge) {
+            let hint =
+                Some("leave `forge` out where a source is on another host: approvers are accounts of one host".into());
+            let message = format!("is another git host than that of sources[{first}]");
+            errors.push(InputError { hint, ..complaint(&format!("{prefix}forge.url"), message) });
+        }
+        if other.approvals != forge.approvals {
+            let hint = Some("repeat them; who may approve what is limited with `approvers` of tenants".into());
+            let message = format!("differ from those of sources[{first}]; gates are of the whole fleet");
+            errors.push(InputError { hint, ..complaint(&format!("{prefix}forge.approvals"), message) });
         }
     }
 }

@@ -207,8 +207,8 @@ impl Core {
         for record in records.values_mut() {
             members::await_answer(record, now);
         }
-        let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.forge.is_some());
-        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
+        let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.approvals().is_some());
+        let approvers = configuration.approvals().map(|approvals| approvals.approvers.clone()).unwrap_or_default();
         let fleet = FleetState {
             source: source_name(&configuration, &stored_source),
             records,

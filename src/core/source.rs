@@ -9,7 +9,7 @@ use serde_json::json;
 use super::persist::{self, SOURCE_NAME};
 use super::sources;
 use super::{Batch, Core, Effect, FIRST_LOOK_MAX, PAYLOAD_RETRY, SourceEvent, write_down};
-use crate::config::Configuration;
+use crate::config::{Approvals, Configuration};
 use crate::decide::evictions::Disruptions;
 use crate::decide::render::named;
 use crate::decide::state::{Payload, PlacementState};
@@ -431,7 +431,7 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
         SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
     };
     let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
-    let approvers = configuration.forge.as_ref().map(|forge| forge.approvals.who());
+    let approvers = configuration.approvals().map(Approvals::who);
     let (url, sources) = (configuration.source.url.clone(), sources::begin(configuration, &base));
     SourceRecord {
         url,

@@ -9,19 +9,20 @@ use rayon::prelude::*;
 
 use self::owners::Owners;
 use super::decryption::Decryption;
-use super::rendering::{Inputs, Merge, OfCommit, OnDisk, RenderedSource, Rendering};
+use super::rendering::{Inputs, OfCommit, OnDisk, RenderedSource, Rendering};
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::tree::{Skipped, Tree};
-use crate::plan::pull_request::Candidate;
 use crate::source::{self, Budget, Filter, IGNORE_FILE, OwnersSyntax, ParsedBlob, Selection, Weight};
 
+mod candidate;
 mod joined;
 mod owners;
 mod payload;
 mod varied;
 
+pub use candidate::{read_candidate, read_joined_candidate};
 pub use joined::{SourceAt, read_joined};
 pub use payload::read_payload;
 
@@ -125,16 +126,25 @@ pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Res
 }
 
 /// What a commit has to be read, before it is parsed.
-#[derive(Default)]
-struct ListedFiles<'a> {
+struct ListedFiles<L> {
     selection: Selection,
     wanted: Vec<WantedFile>,
-    sources: Vec<RenderedSource<OfCommit<'a>>>,
+    sources: Vec<RenderedSource<L>>,
     errors: Vec<InputError>,
 }
 
+impl<L> Default for ListedFiles<L> {
+    fn default() -> Self {
+        Self { selection: Selection::default(), wanted: Vec::new(), sources: Vec::new(), errors: Vec::new() }
+    }
+}
+
 /// Lists the files of a commit, and has its folders rendered.
-fn listed<'a>(reader: &'a Reader, commit: &'a CommitId, rendering: &Rendering) -> Result<ListedFiles<'a>, Error> {
+fn listed<'a>(
+    reader: &'a Reader,
+    commit: &'a CommitId,
+    rendering: &Rendering,
+) -> Result<ListedFiles<OfCommit<'a>>, Error> {
     let ignore = ignore_file(reader, commit)?;
     let filter = Filter::new(ignore.as_deref());
     let listing = reader.files(commit, &|path| filter.reads(path)).map_err(refused_if_large)?;
@@ -151,7 +161,7 @@ fn listed<'a>(reader: &'a Reader, commit: &'a CommitId, rendering: &Rendering) -
 fn read_listed(
     reader: &Reader,
     commit: &CommitId,
-    listed: ListedFiles<'_>,
+    listed: ListedFiles<OfCommit<'_>>,
     cache: &mut Cache,
     finish: fn(ParsedFile) -> ParsedFile,
 ) -> Result<Tree, Error> {
@@ -299,52 +309,6 @@ fn ignore_file(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<u8>>, Er
         ),
         error => error,
     })
-}
-
-/// Reads the tree that a merge of `head` into `base` would have. Files are merged whole, by path and content.
-///
-/// The cache is only read: the accepted commit stays parsed however many pull requests are planned.
-///
-/// # Errors
-/// As [`read_commit`].
-pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: &Cache) -> Result<Candidate, Error> {
-    let fork = reader.merge_base(base, head)?;
-    let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {
-        // The folder may have been added after the two branches diverged.
-        Err(Error::Git(git::Error::PathMissing { .. })) if *commit == fork => Ok(None),
-        other => other,
-    };
-    let (before, wanted) = (ignore_at(&fork)?, ignore_at(head)?);
-    // Merged like a file: if the pull request did not change it, the accepted commit's version counts.
-    let ignore = if before == wanted { ignore_at(base)? } else { wanted };
-    let filter = Filter::new(ignore.as_deref());
-    let listed = |commit: &CommitId| match reader.files(commit, &|path| filter.reads(path)) {
-        Err(git::Error::PathMissing { .. }) if *commit == fork => Ok(git::Listing::default()),
-        other => other.map_err(refused_if_large),
-    };
-    // Nothing was accepted since the branches diverged: the head is the merge, and one listing is enough.
-    let merged = if fork == *base {
-        git::Merged { listing: listed(head)?, conflicts: Vec::new() }
-    } else {
-        git::merged(listed(&fork)?, listed(base)?, listed(head)?)
-    };
-    let (selection, mut wanted) = chosen(merged.listing.files, ignore.as_deref(), &cache.rendering);
-    let mut errors = merged.listing.errors;
-    let conflicts = merged.conflicts.into_iter().collect();
-    let mut inputs = Inputs::new(Merge { reader, fork: &fork, base, head, conflicts }, filter);
-    let rendered = cache.rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
-    let with_results = cache.rendering.reader(reader)?;
-    wanted.extend(rendered.wanted());
-    let files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
-    errors.extend(rendered.encrypted(&files));
-    let mut tree = assemble(Some(head.clone()), &selection, rendered.without_hooks(files), errors)?;
-    let parse = |wanted, errors: &mut Vec<InputError>| {
-        parsed(&cache.rendering.reader(reader)?, wanted, &cache.parsed, &source::PULL, errors)
-    };
-    let source = RenderedSource::only(inputs, rendered);
-    varied::add(&mut tree, &cache.rendering, std::slice::from_ref(&source), parse).map_err(refused_rendering)?;
-    let conflicts = source.inputs.into_lister().conflicts.into_iter().collect();
-    Ok(Candidate { base: base.clone(), head: head.clone(), tree: Arc::new(tree), conflicts })
 }
 
 /// All findings about a folder, for `validate`.

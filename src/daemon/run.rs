@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::decryption::{self, Decryption};
 use super::fence::Fence;
-use super::forge_bot::{self, ConsoleTask, FencedForge, Handles, Learned};
+use super::forge_bot::{self, ConsoleTasks, RepositoryEnds};
 use super::hub_writer::{HubSettings, HubTask};
 use super::lease::StepDown;
 use super::measure;
@@ -32,7 +32,6 @@ use crate::core::{
 };
 use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
 use crate::model::commands::{Done, Refusal, RefusalReason};
-use crate::model::forge::ForgeEvent;
 use crate::model::work::SourceName;
 use crate::plan::Baseline;
 use crate::status::rollout::RolloutState;
@@ -96,10 +95,8 @@ pub struct Asked {
     pub pushes: mpsc::UnboundedReceiver<PushRequest>,
     /// Where the bot sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
-    /// Events from webhooks; absent without them.
-    pub hints: Option<mpsc::Receiver<ForgeEvent>>,
-    /// What the bot learns from the forge.
-    pub learned: Learned,
+    /// The ends of the bots, in the order of [`Configuration::forges`].
+    pub repositories: Vec<RepositoryEnds>,
     /// Where the fleet is published for those who look.
     pub publisher: Publisher,
     /// What the file of the configuration says later.
@@ -128,7 +125,7 @@ pub struct Daemon {
     previews: mpsc::UnboundedReceiver<Preview>,
     pushes: mpsc::UnboundedReceiver<PushRequest>,
     config: mpsc::UnboundedReceiver<ConfigurationEvent>,
-    console: Option<ConsoleTask>,
+    consoles: ConsoleTasks,
     notifier: Notifier,
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
     source_threads: Followed,
@@ -159,7 +156,7 @@ impl Daemon {
         time::resume_waits(&mut saved, store.as_ref())?;
         let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
         let name = source_name(&configuration, &known);
-        let forge = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
+        let forges = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
         let ((hub_sender, hub_reports), (news_sender, news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
@@ -172,14 +169,10 @@ impl Daemon {
         let shared = shared_store(&fence, &store);
         let settings = PollerSettings { shared, decryption, ..settings }.known(core.source());
         let source_threads = follow(settings, &state_dir, news_sender, &supervisor)?;
-        let (ask, baselines) = mpsc::unbounded_channel();
-        let Asked { questions, instructions, previews, pushes, instruct, hints, learned, publisher, config } = asked;
-        let console = forge.map(|(forge, settings)| {
-            let forge = Arc::new(FencedForge::new(forge, fence));
-            let (store, requests) = (Arc::clone(&store), source_threads.requests.clone());
-            let handles = Handles { forge, store, requests, instructions: instruct, baselines: ask, hints, learned };
-            ConsoleTask::start(settings, handles, &supervisor)
-        });
+        let Asked { questions, instructions, previews, pushes, instruct, repositories, publisher, config } = asked;
+        let requests = &source_threads.requests;
+        let (consoles, baselines) =
+            ConsoleTasks::start(forges, repositories, &fence, &store, requests, &instruct, &supervisor)?;
         let mut daemon = Self {
             views: FleetPublisher::start(publisher, changes, &mut core),
             core,
@@ -200,7 +193,7 @@ impl Daemon {
             previews,
             pushes,
             config,
-            console: console.transpose()?,
+            consoles,
             notifier,
             baselines,
             source_threads,
@@ -226,9 +219,7 @@ impl Daemon {
         if self.stepping_down.is_over() {
             return standing;
         }
-        if let Some(console) = &self.console {
-            console.finish(LAST_WORDS_MAX).await;
-        }
+        self.consoles.finish(LAST_WORDS_MAX).await;
         self.notifier.finish(LAST_WORDS_MAX).await;
         standing
     }
@@ -425,11 +416,7 @@ impl Daemon {
                 Effect::Retain { named, at } => {
                     drop(self.source_threads.requests.send(SourceRequest::Retain { named, at }));
                 }
-                Effect::UpdateForge(news) => {
-                    if let Some(console) = &self.console {
-                        console.send(news);
-                    }
-                }
+                Effect::UpdateForge(news) => self.consoles.send(&news),
                 Effect::Ask(placement, queries) => self.metric_asker.ask(&placement, queries),
                 Effect::Measured(measured) => measure::observe(&self.metrics, measured),
                 Effect::Publish(exports) => {

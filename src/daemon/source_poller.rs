@@ -64,6 +64,8 @@ pub enum SourceRequest {
     },
     /// Read the tree that a merge of a pull request into the accepted commit would have.
     Candidate {
+        /// The name of its source; empty where there is one.
+        source: String,
         /// The pull request.
         number: u64,
         /// Its head commit, as the forge names it.
@@ -75,16 +77,22 @@ pub enum SourceRequest {
     },
     /// The pull request is closed: drop what was fetched for it.
     Forget {
+        /// The name of its source; empty where there is one.
+        source: String,
         /// The pull request.
         number: u64,
     },
     /// Name the followed branch, if known.
     Branch {
+        /// The name of its source; empty where there is one.
+        source: String,
         /// Receives the branch's short name; `None` if there is none, or nothing was read yet.
         reply: oneshot::Sender<Option<String>>,
     },
     /// List the commits that the branch gained between two tips; see [`Reader::landed`](git::Reader::landed).
     Landed {
+        /// The name of the source; empty where there is one.
+        source: String,
         /// The earlier tip; without it only the later one is listed.
         from: Option<CommitId>,
         /// The later tip.
@@ -199,7 +207,7 @@ struct Follower {
     /// The accepted commit; of several sources the one that joins theirs.
     accepted: Option<CommitId>,
     /// Pull requests that were refused: they are not read again until they or the accepted commit change.
-    refused: BTreeMap<u64, RefusedPull>,
+    refused: BTreeMap<(String, u64), RefusedPull>,
     standing: Standing,
     /// The commits accepted in this process, oldest first, from the last one that the daemon has confirmed.
     fresh: Vec<CommitId>,
@@ -263,17 +271,17 @@ impl Follower {
                 }
                 Some(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
                 // The requester may have stopped waiting.
-                Some(SourceRequest::Candidate { number, head, fetch, reply }) => {
-                    drop(reply.send(self.candidate(number, &head, fetch)));
+                Some(SourceRequest::Candidate { source, number, head, fetch, reply }) => {
+                    drop(reply.send(self.candidate(&source, number, &head, fetch)));
                 }
-                Some(SourceRequest::Branch { reply }) => {
+                Some(SourceRequest::Branch { source, reply }) => {
+                    let tip = self.branch_of(&source).and_then(|branch| branch.source.tip());
                     // The requester may be gone.
-                    drop(reply.send(self.branches[0].source.tip().and_then(|tip| tip.branch.clone())));
+                    drop(reply.send(tip.and_then(|tip| tip.branch.clone())));
                 }
-                Some(SourceRequest::Forget { number }) => self.forget(number),
-                Some(SourceRequest::Landed { from, to, reply }) => {
-                    let landed = self.branches[0].source.reader().landed(from.as_ref(), &to);
-                    drop(reply.send(landed.map_err(|error| error.in_full())));
+                Some(SourceRequest::Forget { source, number }) => self.forget(&source, number),
+                Some(SourceRequest::Landed { source, from, to, reply }) => {
+                    drop(reply.send(self.landed(&source, from.as_ref(), &to)));
                 }
                 Some(SourceRequest::End) => return,
             }
@@ -286,6 +294,11 @@ impl Follower {
     fn send(&self, news: SourceEvent) {
         // The receiver goes only when the process ends.
         drop(self.news.send(news));
+    }
+
+    /// Returns the branch of a source.
+    fn branch_of(&self, source: &str) -> Option<&Branch> {
+        self.branches.iter().find(|branch| branch.name == source)
     }
 
     /// Polls the branches that are due; `asked` those too that have answered so far.

@@ -137,8 +137,8 @@ pub struct Shared {
     pub previews: mpsc::UnboundedSender<Preview>,
     /// Restrictions of commanding tokens, by name; a missing one has none.
     pub grants: Arc<BTreeMap<String, Grant>>,
-    /// The verification of webhooks; absent without webhooks.
-    pub hooks: Option<Hooks>,
+    /// The verification of webhooks, for each repository that has one.
+    pub hooks: Vec<Hooks>,
     /// What this daemon is among those on its store.
     pub role: watch::Receiver<Role>,
     /// Who may read, and under which names.

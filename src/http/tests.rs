@@ -41,7 +41,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         instructions,
         previews: mpsc::unbounded_channel().0,
         grants: Arc::default(),
-        hooks: None,
+        hooks: Vec::new(),
         role: watch::channel(Role::Alone).1,
         access: Access { read_needs_token: false, on_loopback: true, hosts: Arc::default() },
         turns: Turns::default(),

@@ -74,41 +74,74 @@ pub(super) async fn github(State(shared): State<Shared>, request: Request) -> St
 }
 
 async fn take(kind: Kind, shared: &Shared, request: Request) -> StatusCode {
-    let Some(hooks) = shared.hooks.as_ref().filter(|hooks| hooks.kind == kind) else {
-        return StatusCode::NOT_FOUND;
-    };
-    let (status, result) = check(hooks, request).await;
+    let hooks: Vec<&Hooks> = shared.hooks.iter().filter(|hooks| hooks.kind == kind).collect();
+    let Some(first) = hooks.first() else { return StatusCode::NOT_FOUND };
+    let (status, result) = check(first, &hooks, request).await;
     // Ignored events count as well: their signature proves that the hook works.
     if matches!(result, Delivered::Queued | Delivered::Dropped | Delivered::Ignored) {
-        shared.metrics.webhook_last_verified.set((hooks.now)().as_second());
+        shared.metrics.webhook_last_verified.set((first.now)().as_second());
     }
     shared.metrics.webhooks.get_or_create(&ByDelivery { result }).inc();
     status
 }
 
-async fn check(hooks: &Hooks, request: Request) -> (StatusCode, Delivered) {
+/// Checks a delivery, and hands what it says to the repositories that it is of. Bodies of all of them are read by `first`: the limit of
+/// their memory is one for all.
+async fn check(first: &Hooks, hooks: &[&Hooks], request: Request) -> (StatusCode, Delivered) {
     let unsigned = (StatusCode::UNAUTHORIZED, Delivered::Unsigned);
     let (parts, body) = request.into_parts();
     // A request without a signature is refused before a byte of the body is read.
-    if signature(hooks.kind, |name| header(&parts.headers, name)).is_none() {
+    if signature(first.kind, |name| header(&parts.headers, name)).is_none() {
         return unsigned;
     }
-    let body = match hooks.bodies.whole(&parts.headers, body).await {
+    let body = match first.bodies.whole(&parts.headers, body).await {
         Ok(body) => body,
         Err(Unread::Large) => return (StatusCode::PAYLOAD_TOO_LARGE, Delivered::Malformed),
         Err(Unread::Late) => return (StatusCode::REQUEST_TIMEOUT, Delivered::Malformed),
     };
-    let delivery = Delivery { header: &|name| header(&parts.headers, name), body: &body };
-    match hooks.verified(delivery) {
-        Ok(None) => (StatusCode::ACCEPTED, Delivered::Ignored),
-        Ok(Some(event)) => match hooks.events.try_send(event) {
-            Ok(()) => (StatusCode::ACCEPTED, Delivered::Queued),
-            // Success nevertheless: no host repeats it automatically, and polling finds what was dropped.
-            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => (StatusCode::ACCEPTED, Delivered::Dropped),
-        },
+    let read = |hooks: &Hooks| hooks.verified(Delivery { header: &|name| header(&parts.headers, name), body: &body });
+    match addressed(hooks, read) {
+        Ok(taken) => {
+            let mut result = Delivered::Ignored;
+            for (hooks, event) in taken {
+                let Some(event) = event else { continue };
+                // Success nevertheless: no host repeats it automatically, and polling finds what was dropped.
+                result = match hooks.events.try_send(event) {
+                    Ok(()) => Delivered::Queued,
+                    Err(TrySendError::Full(_) | TrySendError::Closed(_)) => Delivered::Dropped,
+                };
+            }
+            (StatusCode::ACCEPTED, result)
+        }
         Err(Rejected::Signature) => unsigned,
         Err(Rejected::OtherHost | Rejected::OtherRepository) => (StatusCode::NOT_FOUND, Delivered::Foreign),
         Err(Rejected::Malformed) => (StatusCode::BAD_REQUEST, Delivered::Malformed),
+    }
+}
+
+/// Returns which repositories a delivery is of, with what it says: the one whose id it has, signed with a secret of that one. While the host
+/// has not told the ids yet, all are meant whose secret it is signed with: what a delivery says is looked up there before it counts.
+///
+/// # Errors
+/// It is of none; where it is signed for one, why it is not of that.
+fn addressed<'a>(
+    all: &[&'a Hooks],
+    read: impl Fn(&Hooks) -> Result<Option<ForgeEvent>, Rejected>,
+) -> Result<Vec<(&'a Hooks, Option<ForgeEvent>)>, Rejected> {
+    let (mut known, mut unknown, mut rejected) = (Vec::new(), Vec::new(), Rejected::Signature);
+    for hooks in all {
+        let has_id = hooks.repository.borrow().is_some();
+        match read(hooks) {
+            Ok(event) if has_id => known.push((*hooks, event)),
+            Ok(event) => unknown.push((*hooks, event)),
+            Err(Rejected::Signature) => {}
+            Err(other) => rejected = other,
+        }
+    }
+    match (known.is_empty(), unknown.is_empty()) {
+        (false, _) => Ok(known),
+        (true, false) => Ok(unknown),
+        (true, true) => Err(rejected),
     }
 }
 

@@ -27,6 +27,16 @@ pub fn below(folder: &str, path: &str) -> String {
     }
 }
 
+/// Returns the path in a folder of what is below it, as [`below`] takes it: `.` for the folder as a whole, however many parts that has. A
+/// folder without a name is the tree itself.
+pub fn within<'p>(folder: &str, path: &'p str) -> Option<&'p str> {
+    match folder {
+        "" => Some(path),
+        _ if rendered_folder(path) == folder => Some("."),
+        _ => path.strip_prefix(folder)?.strip_prefix('/'),
+    }
+}
+
 /// Returns the folders of a set that hold a file, the innermost first.
 pub fn holding<'f>(folders: &'f BTreeSet<String>, path: &str) -> impl Iterator<Item = &'f str> {
     let path = rendered_folder(path);
@@ -78,6 +88,9 @@ mod tests {
         ];
         for (folder, path, wanted) in rows {
             assert_eq!(below(folder, path), wanted, "{folder} {path}");
+            let whole = if matches!(path, "" | ".#2") { "." } else { path };
+            assert_eq!(within(folder, wanted), Some(whole), "{folder} {wanted}");
         }
+        assert_eq!(within("shop", "shopping/a.yaml"), None);
     }
 }

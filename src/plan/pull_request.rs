@@ -13,6 +13,7 @@ use super::stops::stops;
 use super::works::FinalState;
 use super::{Baseline, Planned};
 use crate::decide::state::{FleetState, Payload, PlacementState};
+use crate::model::folder::holds;
 use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use crate::model::manifest::InputError;
 use crate::model::names::first_of;
@@ -64,6 +65,9 @@ pub struct Showing<'a> {
     pub diffs: bool,
     /// The key of markers for hidden values.
     pub key: &'a MaskKey,
+    /// The folder of the source that the pull request is of, where there are several: objects that stand elsewhere are only named, because
+    /// its readers need not be readers of the others.
+    pub only: Option<&'a str>,
 }
 
 /// Returns what there is to say about a pull request, from where the fleet stands. Nothing of it holds a value that must not be
@@ -79,7 +83,8 @@ pub fn pull_report(baseline: &Baseline, candidate: &Candidate, showing: &Showing
         ..PullReport::default()
     };
     report.stops = stopped_by(baseline, &planned);
-    let differences = Differences { diffs: showing.diffs, mask: Some(showing.key), left: DIFFS_MAX };
+    let shown = showing.only.map(|folder| objects_in(folder, [baseline.tree(), &candidate.tree]));
+    let differences = Differences { diffs: showing.diffs, mask: Some(showing.key), shown, left: DIFFS_MAX };
     (report.objects, report.overrides) = differences.of(baseline, &planned, &plan);
     report.notes = notes(baseline, &candidate.tree, &planned.fleet, &changed);
     report.timeline = timeline(baseline.tree(), candidate, &changed);
@@ -100,8 +105,17 @@ pub fn plan_with_differences(
 ) -> (Plan, Vec<ObjectDiff>, Vec<OverrideEffect>) {
     let planned = Planned::of(baseline, head, now);
     let plan = planned.plan(Some(baseline));
-    let (objects, overrides) = Differences { diffs: true, mask, left: DIFFS_MAX }.of(baseline, &planned, &plan);
+    let (objects, overrides) =
+        Differences { diffs: true, mask, shown: None, left: DIFFS_MAX }.of(baseline, &planned, &plan);
     (plan, objects, overrides)
+}
+
+/// Returns the objects that stand in a folder of these trees and nowhere else in them.
+fn objects_in(folder: &str, trees: [&Tree; 2]) -> BTreeSet<ObjectKey> {
+    let manifests = || trees.into_iter().flat_map(|tree| tree.manifests.iter());
+    let (own, other): (Vec<_>, Vec<_>) = manifests().partition(|manifest| holds(folder, &manifest.origin.path));
+    let others: BTreeSet<ObjectKey> = other.into_iter().map(|manifest| manifest.id.key()).collect();
+    own.into_iter().map(|manifest| manifest.id.key()).filter(|key| !others.contains(key)).collect()
 }
 
 /// Returns the running rollouts that a head stops, a sentence each.
@@ -130,6 +144,8 @@ struct Differences<'a> {
     /// Whether more than names is printed.
     diffs: bool,
     mask: Option<&'a MaskKey>,
+    /// The only objects whose content is printed; absent: all.
+    shown: Option<BTreeSet<ObjectKey>>,
     left: usize,
 }
 
@@ -230,7 +246,8 @@ impl Differences<'_> {
 
     /// Returns the diff of two objects, with secret values masked in both.
     fn text(&mut self, old: Option<&Desired>, new: Option<&Desired>) -> Option<String> {
-        if !self.diffs {
+        let is_shown = |desired: &Desired| self.shown.as_ref().is_none_or(|shown| shown.contains(&*desired.key));
+        if !self.diffs || !old.into_iter().chain(new).all(is_shown) {
             return None;
         }
         self.left = self.left.checked_sub(1)?;

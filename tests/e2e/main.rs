@@ -35,6 +35,7 @@ mod forge;
 #[path = "../support/forge_contract.rs"]
 mod forge_contract;
 mod health;
+mod joined;
 mod large;
 mod leaving;
 mod lists;

@@ -13,7 +13,7 @@ use super::tokens::ApiTokens;
 use crate::clock;
 use crate::config::{self, Configuration, read_webhook_secrets};
 use crate::daemon::configuration::{self, ConfigurationFile};
-use crate::daemon::forge_bot::{self, Learned};
+use crate::daemon::forge_bot::{self, Learned, RepositoryEnds};
 use crate::daemon::lease::StepDown;
 use crate::daemon::run::{Asked, Daemon};
 use crate::daemon::secret_files::{SecretFile, reason};
@@ -23,7 +23,7 @@ use crate::http::{
     self, Access, Forecasts, Hooks, PageSettings, RecentFragments, Sessions, Shared, Streams, TrustedProxy, Turns,
 };
 use crate::model::commands::Grant;
-use crate::model::forge::ForgeEvent;
+use crate::model::forge::{CommitPulls, ForgeEvent};
 use crate::page::{GitLinks, Site};
 use crate::store::Store;
 use crate::store::lease::Role;
@@ -60,8 +60,7 @@ impl Parts {
         let (instructions, receiver) = mpsc::unbounded_channel();
         let (previews, previewed) = mpsc::unbounded_channel();
         let (pushes, delivered) = mpsc::unbounded_channel();
-        let (learned, known, pulls) = Learned::channel();
-        let (hooks, hints) = hooks(configuration, known, supervisor)?.unzip();
+        let (repositories, hooks, pulls) = repositories(configuration, supervisor)?;
         // Versions of two processes are never taken for each other.
         let process = u64::try_from(clock::wall().as_millisecond()).unwrap_or_default();
         let (publisher, views) = http::Publisher::new(process);
@@ -73,8 +72,7 @@ impl Parts {
             previews: previewed,
             pushes: delivered,
             instruct,
-            hints,
-            learned,
+            repositories,
             publisher,
             config,
         };
@@ -194,6 +192,7 @@ fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings
         let header = proxy.header.parse().with_context(|| format!("http.proxy.header: {:?}", proxy.header))?;
         Ok::<_, anyhow::Error>(TrustedProxy { header, from: proxy.networks(), commanders: proxy.commanders.clone() })
     });
+    // Commits of several sources are in several repositories: the page links none of them.
     let links = configuration.forge.as_ref().map(|forge| GitLinks {
         repository: forge.web_url(),
         is_github: forge.type_ == config::ForgeType::Github,
@@ -202,7 +201,7 @@ fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings
     let site = Site {
         base: http.base_path().to_owned(),
         links,
-        voice: configuration.forge.as_ref().map(forge_bot::command_style),
+        voice: configuration.forges().next().map(|(_, forge)| forge_bot::command_style(forge)),
         commands: http.page == config::PageMode::Command,
     };
     Ok(Some(Arc::new(PageSettings {
@@ -241,16 +240,35 @@ async fn serve(listener: TcpListener, router: axum::Router, supervisor: Supervis
     }
 }
 
+/// What the bots are connected by, what deliveries are checked with, and the pull requests that brought commits.
+type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, watch::Receiver<Arc<CommitPulls>>);
+
+/// Connects the bots of all repositories with the page and with webhooks.
+fn repositories(configuration: &Configuration, supervisor: &Supervisor) -> anyhow::Result<Repositories> {
+    let (mut ends, mut all_hooks) = (Vec::new(), Vec::new());
+    let mut of_page = watch::channel(Arc::default()).1;
+    for (source, forge) in configuration.forges() {
+        let (learned, known, pulls) = Learned::channel();
+        // The page shows commits of the tree, which no pull request of one of several sources brought.
+        if source.name.is_empty() {
+            of_page = pulls;
+        }
+        let (hooks, hints) = hooks(forge, known, supervisor)?.unzip();
+        all_hooks.extend(hooks);
+        ends.push(RepositoryEnds { hints, learned });
+    }
+    Ok((ends, all_hooks, of_page))
+}
+
 /// What deliveries of a forge are checked with, and what they hint at.
 type Hooked = (Hooks, mpsc::Receiver<ForgeEvent>);
 
 /// Reads the secrets of webhooks and follows their file, where the configuration names one.
 fn hooks(
-    configuration: &Configuration,
+    forge: &config::Forge,
     repository: watch::Receiver<Option<u64>>,
     supervisor: &Supervisor,
 ) -> anyhow::Result<Option<Hooked>> {
-    let Some(forge) = &configuration.forge else { return Ok(None) };
     let Some(file) = &forge.webhook_secret_file else { return Ok(None) };
     let hooked = Hooks::new(forge_bot::kind(forge.type_), read_webhook_secrets(file)?, repository, clock::wall);
     let hooks = hooked.0.clone();

@@ -40,7 +40,7 @@ pub struct Authority {
 impl Authority {
     /// Reads them from the configuration.
     pub fn of(configuration: &Configuration) -> Self {
-        let approvers = configuration.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect();
+        let approvers = configuration.approvals().map(|approvals| approvals.approvers.clone()).unwrap_or_default();
         let fixed = configuration.agents.iter().flat_map(|agents| &agents.tokens);
         Self {
             approvals: configuration.approval_rules(),

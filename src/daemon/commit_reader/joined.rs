@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
+use super::owners::Owners;
 use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed};
+use crate::daemon::rendering::Lister;
 use crate::git::Reader;
 use crate::model::folder::{below, rendered_folder};
 use crate::model::id::CommitId;
@@ -32,31 +34,38 @@ pub fn read_joined(
     sources: &[SourceAt<'_>],
     cache: &mut Cache,
 ) -> Result<Tree, Error> {
-    let mut all = ListedFiles::default();
+    let (mut all, mut owners) = (ListedFiles::default(), Vec::new());
     for source in sources {
         match listed(source.reader, source.commit, &cache.rendering) {
-            Ok(listed) => all.add(source.name, listed),
+            Ok(mut listed) => {
+                let read = Owners::read(cache.code_owners, source.reader, source.commit, &mut listed)?;
+                owners.push(read.below(source.name));
+                all.add(source.name, listed);
+            }
             // Users get the errors of all sources at once.
             Err(Error::Refused(errors)) => all.errors.extend(errors.into_iter().map(|error| error.below(source.name))),
             Err(error) => return Err(error),
         }
     }
     let mut tree = read_listed(reader, commit, all, cache, rooted)?;
+    for owners in owners {
+        owners.note(&mut tree);
+    }
     tree.sources =
         sources.iter().map(|it| JoinedSource { name: it.name.to_owned(), commit: it.commit.clone() }).collect();
     Ok(tree)
 }
 
 /// Returns a file whose placements name folders as they are in the joined tree.
-fn rooted((path, blob, parsed): ParsedFile) -> ParsedFile {
+pub(super) fn rooted((path, blob, parsed): ParsedFile) -> ParsedFile {
     let source = rendered_folder(path.split('/').next().unwrap_or_default());
     let parsed = source::rooted(source, parsed);
     (path, blob, parsed)
 }
 
-impl ListedFiles<'_> {
+impl<L: Lister> ListedFiles<L> {
     /// Adds the files of a source below a folder of its name.
-    fn add(&mut self, name: &str, listed: Self) {
+    pub(super) fn add(&mut self, name: &str, listed: Self) {
         let Self { selection, wanted, sources, errors } = listed;
         let below = |path: &str| below(name, path);
         self.selection.read.extend(selection.read.iter().map(|path| below(path)));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Error, ListedFiles, refused_if_large};
+use super::{Error, ListedFiles, OfCommit, refused_if_large};
 use crate::git::{self, Reader, RootFile};
-use crate::model::folder::{below, rendered_folder};
+use crate::model::folder::{below, rendered_folder, within};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::tree::Tree;
@@ -14,6 +14,8 @@ use crate::source::{CodeOwners, OwnersSyntax};
 #[derive(Default)]
 pub(super) struct Owners {
     file: Option<CodeOwners>,
+    /// The folder of the tree in which the files of this source are; no name where it is the only source.
+    folder: String,
     /// The folder of the repository that is read.
     subtree: String,
     /// The files that have folders rendered, by folder: what is rendered there is of whoever owns that file.
@@ -26,7 +28,7 @@ impl Owners {
         syntax: Option<OwnersSyntax>,
         reader: &Reader,
         commit: &CommitId,
-        listed: &mut ListedFiles<'_>,
+        listed: &mut ListedFiles<OfCommit<'_>>,
     ) -> Result<Self, Error> {
         let Some(syntax) = syntax else { return Ok(Self::default()) };
         let marker = |path: &String| (path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned(), path.clone());
@@ -38,18 +40,23 @@ impl Owners {
                 None
             }
         };
-        Ok(Self { file, subtree: reader.subtree().to_owned(), markers })
+        Ok(Self { file, folder: String::new(), subtree: reader.subtree().to_owned(), markers })
+    }
+
+    /// Returns the owners as those of the files in a folder of the tree.
+    pub fn below(self, folder: &str) -> Self {
+        Self { folder: folder.to_owned(), ..self }
     }
 
     /// Notes the owners of each placement's file, and warnings about the file.
     pub fn note(self, tree: &mut Tree) {
         let Some(file) = self.file else { return };
         for placement in tree.placements.values_mut() {
-            let path = &*placement.origin.path;
+            let Some(path) = within(&self.folder, &placement.origin.path) else { continue };
             let path = self.markers.get(rendered_folder(path)).map_or(path, String::as_str);
             placement.owners = file.of(&below(&self.subtree, path));
         }
-        tree.warnings.extend(file.warnings);
+        tree.warnings.extend(file.warnings.into_iter().map(|warning| warning.below(&self.folder)));
     }
 }
 

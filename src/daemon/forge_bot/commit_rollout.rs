@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::asked::{Asked, Notice};
+use super::own_commits::OwnProgress;
 use crate::core::PlacementUpdate;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, Digest, PlacementKey};
@@ -80,6 +81,9 @@ pub struct CommitRollout {
     /// The accepted commit before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<CommitId>,
+    /// The commit of the tree that brought it, where it is of one of several sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<CommitId>,
     /// The first line of its message, written by its author: escape it before printing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
@@ -131,6 +135,7 @@ impl CommitRollout {
         Self {
             commit,
             from,
+            tree: None,
             subject: String::new(),
             trouble: None,
             placements: BTreeMap::new(),
@@ -315,7 +320,7 @@ impl CommitRollouts {
             let commit = if position == 0 { self.commit_of(update, way) } else { way.commit.clone() };
             let Some(commit) = commit else { continue };
             current.insert(commit.clone());
-            self.put(&commit, update, way, now);
+            self.put(&commit, &update.placement, way, now);
         }
         let newest = update.ways.first().and_then(|way| self.commit_of(update, way));
         let left_behind: Vec<CommitId> = self
@@ -381,9 +386,19 @@ impl CommitRollouts {
         }
     }
 
-    fn put(&mut self, commit: &CommitId, update: &PlacementUpdate, way: &Progress, now: Timestamp) {
+    /// Takes the progress of a placement as that of a commit of one of several sources.
+    pub fn show(&mut self, shown: &OwnProgress, now: Timestamp) {
+        self.put(&shown.own, &shown.progress.placement, &shown.progress, now);
+        if self.get(&shown.own).is_some_and(|rollout| rollout.tree.as_ref() != Some(&shown.tree))
+            && let Some(rollout) = self.get_mut(&shown.own)
+        {
+            rollout.tree = Some(shown.tree.clone());
+        }
+    }
+
+    fn put(&mut self, commit: &CommitId, placement: &PlacementKey, way: &Progress, now: Timestamp) {
         let way = &Progress { commit: Some(commit.clone()), ..way.clone() };
-        let known = self.get(commit).and_then(|rollout| rollout.placements.get(&update.placement));
+        let known = self.get(commit).and_then(|rollout| rollout.placements.get(placement));
         match known {
             // A change that ended before anybody was notified is no rollout.
             None if way.state.is_final() => return,
@@ -393,7 +408,7 @@ impl CommitRollouts {
             _ => {}
         }
         let rollout = self.begin(commit.clone(), now);
-        rollout.placements.insert(update.placement.clone(), way.clone());
+        rollout.placements.insert(placement.clone(), way.clone());
         self.settle(commit, now);
     }
 

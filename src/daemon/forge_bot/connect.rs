@@ -83,12 +83,11 @@ impl Identity {
     }
 }
 
-/// Returns the settings of the forge that a configuration names, with its token or key; `None` without a forge.
+/// Returns the settings of a forge, with its token or key.
 ///
 /// # Errors
 /// The token's, the key's or the authorities' file cannot be read.
-pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Settings>, config::Error> {
-    let Some(forge) = &configuration.forge else { return Ok(None) };
+pub fn forge_settings(forge: &config::Forge) -> Result<Option<forge::Settings>, config::Error> {
     let Some(auth) = identity(forge) else { return Ok(None) };
     let auth = auth.read()?;
     let (owner, name) = forge.owner_and_name();
@@ -98,7 +97,8 @@ pub fn forge_settings(configuration: &Configuration) -> Result<Option<forge::Set
     Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth, reach }))
 }
 
-/// Returns the forge and its settings; `None` without one. Follows the file of its token or key.
+/// Returns each repository that the configuration names, with its settings, in the order of [`Configuration::forges`]. Follows the files of
+/// tokens and keys.
 ///
 /// # Errors
 /// A secret cannot be read, or the configuration cannot be used.
@@ -107,10 +107,19 @@ pub fn connect(
     source: &str,
     store: &dyn Store,
     supervisor: &Supervisor,
+) -> Result<Vec<Connected>, Error> {
+    let one = |of: (&config::Source, &config::Forge)| connect_one(configuration, of, source, store, supervisor);
+    configuration.forges().filter_map(|of| one(of).transpose()).collect()
+}
+
+fn connect_one(
+    configuration: &Configuration,
+    (of, forge): (&config::Source, &config::Forge),
+    source: &str,
+    store: &dyn Store,
+    supervisor: &Supervisor,
 ) -> Result<Option<Connected>, Error> {
-    let (Some(settings), Some(forge)) = (forge_settings(configuration)?, &configuration.forge) else {
-        return Ok(None);
-    };
+    let Some(settings) = forge_settings(forge)? else { return Ok(None) };
     let connected = forge::connect(&settings, Some(meter(&supervisor.metrics())))?;
     if let Some(identity) = identity(forge) {
         identity.follow(&connected, supervisor);
@@ -119,7 +128,8 @@ pub fn connect(
     let approvals = &forge.approvals;
     let settings = Settings {
         source: source.to_owned(),
-        poll_interval: configuration.source.poll_interval,
+        name: of.name.clone(),
+        poll_interval: of.poll_interval,
         notify: forge.notify.iter().copied().collect(),
         plans: forge.plans,
         statuses: forge.statuses,
@@ -130,7 +140,7 @@ pub fn connect(
         approvers_by_path: approvers_by_path(configuration),
         parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
         mask: mask_key(store)?,
-        fetches: configuration.source.local().is_none(),
+        fetches: of.local().is_none(),
     };
     Ok(Some((connected, settings)))
 }

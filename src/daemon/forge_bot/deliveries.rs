@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::comment_policy::COMMENT_AGE_MAX;
+use super::records::RecordPlace;
 use crate::model::forge::{ForgeUser, Pushed, Said, ThreadNumber};
 use crate::model::id::CommitId;
-use crate::store::records::{load_all, put};
-use crate::store::{Expected, Op, Result, Store};
+use crate::store::records::load_all;
+use crate::store::{Op, Result, Store};
 
-const COMMENTS: &str = "forge/delivered/";
-const PUSHES: &str = "forge/pushed/";
+const COMMENTS: &str = "delivered/";
+const PUSHES: &str = "pushed/";
 
 /// Kept deliveries of comments; the oldest are dropped first.
 const COMMENTS_MAX: usize = 10_000;
@@ -51,8 +52,9 @@ enum Key {
 }
 
 /// All kept deliveries.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Deliveries {
+    place: RecordPlace,
     comments: BTreeMap<u64, Delivered>,
     pushes: BTreeMap<(CommitId, u64), Push>,
     changed: BTreeSet<Key>,
@@ -63,11 +65,12 @@ impl Deliveries {
     ///
     /// # Errors
     /// A record that cannot be read is named.
-    pub fn read(store: &dyn Store) -> Result<Self> {
-        let comments = load_all::<Delivered>(store, COMMENTS)?.into_iter().map(|r| (r.value.id, r.value));
-        let pushes = load_all::<Push>(store, PUSHES)?.into_iter().map(|r| r.value);
+    pub fn read(store: &dyn Store, place: RecordPlace) -> Result<Self> {
+        let comments = load_all::<Delivered>(store, &place.key(COMMENTS))?.into_iter().map(|r| (r.value.id, r.value));
+        let pushes = load_all::<Push>(store, &place.key(PUSHES))?.into_iter().map(|r| r.value);
         let key = |push: &Push| (push.pushed.commit.clone(), push.pushed.by.id);
         Ok(Self {
+            place,
             comments: comments.collect(),
             pushes: pushes.map(|push| (key(&push), push)).collect(),
             changed: BTreeSet::new(),
@@ -134,18 +137,11 @@ impl Deliveries {
     /// Returns the writes of what changed since the last call.
     pub fn take_changed(&mut self) -> Vec<Result<Op>> {
         let changed = std::mem::take(&mut self.changed);
-        let gone = |key: String| Ok(Op::Delete { key, expected: Expected::Any });
         let op = |key| match key {
-            Key::Comment(id) => {
-                let path = format!("{COMMENTS}{id}");
-                self.comments
-                    .get(&id)
-                    .map_or_else(|| gone(path.clone()), |known| put(path.clone(), known, Expected::Any))
-            }
+            Key::Comment(id) => self.place.op(&format!("{COMMENTS}{id}"), self.comments.get(&id)),
             Key::Push(commit, by) => {
                 let path = format!("{PUSHES}{commit}/{by}");
-                let known = self.pushes.get(&(commit, by));
-                known.map_or_else(|| gone(path.clone()), |push| put(path.clone(), push, Expected::Any))
+                self.place.op(&path, self.pushes.get(&(commit, by)))
             }
         };
         changed.into_iter().map(op).collect()

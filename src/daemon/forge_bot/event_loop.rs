@@ -172,7 +172,7 @@ impl Console {
             Next::Write(_) | Next::Nothing => None,
         };
         // Nothing can be planned before the accepted commit is known.
-        let pulls = self.pulls.next_wake().filter(|_| self.accepted.is_some());
+        let pulls = self.pulls.next_wake().filter(|_| self.tree.is_some());
         let awaited = self.awaited.values().map(|(_, until)| *until);
         let read = self.to_find.values().copied().chain([self.look_at]).chain(pulls).chain(awaited).min();
         let has_reading =

@@ -10,7 +10,7 @@ use super::executed::means_one;
 use super::origin::{Origin, origin};
 use super::outbox::{Slot, SlotContent};
 use super::person::PersonFacts;
-use super::records::{self, Heard};
+use super::records::Heard;
 use crate::core::execute::{NarrowedGate, may_some};
 use crate::forge::webhook::text_digest;
 use crate::http::Instruction;
@@ -200,7 +200,7 @@ impl Console {
         }
         self.executed.settle(&comment.url, author);
         let settled = self.executed.take_settled().into_iter().map(Ok);
-        self.write([records::heard_op(&heard)].into_iter().chain(settled).collect()).await;
+        self.write([self.place().heard_op(&heard)].into_iter().chain(settled).collect()).await;
         self.heard.insert(heard.id, heard);
         self.awaited.remove(&id);
         self.deliveries.drop_comment(id);

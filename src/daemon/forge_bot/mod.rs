@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::source_poller::SourceRequest;
@@ -39,6 +39,7 @@ mod listen;
 mod messages;
 pub mod origin;
 pub mod outbox;
+pub mod own_commits;
 mod person;
 mod polling;
 mod pulls;
@@ -53,16 +54,17 @@ mod votes;
 mod tests;
 
 use commit_rollout::CommitRollouts;
-pub use connect::{Error as ConnectError, command_style, connect, forge_settings, kind};
+pub use connect::{Connected, Error as ConnectError, command_style, connect, forge_settings, kind};
 use deliveries::Deliveries;
 use executed::Executions;
 pub use fenced::FencedForge;
 use outbox::Outbox;
+use own_commits::OwnCommits;
 use pulls::Pulls;
-use records::{Heard, SavedRecords};
+use records::{Heard, RecordPlace, SavedRecords};
 use send::Sent;
 pub use set_statuses::Links;
-pub use task::ConsoleTask;
+pub use task::{ConsoleTasks, RepositoryEnds};
 
 /// The longest sleep of the task if nothing is due.
 const FAR: SignedDuration = SignedDuration::from_hours(1);
@@ -88,6 +90,8 @@ const HINTS_MAX: usize = 1000;
 pub struct Settings {
     /// Identity of our source, which marks our comments.
     pub source: String,
+    /// The name of the source whose repository this is; empty where there is one source.
+    pub name: String,
     /// How often the forge is polled without webhooks.
     pub poll_interval: Duration,
     /// When a new comment is written.
@@ -127,6 +131,8 @@ pub struct Handles {
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Who hands out what plans start from.
     pub baselines: mpsc::UnboundedSender<oneshot::Sender<Baseline>>,
+    /// Lets one plan be made at a time, of the bots of all sources.
+    pub planning: Arc<Semaphore>,
     /// What webhooks say; absent where there are none.
     pub hints: Option<mpsc::Receiver<ForgeEvent>>,
     /// What the bot learns from the forge, for others.
@@ -177,8 +183,12 @@ struct Console {
     me: Option<ForgeUser>,
     /// The followed branch, once git answered.
     branch: Option<String>,
-    /// The accepted commit.
+    /// The accepted commit of the source.
     accepted: Option<CommitId>,
+    /// The accepted commit of the tree, which is that of the source where there is one.
+    tree: Option<CommitId>,
+    /// What the tree's commits mean for the source, where it is one of several.
+    own: Option<OwnCommits>,
     /// No read before this instant.
     read_after: Option<Timestamp>,
     read_failures: u32,
@@ -229,6 +239,8 @@ impl Console {
             me: None,
             branch: None,
             accepted: None,
+            tree: None,
+            own: saved.own,
             read_after: None,
             read_failures: 0,
             look_at: now,
@@ -246,8 +258,8 @@ impl Console {
 
     /// Restarts from the stored records; it keeps only the state of the earlier run that nobody sends again.
     fn begin_again(self, saved: SavedRecords) -> Self {
-        let Self { settings, handles, inbox, clock, accepted, finishing, .. } = self;
-        Self { accepted, finishing, ..Self::begin(settings, handles, saved, inbox, clock) }
+        let Self { settings, handles, inbox, clock, accepted, tree, finishing, .. } = self;
+        Self { accepted, tree, finishing, ..Self::begin(settings, handles, saved, inbox, clock) }
     }
 
     fn forge(&self) -> Arc<dyn Forge> {
@@ -262,16 +274,35 @@ impl Console {
         let now = self.now();
         match message {
             Message::Finish(done) => self.finishing = Some(done),
-            Message::Update(ForgeUpdate::Known(placements)) => self.rollouts.end_others(&placements, now),
-            Message::Update(ForgeUpdate::Placement(update)) => self.rollouts.take(&update, now),
+            Message::Update(ForgeUpdate::Known(placements)) => match &mut self.own {
+                None => self.rollouts.end_others(&placements, now),
+                Some(own) => {
+                    own.end_others(&placements, now).iter().for_each(|shown| self.rollouts.show(shown, now));
+                    self.rollouts.end_others(&placements, now);
+                }
+            },
+            Message::Update(ForgeUpdate::Placement(update)) => match &mut self.own {
+                None => self.rollouts.take(&update, now),
+                Some(own) => own.take(&update, now).iter().for_each(|shown| self.rollouts.show(shown, now)),
+            },
             Message::Update(ForgeUpdate::Source(source)) => {
-                if source.accepted != self.accepted {
-                    self.accepted.clone_from(&source.accepted);
+                if source.accepted != self.tree {
+                    self.tree.clone_from(&source.accepted);
                     self.pulls.base_moved(now);
                 }
+                let source = match &mut self.own {
+                    None => *source,
+                    Some(own) => own.take_source(&source, now),
+                };
+                self.accepted.clone_from(&source.accepted);
                 self.rollouts.take_source(&source, now);
             }
         }
+    }
+
+    /// Returns where the records of this bot are.
+    fn place(&self) -> RecordPlace {
+        RecordPlace::of(&self.settings.name)
     }
 
     /// Handles a hint: the event itself is read later. What cannot be read later is recorded.
@@ -329,23 +360,24 @@ impl Console {
         for commit in self.rollouts.changed().cloned().collect::<Vec<_>>() {
             self.ask_people(&commit, now);
         }
-        let mut ops = Vec::new();
+        let (mut ops, place) = (Vec::new(), self.place());
+        ops.extend(self.own.iter_mut().flat_map(|own| own.take_changed(&place, now)));
         // First: a rollout's texts go to the outbox, whose records are stored in the same batch.
         let changed = self.rollouts.take_changed();
         if !changed.is_empty() {
             self.publish_pulls();
         }
         for (commit, rollout) in changed {
-            ops.push(records::rollout_op(&commit, rollout.as_ref()));
+            ops.push(place.rollout_op(&commit, rollout.as_ref()));
             if let Some(rollout) = rollout {
                 self.show_rollout(&rollout, now);
             }
         }
         let begun = self.begin_writes(now);
-        ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| records::outbox_op(slot, entry.as_ref())));
-        ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| records::pull_op(*number, pull.as_ref())));
+        ops.extend(self.outbox.take_changed().iter().map(|(slot, entry)| place.outbox_op(slot, entry.as_ref())));
+        ops.extend(self.pulls.take_changed().iter().map(|(number, pull)| place.pull_op(*number, pull.as_ref())));
         ops.extend(self.deliveries.take_changed());
-        ops.extend(records::forget_heard(&mut self.heard, now).into_iter().map(Ok));
+        ops.extend(records::forget_heard(&mut self.heard, &place, now).into_iter().map(Ok));
         ops.extend(self.executed.take_settled().into_iter().map(Ok));
         self.write(ops).await;
         let has_begun = !begun.is_empty();

@@ -96,6 +96,21 @@ impl Console {
         }
     }
 
+    /// Returns why nobody approves a rollout here: changes of other sources are part of it, and whoever made those could approve their own
+    /// change in this repository.
+    pub(super) fn made_elsewhere(&self, rollout: &CommitRollout) -> Option<Answer> {
+        let own = self.own.as_ref().filter(|_| !self.settings.rules.self_approval)?;
+        let others = own.others(rollout);
+        if others.is_empty() {
+            return None;
+        }
+        let names = others.into_iter().collect::<Vec<_>>().join(", ");
+        Some(Answer::of(format!(
+            "commits of other sources ({names}) are part of what waits, and this repository does not know who made those; approve it \
+             with gitfleet approve, on the command line, or on the page"
+        )))
+    }
+
     /// Returns the author's permission, teams and contribution. What cannot be determined counts against the author.
     pub(super) fn person(
         &self,
@@ -115,6 +130,9 @@ impl Console {
             Err(Error::Forbidden { .. }) if self.configured_approvers().next().is_some() => Permission::None,
             answer => answer.map_err(|error| cannot("what you may do here", &error))?,
         };
+        if let Some(answer) = self.made_elsewhere(rollout).filter(|_| facts.approves) {
+            return Err(answer);
+        }
         let mut teams = BTreeSet::new();
         for (team, is_member) in facts.teams {
             // An author who cannot be looked up is in no team: other rules may still admit them.

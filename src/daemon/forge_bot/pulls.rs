@@ -1,6 +1,7 @@
 //! Open pull requests: writes a plan on each, and updates it when it or the branch moves.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot};
@@ -181,8 +182,8 @@ impl Console {
         let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
         self.pulls.to_read.extend(gone);
         // A plan against another accepted commit, of an earlier process, is made again.
-        let accepted = self.accepted.clone();
-        let old = self.pulls.known.values().filter(|pull| accepted.is_some() && pull.base != accepted);
+        let tree = self.tree.clone();
+        let old = self.pulls.known.values().filter(|pull| tree.is_some() && pull.base != tree);
         let old: Vec<ThreadNumber> = old.map(|pull| pull.number).collect();
         for number in old {
             self.pulls.due.entry(number).or_insert(now);
@@ -197,7 +198,7 @@ impl Console {
     async fn followed(&mut self) -> Option<String> {
         if self.branch.is_none() {
             let (reply, answer) = oneshot::channel();
-            drop(self.handles.requests.send(SourceRequest::Branch { reply }));
+            drop(self.handles.requests.send(SourceRequest::Branch { source: self.settings.name.clone(), reply }));
             self.branch = self.ask(answer).await.ok().flatten();
         }
         self.branch.clone()
@@ -213,7 +214,7 @@ impl Console {
     /// Starts a plan that is due. Returns whether there was one.
     pub(super) fn plan_next(&mut self, now: Timestamp) -> bool {
         // One at a time: memory is limited to one pull request's tree beside those of two commits.
-        if self.pulls.making.is_some() || self.accepted.is_none() {
+        if self.pulls.making.is_some() || self.tree.is_none() {
             return false;
         }
         let due = self.pulls.due.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).next_back();
@@ -252,7 +253,8 @@ impl Console {
                 if !self.pulls.forget(number) {
                     return;
                 }
-                drop(self.handles.requests.send(SourceRequest::Forget { number }));
+                let source = self.settings.name.clone();
+                drop(self.handles.requests.send(SourceRequest::Forget { source, number }));
                 if let Some(pull) = pull.filter(|pull| pull.is_open) {
                     let body = super::messages::not_planned(&pull.base);
                     let slot = Slot::Comment { id: self.plan_slot(number) };
@@ -269,11 +271,14 @@ impl Console {
         let (sender, requests, baselines) =
             (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.baselines.clone());
         let (content, fetch) = (self.settings.plans.content, self.settings.fetches);
-        let mask = self.settings.mask.clone();
-        let limit = self.handles.forge.limits().comment_chars;
+        let (mask, source) = (self.settings.mask.clone(), self.settings.name.clone());
+        let (limit, turn) = (self.handles.forge.limits().comment_chars, Arc::clone(&self.handles.planning));
         tokio::spawn(async move {
+            // Nobody closes it, so a turn comes.
+            let _turn = turn.acquire_owned().await;
             let (reply, candidate) = oneshot::channel();
-            let request = SourceRequest::Candidate { number: pull.number, head: pull.head.clone(), fetch, reply };
+            let (number, head) = (pull.number, pull.head.clone());
+            let request = SourceRequest::Candidate { source: source.clone(), number, head, fetch, reply };
             let (ask, start) = oneshot::channel();
             let is_asked = requests.send(request).is_ok() && baselines.send(ask).is_ok();
             let ending = || "gitfleet is ending".to_owned();
@@ -281,7 +286,8 @@ impl Console {
                 (Ok(candidate), Ok(start)) if is_asked => {
                     // A hypothetical decision is not logged: readers of the log would take it for a real one.
                     let silent = tracing::subscriber::NoSubscriber::new();
-                    let made = move || made(candidate, &start, content, &mask, limit);
+                    let showing = PullShowing { content, mask, source, limit };
+                    let made = move || made(candidate, &start, &showing);
                     let made = move || tracing::subscriber::with_default(silent, made);
                     tokio::task::spawn_blocking(made).await.unwrap_or_else(|error| Err(error.to_string()))
                 }
@@ -324,25 +330,34 @@ impl Console {
     }
 }
 
+/// How a plan is shown.
+struct PullShowing {
+    content: PlanContent,
+    mask: MaskKey,
+    /// The name of the source; empty where there is one.
+    source: String,
+    /// Characters of a comment.
+    limit: usize,
+}
+
 type Said = (Option<CommitId>, (StatusState, String, String));
 
 /// Plans a candidate and renders its status and comment: pure, except that it reads the time.
 fn made(
     candidate: Result<Candidate, CandidateError>,
     baseline: &crate::plan::Baseline,
-    content: PlanContent,
-    mask: &MaskKey,
-    limit: usize,
+    PullShowing { content, mask, source, limit }: &PullShowing,
 ) -> Result<Said, String> {
     let base = baseline.tree().commit.clone();
     let report = match candidate {
         Ok(candidate) => {
-            let showing = Showing { diffs: content == PlanContent::Diff, key: mask };
+            let only = Some(source.as_str()).filter(|source| !source.is_empty());
+            let showing = Showing { diffs: *content == PlanContent::Diff, key: mask, only };
             pull_report(baseline, &candidate, &showing, clock::now())
         }
         Err(CandidateError::Refused(errors)) => PullReport::refused(base.clone(), None, errors),
         Err(CandidateError::Unreadable(why)) => return Err(why),
     };
     let (state, line) = summary(&report);
-    Ok((base, (state, line, plan_comment(&report, limit))))
+    Ok((base, (state, line, plan_comment(&report, *limit))))
 }

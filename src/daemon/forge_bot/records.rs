@@ -9,15 +9,18 @@ use super::commit_rollout::CommitRollout;
 use super::deliveries::Deliveries;
 use super::executed::Executions;
 use super::outbox::Entry;
+use super::own_commits::OwnCommits;
 use crate::model::forge::ThreadNumber;
 use crate::model::id::{CommitId, Digest};
-use crate::store::records::{EXECUTED_PREFIX, load_all, put};
+use crate::store::records::{EXECUTED_PREFIX, FORGE_PREFIX, load_all, put};
 use crate::store::{Expected, Op, Result, Store};
 
-const OUTBOX: &str = "forge/outbox/";
-const ROLLOUT: &str = "forge/story/";
-const HEARD: &str = "forge/heard/";
-const PULL: &str = "forge/pull/";
+const OUTBOX: &str = "outbox/";
+const ROLLOUT: &str = "story/";
+const HEARD: &str = "heard/";
+const PULL: &str = "pull/";
+/// Where the records of the bots of several sources are, each below the source's name.
+const SOURCES: &str = "source/";
 
 /// How long a handled comment is remembered: longer than the greatest age of a comment at its first reading.
 const HEARD_KEPT: SignedDuration = SignedDuration::from_hours(24 * 30);
@@ -62,8 +65,33 @@ pub struct Planned {
     pub base: Option<CommitId>,
 }
 
+/// Where a bot's records are: of several sources each has a bot of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordPlace(String);
+
+impl RecordPlace {
+    /// Returns the place of a source's bot; the only source has no name.
+    pub fn of(source: &str) -> Self {
+        Self(if source.is_empty() { FORGE_PREFIX.to_owned() } else { format!("{FORGE_PREFIX}{SOURCES}{source}/") })
+    }
+
+    /// Returns the key of a record at this place.
+    pub fn key(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+
+    /// Returns the write of a record at this place, or its deletion for `None`.
+    pub fn op<T: Serialize>(&self, path: &str, value: Option<&T>) -> Result<Op> {
+        let key = self.key(path);
+        match value {
+            Some(value) => put(key, value, Expected::Any),
+            None => Ok(Op::Delete { key, expected: Expected::Any }),
+        }
+    }
+}
+
 /// The stored records of an earlier process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SavedRecords {
     /// The slots.
     pub outbox: Vec<Entry>,
@@ -77,57 +105,59 @@ pub struct SavedRecords {
     pub deliveries: Deliveries,
     /// Executed commands of comments that are not among the handled ones.
     pub executed: Executions,
+    /// What the tree's commits mean for a source that is one of several.
+    pub own: Option<OwnCommits>,
 }
 
 impl SavedRecords {
-    /// Reads them.
+    /// Reads those of a source's bot; the only source has no name.
     ///
     /// # Errors
     /// A record that cannot be read is named.
-    pub fn read(store: &dyn Store) -> Result<Self> {
-        let values = |prefix| load_all(store, prefix);
+    pub fn read(store: &dyn Store, source: &str) -> Result<Self> {
+        let place = RecordPlace::of(source);
+        let own = (!source.is_empty()).then(|| OwnCommits::read(source, store, &place)).transpose()?;
         Ok(Self {
-            outbox: values(OUTBOX)?.into_iter().map(|record| record.value).collect(),
-            rollouts: load_all::<CommitRollout>(store, ROLLOUT)?.into_iter().map(|record| record.value).collect(),
-            heard: load_all::<Heard>(store, HEARD)?.into_iter().map(|r| (r.value.id, r.value)).collect(),
-            pulls: load_all::<Planned>(store, PULL)?.into_iter().map(|r| (r.value.number, r.value)).collect(),
-            deliveries: Deliveries::read(store)?,
+            outbox: load_all(store, &place.key(OUTBOX))?.into_iter().map(|record| record.value).collect(),
+            rollouts: load_all::<CommitRollout>(store, &place.key(ROLLOUT))?.into_iter().map(|r| r.value).collect(),
+            heard: load_all::<Heard>(store, &place.key(HEARD))?.into_iter().map(|r| (r.value.id, r.value)).collect(),
+            pulls: load_all::<Planned>(store, &place.key(PULL))?
+                .into_iter()
+                .map(|r| (r.value.number, r.value))
+                .collect(),
+            deliveries: Deliveries::read(store, place)?,
             executed: Executions::restore(
                 load_all(store, EXECUTED_PREFIX)?.into_iter().map(|record| (record.key, record.value)).collect(),
             ),
+            own,
         })
     }
 }
 
-fn kept<T: Serialize>(key: String, value: Option<&T>) -> Result<Op> {
-    match value {
-        Some(value) => put(key, value, Expected::Any),
-        None => Ok(Op::Delete { key, expected: Expected::Any }),
+impl RecordPlace {
+    /// Returns the write of a slot, or its deletion for `None`.
+    pub fn outbox_op(&self, slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op> {
+        self.op(&format!("{OUTBOX}{}", slot.key()), entry)
+    }
+
+    /// Returns the write of a rollout, or its deletion for `None`.
+    pub fn rollout_op(&self, commit: &CommitId, rollout: Option<&CommitRollout>) -> Result<Op> {
+        self.op(&format!("{ROLLOUT}{commit}"), rollout)
+    }
+
+    /// Returns the write of a pull request, or its deletion for `None`.
+    pub fn pull_op(&self, number: ThreadNumber, pull: Option<&Planned>) -> Result<Op> {
+        self.op(&format!("{PULL}{number}"), pull)
+    }
+
+    /// Returns the write of a handled comment.
+    pub fn heard_op(&self, heard: &Heard) -> Result<Op> {
+        self.op(&format!("{HEARD}{}", heard.id), Some(heard))
     }
 }
 
-/// Returns the write of a slot, or its deletion for `None`.
-pub fn outbox_op(slot: &super::outbox::Slot, entry: Option<&Entry>) -> Result<Op> {
-    kept(format!("{OUTBOX}{}", slot.key()), entry)
-}
-
-/// Returns the write of a rollout, or its deletion for `None`.
-pub fn rollout_op(commit: &CommitId, rollout: Option<&CommitRollout>) -> Result<Op> {
-    kept(format!("{ROLLOUT}{commit}"), rollout)
-}
-
-/// Returns the write of a pull request, or its deletion for `None`.
-pub fn pull_op(number: ThreadNumber, pull: Option<&Planned>) -> Result<Op> {
-    kept(format!("{PULL}{number}"), pull)
-}
-
-/// Returns the write of a handled comment.
-pub fn heard_op(heard: &Heard) -> Result<Op> {
-    kept(format!("{HEARD}{}", heard.id), Some(heard))
-}
-
 /// Drops comments that are too old to be handled again, and returns the deletions.
-pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, now: Timestamp) -> Vec<Op> {
+pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, place: &RecordPlace, now: Timestamp) -> Vec<Op> {
     let mut by_age: Vec<(Timestamp, u64)> = heard.values().map(|h| (h.at, h.id)).collect();
     by_age.sort_unstable();
     let extra = by_age.len().saturating_sub(HEARD_MAX);
@@ -140,7 +170,7 @@ pub fn forget_heard(heard: &mut BTreeMap<u64, Heard>, now: Timestamp) -> Vec<Op>
         .collect();
     let forget = |id| {
         heard.remove(&id);
-        Op::Delete { key: format!("{HEARD}{id}"), expected: Expected::Any }
+        Op::Delete { key: place.key(&format!("{HEARD}{id}")), expected: Expected::Any }
     };
     old.into_iter().map(forget).collect()
 }

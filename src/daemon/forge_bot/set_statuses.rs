@@ -39,7 +39,7 @@ impl Links {
     /// Returns the best address there is about a rollout: the daemon's page, else its comment, its conversation, its commit.
     pub fn rollout(&self, rollout: &CommitRollout) -> String {
         if let Some(page) = &self.page {
-            return format!("{page}/commits/{}", rollout.commit);
+            return format!("{page}/commits/{}", rollout.tree.as_ref().unwrap_or(&rollout.commit));
         }
         let thread = || rollout.thread.map(|thread| self.thread(thread.number));
         let commit = || format!("{}/commit/{}", self.repository, rollout.commit);
@@ -154,5 +154,11 @@ mod tests {
         assert_eq!(links.rollout(&rollout), "https://forge.example/o/r/pulls/7#issuecomment-3");
         links.page = Some("https://fleet.example".to_owned());
         assert_eq!(links.rollout(&rollout), "https://fleet.example/commits/abc1234");
+        rollout.tree = Some("def5678".into());
+        assert_eq!(
+            links.rollout(&rollout),
+            "https://fleet.example/commits/def5678",
+            "the page knows the tree's commits"
+        );
     }
 }

@@ -69,7 +69,8 @@ impl Console {
     /// Returns the commits of a rollout, newest first; the commit alone if git cannot list them.
     async fn landed(&mut self, rollout: &CommitRollout) -> Vec<git::Commit> {
         let (reply, answer) = oneshot::channel();
-        let request = SourceRequest::Landed { from: rollout.from.clone(), to: rollout.commit.clone(), reply };
+        let (source, from) = (self.settings.name.clone(), rollout.from.clone());
+        let request = SourceRequest::Landed { source, from, to: rollout.commit.clone(), reply };
         let alone = || {
             vec![git::Commit { commit: rollout.commit.clone(), subject: String::new(), author_email: String::new() }]
         };

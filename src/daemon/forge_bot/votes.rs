@@ -188,6 +188,11 @@ impl Console {
 
     /// Returns who approves, as the forge knows them now; `None` if it must be retried.
     async fn voter(&mut self, rollout: &CommitRollout, by: &ForgeUser, url: &str) -> Option<Person> {
+        if let Some(answer) = self.made_elsewhere(rollout) {
+            // Its conversation gets the answer once.
+            self.answer_vote(rollout, by, &answer);
+            return None;
+        }
         let questions = self.questions(rollout, by, true);
         let facts = self.ask(questions.answers()).await;
         let person = self.person(rollout, by, url, facts);

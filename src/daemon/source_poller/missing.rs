@@ -134,7 +134,7 @@ impl Opening {
             Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
-            Ok(SourceRequest::Branch { reply }) => drop(reply.send(None)),
+            Ok(SourceRequest::Branch { reply, .. }) => drop(reply.send(None)),
             Ok(
                 SourceRequest::Poll
                 | SourceRequest::AcceptRewrite(_)

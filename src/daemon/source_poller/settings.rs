@@ -96,7 +96,7 @@ impl PollerSettings {
 }
 
 fn code_owners(configuration: &Configuration) -> Option<OwnersSyntax> {
-    let forge = configuration.forge.as_ref().filter(|forge| forge.approvals.code_owners)?;
+    let (_, forge) = configuration.forges().next().filter(|(_, forge)| forge.approvals.code_owners)?;
     Some(match forge.type_ {
         config::ForgeType::Github => OwnersSyntax::GitHub,
         config::ForgeType::Gitea => OwnersSyntax::Gitea,

@@ -192,7 +192,10 @@ impl Place {
 
     fn candidate(&self, number: u64, head: &CommitId, fetch: bool) -> Result<Candidate, CandidateError> {
         let (reply, answer) = oneshot::channel();
-        self.followed.requests.send(SourceRequest::Candidate { number, head: head.clone(), fetch, reply }).unwrap();
+        self.followed
+            .requests
+            .send(SourceRequest::Candidate { source: String::new(), number, head: head.clone(), fetch, reply })
+            .unwrap();
         answer.blocking_recv().unwrap()
     }
 
@@ -261,8 +264,8 @@ fn why_a_pull_request_cannot_be_read() {
         assert!(why.contains(wanted) && why.starts_with(&format!("pull request {number}: ")), "{why}");
     }
     assert!(place.candidate(3, &good, true).is_ok(), "and the next is read again");
-    place.followed.requests.send(SourceRequest::Forget { number: 3 }).unwrap();
-    place.followed.requests.send(SourceRequest::Forget { number: 99 }).unwrap();
+    place.followed.requests.send(SourceRequest::Forget { source: String::new(), number: 3 }).unwrap();
+    place.followed.requests.send(SourceRequest::Forget { source: String::new(), number: 99 }).unwrap();
     assert!(place.candidate(3, &good, true).is_ok(), "and fetched again");
 }
 
@@ -323,7 +326,7 @@ fn what_landed_is_answered() {
     let tip = place.accept(&[("x.yaml", &map("x", "1"))]);
     let landed = |from: Option<CommitId>, to: CommitId| {
         let (reply, answer) = oneshot::channel();
-        place.followed.requests.send(SourceRequest::Landed { from, to, reply }).unwrap();
+        place.followed.requests.send(SourceRequest::Landed { source: String::new(), from, to, reply }).unwrap();
         answer.blocking_recv().unwrap()
     };
     let found = landed(old, tip.clone()).unwrap();
@@ -399,7 +402,7 @@ fn what_was_accepted_after_the_core_last_heard_stays_pinned() {
         place.followed.requests.send(request).unwrap();
         // An answer comes after what was asked before.
         let (reply, answer) = oneshot::channel();
-        place.followed.requests.send(SourceRequest::Branch { reply }).unwrap();
+        place.followed.requests.send(SourceRequest::Branch { source: String::new(), reply }).unwrap();
         answer.blocking_recv().unwrap();
         let mirror = Source::open(spec(&place.dir), &place.dir.path().join("state")).unwrap();
         let pins = mirror.reader().pins().unwrap();
@@ -438,14 +441,14 @@ fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
 #[test]
 fn polls_that_wait_together_are_one() {
     let (sender, inbox) = channel();
-    let forget = |number| SourceRequest::Forget { number };
+    let forget = |number| SourceRequest::Forget { source: String::new(), number };
     for request in [forget(1), SourceRequest::Poll, forget(2), SourceRequest::Poll, SourceRequest::Poll, forget(3)] {
         sender.send(request).unwrap();
     }
     let mut later = VecDeque::new();
     let mut next = || match next_request(&mut later, &inbox, clock::uptime()) {
         None | Some(SourceRequest::Poll) => 0,
-        Some(SourceRequest::Forget { number }) => number,
+        Some(SourceRequest::Forget { number, .. }) => number,
         Some(SourceRequest::End) => 99,
         _ => unreachable!("nobody asked for that"),
     };

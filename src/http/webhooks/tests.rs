@@ -38,7 +38,7 @@ fn hooked() -> (Shared, mpsc::Receiver<ForgeEvent>) {
     let (mut shared, _) = shared(Arc::new(MemoryStore::new()));
     let (hooks, queue) =
         Hooks::new(Kind::Gitea, vec![SecretString::from(SECRET)], watch::channel(Some(7)).1, || Timestamp::MAX);
-    shared.hooks = Some(hooks);
+    shared.hooks = vec![hooks];
     (shared, queue)
 }
 
@@ -85,7 +85,7 @@ async fn every_delivery_has_its_answer() {
 async fn a_replaced_secret_signs_nothing_any_more() {
     let (shared, _queue) = hooked();
     let request = || delivery(GITEA_PATH, "push", Some(&signed(PUSH)), PUSH);
-    let hooks = shared.hooks.as_ref().expect("they are configured");
+    let hooks = &shared.hooks[0];
     for (secrets, status) in [(&["new"][..], 401), (&["new", SECRET], 202), (&["newer"], 401)] {
         hooks.replace_secrets(secrets.iter().map(|secret| SecretString::from(*secret)).collect());
         assert_eq!(answer(&shared, request()).await, status, "{secrets:?}");
@@ -95,12 +95,12 @@ async fn a_replaced_secret_signs_nothing_any_more() {
 #[tokio::test]
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let (mut shared, mut queue) = hooked();
-    shared.hooks.as_mut().unwrap().bodies.patience = Duration::ZERO;
+    shared.hooks[0].bodies.patience = Duration::ZERO;
     let never = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
     assert_eq!(answer(&shared, delivery(GITEA_PATH, "push", Some(&signed(PUSH)), never)).await, 408);
     assert!(queue.try_recv().is_err());
     assert!(shared.metrics.encode().contains("gitfleet_http_webhooks_total{result=\"malformed\"} 1"));
-    assert!(shared.hooks.unwrap().bodies.is_free(), "its turn is over");
+    assert!(shared.hooks[0].bodies.is_free(), "its turn is over");
 }
 
 #[tokio::test]
@@ -129,4 +129,32 @@ async fn a_full_queue_drops_and_says_yes() {
     assert!(shared.metrics.encode().contains("gitfleet_http_webhooks_total{result=\"dropped\"} 3"));
     drop(queue);
     assert_eq!(answer(&shared, delivery(GITEA_PATH, "push", Some(&signature), PUSH)).await, 202, "nobody listens");
+}
+
+#[tokio::test]
+async fn a_delivery_goes_to_the_repository_that_it_is_of() {
+    // the ids that are known of two repositories, their secrets, and the delivery's id; the answer, and who gets it
+    type Row = (&'static str, [Option<u64>; 2], [&'static str; 2], u64, u16, [bool; 2]);
+    let rows: [Row; 7] = [
+        ("of the first", [Some(7), Some(8)], [SECRET, SECRET], 7, 202, [true, false]),
+        ("of the second", [Some(7), Some(8)], [SECRET, SECRET], 8, 202, [false, true]),
+        ("of none", [Some(7), Some(8)], [SECRET, SECRET], 9, 404, [false, false]),
+        ("with the secret of the other", [Some(7), Some(8)], [SECRET, "another"], 8, 404, [false, false]),
+        ("with the secret of none", [Some(7), Some(8)], ["one", "another"], 8, 401, [false, false]),
+        ("of one whose id is not known yet", [Some(7), None], [SECRET, SECRET], 8, 202, [false, true]),
+        ("while no id is known", [None, None], [SECRET, SECRET], 8, 202, [true, true]),
+    ];
+    for (name, ids, secrets, id, status, gets) in rows {
+        let (mut shared, _) = shared(Arc::new(MemoryStore::new()));
+        let hooks = |(id, secret): (Option<u64>, &str)| {
+            Hooks::new(Kind::Gitea, vec![SecretString::from(secret)], watch::channel(id).1, || Timestamp::MAX)
+        };
+        let (all, mut queues): (Vec<_>, Vec<_>) = ids.into_iter().zip(secrets).map(hooks).unzip();
+        shared.hooks = all;
+        let body = format!(r#"{{"ref": "refs/heads/main", "repository": {{"id": {id}}}}}"#);
+        let request = delivery(GITEA_PATH, "push", Some(&signed(&body)), body.clone());
+        assert_eq!(answer(&shared, request).await, status, "{name}");
+        let got: Vec<bool> = queues.iter_mut().map(|queue| queue.try_recv().is_ok()).collect();
+        assert_eq!(got, gets, "{name}");
+    }
 }

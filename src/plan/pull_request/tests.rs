@@ -14,7 +14,7 @@ fn report_of(base: &str, head: &str) -> PullReport {
         Candidate { base: "ba5eba5eba5e".into(), head: "4ead4ead4ead".into(), tree: tree(head), conflicts: Vec::new() };
     let baseline = Baseline::rolled_out(&tree(base), NOW);
     let baseline = Baseline::of(&baseline.fleet, &baseline.placements);
-    pull_report(&baseline, &candidate, &Showing { diffs: true, key: &key }, NOW)
+    pull_report(&baseline, &candidate, &Showing { diffs: true, key: &key, only: None }, NOW)
 }
 
 fn fleet(value: &str) -> String {
@@ -55,7 +55,7 @@ fn ux1a_5_a_merge_that_stops_a_rollout_says_so_first() {
     let binding = Arc::make_mut(state.bindings.values_mut().next().unwrap());
     (binding.snapshot, binding.started_at) = (None, None);
     let baseline = Baseline::of(&baseline.fleet, &placements);
-    let of = |value| pull_report(&baseline, &candidate(value), &Showing { diffs: true, key: &key }, NOW);
+    let of = |value| pull_report(&baseline, &candidate(value), &Showing { diffs: true, key: &key, only: None }, NOW);
     let said = "\n\n**Merging stops the running rollout of p (1 of 2 clusters have it) and begins again; 1 cluster never gets \
                 ba5eba5.**\n\n| placement |";
     let text = comment(of("2"));
@@ -215,7 +215,7 @@ fn a_summary_shows_no_content() {
     let candidate =
         Candidate { base: "b".into(), head: "h".into(), tree: tree(&fleet("2")), conflicts: vec!["a.yaml".to_owned()] };
     let baseline = Baseline::rolled_out(&tree(&fleet("1")), NOW);
-    let report = pull_report(&baseline, &candidate, &Showing { diffs: false, key: &key }, NOW);
+    let report = pull_report(&baseline, &candidate, &Showing { diffs: false, key: &key, only: None }, NOW);
     let text = plan_comment(&report, COMMENT_CHARS_MAX);
     assert!(text.contains("changed `ConfigMap web/m`") && !text.contains("```diff"), "{text}");
     assert!(text.contains("taken from the head here: `a.yaml`"), "{text}");
@@ -228,4 +228,41 @@ fn a_fleet_that_is_too_large_is_not_simulated() {
     let report = report_of(&of("1"), &of("2"));
     assert!(matches!(&report.timeline, Timeline::LeftOut(why) if why.contains("1001 moves")), "{:?}", report.timeline);
     assert!(plan_comment(&report, COMMENT_CHARS_MAX).contains("No timeline: 1001 moves"));
+}
+
+#[test]
+fn of_several_sources_only_the_own_objects_are_printed() {
+    use crate::decide::fixtures::tree;
+    let files = |web: &str, shared: &str| {
+        tree(&[
+            ("platform/fleet.yaml", &*[cluster("a"), placement("p", "web", "")].concat()),
+            ("shop/web.yaml", &namespace("web", &[("m", web)])),
+            (
+                "platform/shared.yaml",
+                &format!(
+                    "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: shared, namespace: web}}\ndata: {{k: '{shared}'}}\n"
+                ),
+            ),
+        ])
+    };
+    let key = MaskKey::new([1; 32]);
+    let baseline = Baseline::rolled_out(&files("one", "three"), NOW);
+    let candidate = Candidate {
+        base: "ba5eba5eba5e".into(),
+        head: "4ead4ead4ead".into(),
+        tree: files("two", "four"),
+        conflicts: Vec::new(),
+    };
+    for (only, printed) in [
+        (None, ["m", "shared"].as_slice()),
+        (Some("shop"), &["m"]),
+        (Some("platform"), &["shared"]),
+        (Some("other"), &[]),
+    ] {
+        let report = pull_report(&baseline, &candidate, &Showing { diffs: true, key: &key, only }, NOW);
+        let named: Vec<&str> = report.objects.iter().map(|object| object.id.name.as_str()).collect();
+        assert_eq!(named, ["m", "shared"], "{only:?}: both are named");
+        let shown = report.objects.iter().filter(|object| object.text.is_some());
+        assert_eq!(shown.map(|object| object.id.name.as_str()).collect::<Vec<_>>(), printed, "{only:?}");
+    }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::OwnersSyntax::{GitHub, Gitea};
 use super::*;
-use crate::daemon::commit_reader::{Cache, read_commit};
+use crate::daemon::commit_reader::{Cache, SourceAt, read_commit, read_joined};
 use crate::model::id::PlacementKey;
 
 const CLUSTER: &str =
@@ -30,6 +30,28 @@ fn git(repo: &Path, args: &[&str]) {
     assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Commits files to a repository in a folder.
+fn committed(repo: &Path, files: &[(&str, &str)]) {
+    for (path, content) in files {
+        let path = repo.join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        match content.strip_prefix("-> ") {
+            Some(target) => symlink(target, path).expect("a link"),
+            None => fs::write(path, content).expect("a file"),
+        }
+    }
+    git(repo, &["init", "-q", "-b", "main"]);
+    git(repo, &["add", "-A", "-f"]);
+    git(repo, &["commit", "-q", "-m", "first"]);
+}
+
+/// Opens a folder of a repository at its last commit.
+fn opened(folder: &Path) -> (Reader, CommitId) {
+    let (reader, _) = crate::git::discover(folder).expect("a repository");
+    let head = reader.resolve("HEAD").expect("a commit");
+    (reader, head)
+}
+
 /// Commits the files, with a placement in `deploy/apps/web.yaml`, and returns its owners, or what is wrong. `subtree` is what is read.
 fn read(
     syntax: Option<OwnersSyntax>,
@@ -39,19 +61,8 @@ fn read(
     let dir = tempfile::tempdir().expect("a folder");
     let repo = dir.path().join("repo");
     let web = CLUSTER.to_owned() + PLACEMENT;
-    for (path, content) in files.iter().copied().chain([("deploy/apps/web.yaml", web.as_str())]) {
-        let path = repo.join(path);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        match content.strip_prefix("-> ") {
-            Some(target) => symlink(target, path).expect("a link"),
-            None => fs::write(path, content).expect("a file"),
-        }
-    }
-    git(&repo, &["init", "-q", "-b", "main"]);
-    git(&repo, &["add", "-A", "-f"]);
-    git(&repo, &["commit", "-q", "-m", "first"]);
-    let (reader, _) = crate::git::discover(&repo.join(subtree)).expect("a repository");
-    let head = reader.resolve("HEAD").expect("a commit");
+    committed(&repo, &[files, &[("deploy/apps/web.yaml", &web)]].concat());
+    let (reader, head) = opened(&repo.join(subtree));
     match read_commit(&reader, &head, &mut Cache::new().owned(syntax)) {
         Ok(tree) => {
             let placement = &tree.placements[&PlacementKey::cluster_scoped("web")];
@@ -104,4 +115,20 @@ fn an_address_is_a_warning_of_the_tree() {
         warnings.iter().any(|warning| warning.contains("CODEOWNERS:1: ann@example.org is an address")),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn each_of_several_sources_has_owners_of_its_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [platform, shop] = ["platform", "shop"].map(|name| dir.path().join(name));
+    committed(&platform, &[("clusters.yaml", CLUSTER), ("CODEOWNERS", "* @eve")]);
+    committed(&shop, &[("deploy/apps/web.yaml", PLACEMENT), ("CODEOWNERS", "/deploy/ @ann")]);
+    let ((platform, first), (shop, second)) = (opened(&platform), opened(&shop.join("deploy")));
+    let sources = [
+        SourceAt { name: "platform", reader: &platform, commit: &first },
+        SourceAt { name: "shop", reader: &shop, commit: &second },
+    ];
+    let all = platform.with_blobs_of(&shop);
+    let tree = read_joined(&all, &first, &sources, &mut Cache::new().owned(Some(GitHub))).expect("it is read");
+    assert_eq!(tree.placements[&PlacementKey::cluster_scoped("web")].owners, ["user:ann"]);
 }

@@ -109,6 +109,7 @@ fn rollout(ways: Vec<Progress>) -> CommitRollout {
     let mut rollout = CommitRollout {
         commit: CommitId::new(COMMIT),
         from: None,
+        tree: None,
         subject: String::new(),
         trouble: None,
         placements: ways.into_iter().map(|way| (way.placement.clone(), way)).collect::<BTreeMap<_, _>>(),

@@ -18,7 +18,7 @@ fn push(number: usize, by: u64) -> Pushed {
 #[test]
 fn what_deliveries_told_is_kept_and_bounded() {
     let store = MemoryStore::new();
-    let mut known = Deliveries::default();
+    let mut known = Deliveries::read(&MemoryStore::new(), RecordPlace::of("")).expect("it is read");
     known.take_comment(7, 1, said(2), at(0));
     known.take_comment(8, 1, said(3), at(1));
     assert_eq!(known.comment(1).map(|known| (known.thread, known.said.author)), Some((7, 2)), "the first counts");
@@ -26,7 +26,7 @@ fn what_deliveries_told_is_kept_and_bounded() {
     known.take_push(push(1, 3), at(0));
     store.batch(known.take_changed().into_iter().map(|op| op.expect("it is written")).collect()).expect("it is kept");
     assert!(known.take_changed().is_empty());
-    let mut known = Deliveries::read(&store).expect("it is read");
+    let mut known = Deliveries::read(&store, RecordPlace::of("")).expect("it is read");
     assert_eq!(known.comment(1).map(|known| known.thread), Some(7));
     let commits = [CommitId::new(format!("{:040x}", 1))].into();
     assert_eq!(known.pushers(&commits).map(|by| by.id).collect::<Vec<_>>(), [2, 3]);
@@ -36,7 +36,7 @@ fn what_deliveries_told_is_kept_and_bounded() {
     known.forget(at(24 * 3600 * 91));
     assert_eq!(known.pushers(&commits).count(), 0);
     store.batch(known.take_changed().into_iter().map(|op| op.expect("it is written")).collect()).expect("it is kept");
-    assert!(Deliveries::read(&store).expect("it is read").pushes.is_empty());
+    assert!(Deliveries::read(&store, RecordPlace::of("")).expect("it is read").pushes.is_empty());
 
     for number in 0..=COMMENTS_MAX {
         known.take_comment(7, number as u64, said(2), at(i64::try_from(number).expect("it is small")));

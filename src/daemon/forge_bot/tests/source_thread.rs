@@ -8,7 +8,7 @@ use crate::model::manifest::InputError;
 /// Answers as the source's thread does; `landed` are the commits that a tip brought, newest first.
 pub fn answer(request: SourceRequest, landed: impl Fn(&CommitId) -> Option<Vec<CommitId>>) {
     match request {
-        SourceRequest::Branch { reply } => drop(reply.send(Some("main".to_owned()))),
+        SourceRequest::Branch { reply, .. } => drop(reply.send(Some("main".to_owned()))),
         SourceRequest::Landed { to, reply, .. } => {
             let commits = landed(&to).unwrap_or_else(|| vec![to]);
             let commit =

@@ -33,7 +33,7 @@ async fn writes_of_different_slots_are_under_way_together_and_their_start_is_sto
     assert_eq!(world.console.sends.len(), 2, "the status of the rollout, and the comment");
     let fake = std::sync::Arc::clone(&world.fake);
     until("both are sent", || fake.count("set_status") == 1 && fake.count("create_comment") == 1).await;
-    let stored = SavedRecords::read(world.store.as_ref()).expect("the store can be read").outbox;
+    let stored = SavedRecords::read(world.store.as_ref(), "").expect("the store can be read").outbox;
     let statuses: Vec<_> = stored.iter().filter(|entry| matches!(entry.slot, Slot::Status { .. })).collect();
     assert!(statuses.len() == 1 && statuses[0].unsure, "{statuses:?}");
     // This life ends before any answer: the next one asks what stands, and repeats nothing.

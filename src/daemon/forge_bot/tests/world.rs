@@ -456,6 +456,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
     });
     let settings = Settings {
         source: "fleet#main".into(),
+        name: String::new(),
         poll_interval: Duration::from_secs(POLL.unsigned_abs()),
         notify: [Notify::Approval, Notify::Failure].into(),
         plans: Plans::default(),
@@ -480,10 +481,11 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
         requests,
         instructions,
         baselines,
+        planning: Arc::new(Semaphore::new(1)),
         hints: hooked.then_some(hints),
         learned: Learned::channel().0,
     };
     let (messages, inbox) = mpsc::unbounded_channel();
-    let saved = SavedRecords::read(store.as_ref()).expect("the store can be read");
+    let saved = SavedRecords::read(store.as_ref(), "").expect("the store can be read");
     (Console::begin(settings, handles, saved, inbox, now), messages, hooked.then_some(hint))
 }

@@ -47,7 +47,7 @@ fn kept(store: &Refusing) -> Vec<CommitId> {
 /// Waits until the thread has done what was asked before.
 fn done(followed: &Followed) {
     let (reply, answer) = oneshot::channel();
-    followed.requests.send(SourceRequest::Branch { reply }).unwrap();
+    followed.requests.send(SourceRequest::Branch { source: String::new(), reply }).unwrap();
     answer.blocking_recv().unwrap();
 }
 

@@ -230,7 +230,7 @@ fn what_a_record_names_stays_in_every_repository() {
         .unwrap();
     // Requests are answered in order: this one after the other.
     let (reply, answer) = oneshot::channel();
-    two.followed.as_ref().unwrap().requests.send(SourceRequest::Branch { reply }).unwrap();
+    two.followed.as_ref().unwrap().requests.send(SourceRequest::Branch { source: "one".to_owned(), reply }).unwrap();
     answer.blocking_recv().unwrap();
     let joined = JoinedRepository::open(&two.dir.path().join("state")).unwrap();
     let pinned: BTreeSet<CommitId> = joined.reader().pins().unwrap().into_values().collect();
@@ -251,4 +251,41 @@ fn no_source_reaches_into_another() {
     two.poll();
     let told = two.told();
     assert!(told.starts_with("two refused: two/link.yaml"), "{told}");
+}
+
+#[test]
+fn a_pull_request_of_one_source_is_read_with_the_accepted_commits_of_the_others() {
+    let mut two = Two::following();
+    let accepted = two.known.accepted.clone();
+    // A tip of another source that is refused is no part of it.
+    two.commit("one", &[("x.yaml", &map("x", "2")), ("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
+    two.poll();
+    two.told();
+    let repo = two.dir.path().join("two");
+    git(&repo, &["checkout", "-q", "-B", "feature"]);
+    let head = two.commit("two", &[("y.yaml", &map("yy", "2")), ("draft.yaml", "no: {manifest\n")]);
+    git(&repo, &["update-ref", "refs/pull/1/head", head.as_str()]);
+    let claims = two.commit("two", &[("x.yaml", &map("x", "9"))]);
+    git(&repo, &["update-ref", "refs/pull/2/head", claims.as_str()]);
+    git(&repo, &["checkout", "-q", "main"]);
+    let ask = |source: &str, number, head: &CommitId| {
+        let (reply, answer) = oneshot::channel();
+        let (source, head) = (source.to_owned(), head.clone());
+        let request = SourceRequest::Candidate { source, number, head, fetch: true, reply };
+        two.followed.as_ref().unwrap().requests.send(request).unwrap();
+        answer.blocking_recv().unwrap()
+    };
+    let found = ask("two", 1, &head).unwrap();
+    assert_eq!(
+        (Some(&found.base), &found.head, values(&found.tree)),
+        (accepted.as_ref(), &head, vec!["x=1".into(), "yy=2".into()])
+    );
+    let paths: Vec<&str> = found.tree.manifests.iter().map(|manifest| &*manifest.origin.path).collect();
+    assert_eq!(paths, ["one/x.yaml", "two/y.yaml"]);
+    let Err(CandidateError::Refused(errors)) = ask("two", 2, &claims) else { unreachable!("both have x") };
+    assert!(errors[0].to_string().contains("one/x.yaml"), "{}", errors[0]);
+    let Err(CandidateError::Unreadable(why)) = ask("one", 1, &head) else { unreachable!("it is of the other") };
+    assert!(why.contains("has no head of pull request 1"), "{why}");
+    let Err(CandidateError::Unreadable(why)) = ask("three", 1, &head) else { unreachable!("there is none") };
+    assert!(why.contains("no source \"three\" is followed"), "{why}");
 }

@@ -65,6 +65,6 @@ fn a_source_that_failed_is_polled_again_whoever_asks_for_something_else_meanwhil
     let deadline = std::time::Instant::now() + PATIENCE;
     while logins.recv_timeout(Duration::from_millis(100)).is_err() {
         assert!(std::time::Instant::now() < deadline, "other requests hold the next poll back");
-        followed.requests.send(SourceRequest::Forget { number: 1 }).unwrap();
+        followed.requests.send(SourceRequest::Forget { source: String::new(), number: 1 }).unwrap();
     }
 }
