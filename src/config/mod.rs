@@ -328,6 +328,11 @@ impl Configuration {
         ApprovalRules { required: rules.required.max(self.policy.min_approvals.unwrap_or_default()), ..rules }
     }
 
+    /// Returns who may approve by comment, where the file of a placement does not say.
+    pub fn approvers(&self) -> Vec<String> {
+        self.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect()
+    }
+
     /// Returns who may approve by the file of a placement.
     pub fn approvers_by_path(&self) -> ApproversByPath {
         self.approvals().map(Approvals::by_path).unwrap_or_default()

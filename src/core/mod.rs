@@ -207,14 +207,18 @@ impl Core {
         for record in records.values_mut() {
             members::await_answer(record, now);
         }
+<<<<<<< ours
         let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.approvals().is_some());
         let approvers = configuration.approvals().map(|approvals| approvals.approvers.clone()).unwrap_or_default();
+=======
+        let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.forge.is_some());
+>>>>>>> theirs
         let fleet = FleetState {
             source: source_name(&configuration, &stored_source),
             records,
             ocm,
             approvals: configuration.approval_rules(),
-            approvers,
+            approvers: configuration.approvers(),
             by_path: Arc::new(configuration.approvers_by_path()),
             floor: configuration.floor(),
             tenants: Arc::new(configuration.tenants()),
