@@ -45,8 +45,9 @@ pub struct Bootstrap {
     /// The folder with the tree: grants what its placements deliver, each resource where it goes, and nothing else.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resources", "namespaces", "all_kinds"])]
     repo: Option<PathBuf>,
-    /// The daemon's configuration, where its source is a folder or repository on this machine: stands for --repo.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["repo", "resources", "namespaces", "all_kinds"])]
+    /// The daemon's configuration, where its source is a folder or repository on this machine: stands for --repo. Beside --resources,
+    /// --namespaces or --all-kinds only its tenants count: gitfleet may write as their accounts.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "repo")]
     config: Option<PathBuf>,
     /// Grant every kind, also those that no placement delivers yet. Whoever has the kubeconfig is an administrator then.
     #[arg(long, conflicts_with = "resources")]
@@ -112,6 +113,7 @@ impl Bootstrap {
         let mut head =
             vec![format!("# What gitfleet may do on the member {}; docs/deploy.md explains each line.\n", self.name)];
         let configuration = self.config.as_deref().map(load_configuration).transpose()?;
+        let tenants = configuration.as_ref().map(Configuration::tenants).unwrap_or_default();
         let objects = if let Some(folder) = self.tree(configuration.as_ref())? {
             let needs = needs(&folder, configuration.as_ref())?;
             let folder = folder.display();
@@ -123,7 +125,6 @@ impl Bootstrap {
                 head.push(format!("# NOTE: {advice}.\n"));
                 eprintln!("note: {advice}");
             }
-            let tenants = configuration.map(|found| found.tenants()).unwrap_or_default();
             rbac::least(&needs, self.allow_rbac, !self.no_facts, &tenants.users())
         } else {
             ensure!(
@@ -137,6 +138,7 @@ impl Bootstrap {
                 namespaces: &self.namespaces,
                 allow_rbac: self.allow_rbac,
                 facts: !self.no_facts,
+                users: &tenants.users(),
             };
             grant.objects()
         };
@@ -147,10 +149,13 @@ impl Bootstrap {
     /// Returns the folder with the tree, where one is named.
     fn tree(&self, configuration: Option<&Configuration>) -> anyhow::Result<Option<PathBuf>> {
         let Some(configuration) = configuration else { return Ok(self.repo.clone()) };
+        if self.all_kinds || !self.resources.is_empty() || !self.namespaces.is_empty() {
+            return Ok(None);
+        }
         // What all of them deliver together is in none of them.
         ensure!(
             configuration.sources.is_empty(),
-            "the configuration names several sources; name what {} shall allow with --resources, or everything with --all-kinds",
+            "the configuration names several sources; name what {} shall allow with --resources, or everything with --all-kinds, beside -c",
             self.name
         );
         let source = &configuration.source;

@@ -330,7 +330,7 @@ impl Configuration {
 
     /// Returns who may approve by comment, where the file of a placement does not say.
     pub fn approvers(&self) -> Vec<String> {
-        self.forge.iter().flat_map(|forge| forge.approvals.approvers.clone()).collect()
+        self.approvals().map(|approvals| approvals.approvers.clone()).unwrap_or_default()
     }
 
     /// Returns who may approve by the file of a placement.

@@ -145,10 +145,6 @@ fn rules_beyond_the_schema_hold() {
         ("source: {url: x, verify: {commits: Head, openpgp: {keysFile: k}}}", "accepted"),
         ("source: {url: x, verify: {commits: Some, openpgp: {keysFile: k}}}", "source.verify.commits"),
         ("source: {url: x, verify: {ssh: {}}}", "source.verify.ssh.allowedSignersFile: is missing"),
-<<<<<<< ours
-        ("source: {url: x, verify: {x509: {rootsFile: r}}}", "source.verify.x509: is unknown"),
-=======
->>>>>>> theirs
         ("source: {url: 'http://git.example/a', tokenFile: t}", "source.url: would send the token over plain http"),
         ("source: {url: 'http://git.example/a', tokenFile: t, allowInsecureHttp: true}", "accepted"),
         ("source: {url: 'http://git.example/a'}", "accepted"),

@@ -1,15 +1,15 @@
 //! The state of placements and the fleet, and the log messages about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Core, Sent, SourceLook};
+use super::{Core, Effect, MemberCommand, Sent, SourceLook};
 use crate::api::placement::ApplyStrategyType;
 use crate::decide::state::PlacementState;
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::model::work::WorkOrder;
@@ -98,6 +98,44 @@ impl Core {
     fn is_trying(&self) -> bool {
         let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && self.fleet.is_online(cluster);
         self.sent.values().any(|sent| sent.iter().any(is_untried))
+    }
+
+    /// Has members try again what they refused, before a single pass ends with a failure: what an object needs may have come with another
+    /// placement meanwhile, as the right of a tenant's account to write it. Nothing if all that was tried again last is refused still, so
+    /// that a pass ends. Agents try again by themselves.
+    pub fn try_again(&mut self) -> Vec<Effect> {
+        let refused = self.refused_objects();
+        let is_first = self.tried_again.is_empty();
+        if refused.is_empty() || !is_first && self.tried_again.is_subset(&refused) {
+            return Vec::new();
+        }
+        let mut effects = BTreeMap::new();
+        for (placement, cluster, _) in &refused {
+            let sent = self.sent.get_mut(placement).and_then(|sent| sent.get_mut(cluster));
+            sent.into_iter().for_each(|sent| sent.is_tried = false);
+            let command = MemberCommand::TryAgain(placement.clone());
+            effects.insert((placement.clone(), cluster.clone()), Effect::Command(cluster.clone(), command));
+        }
+        self.tried_again = refused;
+        effects.into_values().collect()
+    }
+
+    /// Returns the objects that members refused, and are tried again after a pause.
+    fn refused_objects(&self) -> BTreeSet<(PlacementKey, ClusterName, ObjectId)> {
+        let mut refused = BTreeSet::new();
+        for (placement, sent) in &self.sent {
+            let Some(state) = self.placements.get(placement) else { continue };
+            let is_here = |cluster: &ClusterName| {
+                let access = self.members.get(cluster);
+                self.fleet.is_online(cluster) && access.is_some_and(|access| access.agent().is_none())
+            };
+            for cluster in sent.keys().filter(|cluster| is_here(cluster)) {
+                let Some(work) = state.works.get(cluster) else { continue };
+                let of = work.manifests.iter().filter(|manifest| manifest.applied.is_tried_again());
+                refused.extend(of.map(|manifest| (placement.clone(), cluster.clone(), manifest.id.clone())));
+            }
+        }
+        refused
     }
 
     /// Returns the state if nothing is left to wait for before the deadline of a single pass.

@@ -59,6 +59,8 @@ pub enum MemberCommand {
     },
     /// Say again what the member holds and how far each order is: whoever listens has begun again.
     Announce,
+    /// Try what was refused again now, and report the result, also if it is the same.
+    TryAgain(PlacementKey),
     /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.
     Forget(PlacementKey),
     /// These are all placements of the member, after a restart of its task: what is kept of any other is forgotten.

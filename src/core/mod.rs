@@ -21,7 +21,7 @@ use crate::decide::hand_over::decide_each;
 use crate::decide::ocm::Ocm;
 use crate::decide::state::{FleetState, PlacementState};
 use crate::model::decisions::HubRecord;
-use crate::model::id::{ClusterName, CommitId, PlacementKey};
+use crate::model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use crate::model::ocm::OcmPlacementRecord;
 use crate::model::overrides::OverrideRef;
 use crate::model::records::{ClusterRecord, Kept, SourceRecord, StoreRecord, WorkStatus};
@@ -154,6 +154,8 @@ pub struct Core {
     restarted: BTreeSet<ClusterName>,
     /// The warning about clusters that no entry of `members:` reaches.
     unreached: Option<Warning>,
+    /// What was refused when a single pass had it tried again last; empty before.
+    tried_again: BTreeSet<(PlacementKey, ClusterName, ObjectId)>,
     /// The last orders to members, by placement.
     sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
     /// The queries that are asked, by placement.
@@ -204,15 +206,8 @@ impl Core {
         let stored_source = saved.source.unwrap_or_default();
         let source = source::begin(&configuration, &stored_source);
         let mut records = saved.clusters.clone();
-        for record in records.values_mut() {
-            members::await_answer(record, now);
-        }
-<<<<<<< ours
+        records.values_mut().for_each(|record| members::await_answer(record, now));
         let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.approvals().is_some());
-        let approvers = configuration.approvals().map(|approvals| approvals.approvers.clone()).unwrap_or_default();
-=======
-        let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.forge.is_some());
->>>>>>> theirs
         let fleet = FleetState {
             source: source_name(&configuration, &stored_source),
             records,
@@ -250,6 +245,7 @@ impl Core {
             unseen: BTreeSet::new(),
             restarted: BTreeSet::new(),
             unreached: None,
+            tried_again: BTreeSet::new(),
             sent: BTreeMap::new(),
             asked: BTreeMap::new(),
             reports: BTreeMap::new(),

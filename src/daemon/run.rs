@@ -271,7 +271,14 @@ impl Daemon {
                 let now = clock::now();
                 let left = deadline.saturating_duration_since(tokio::time::Instant::now());
                 if let Some(standing) = self.core.finished(now, after(now, left)) {
-                    return standing;
+                    let effects = match standing {
+                        RolloutState::Failed(_) => self.core.try_again(),
+                        _ => Vec::new(),
+                    };
+                    if effects.is_empty() {
+                        return standing;
+                    }
+                    self.act(effects);
                 }
             }
         }

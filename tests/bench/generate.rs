@@ -108,7 +108,7 @@ fn service_account(namespace: &str, name: &str) -> String {
     format!("---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {{name: {name}, namespace: {namespace}}}\n")
 }
 
-fn service(namespace: &str, name: &str) -> String {
+pub fn service(namespace: &str, name: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n  \
          selector: {{app: {name}}}\n  ports:\n    - {{name: http, port: 80, targetPort: 8080}}\n"

@@ -21,6 +21,7 @@ mod machine;
 mod paths;
 mod plan;
 mod pool;
+mod rendering;
 mod scale;
 
 use std::path::Path;
@@ -47,6 +48,7 @@ Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 B13 approvals memory]...    (all 
   approvals  an approving comment to the next stage's first write, and what a rollout asks of the git host
   memory  the daemon's resident memory with 4 clusters of 500 objects
   fleet   the whole daemon over hundreds of members: memory, delivery, restart, answers (only if it is named)
+  render  400 kustomizations and 100 charts: cold, one file changed, memory; beside the programs alone (only if it is named)
   takeover  a follower on PostgreSQL whose leader is killed, over live members: time and memory (only if it is named)
 
 Options:
@@ -110,7 +112,7 @@ impl Arguments {
                     None => bail!("--agents needs a number"),
                 },
                 "--faults" => manner.faults = words.next(),
-                "fleet" | "takeover" => arguments.wanted.push(word),
+                "fleet" | "render" | "takeover" => arguments.wanted.push(word),
                 name if ALL.contains(&name) => arguments.wanted.push(word),
                 other => bail!("unknown word `{other}`"),
             }
@@ -140,6 +142,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
             "B11" => forge::push_to_status()?,
             "approvals" => forge::approvals()?,
             "B13" => paths::ways().await?,
+            "render" => rendering::rendering()?,
             "takeover" => scale::takeover(arguments.size, &arguments.live.clone().unwrap_or_default()).await?,
             "fleet" => match &arguments.live {
                 Some(manner) if arguments.agents > 0 => scale::agents(arguments.size, manner, arguments.agents).await?,

@@ -1,15 +1,26 @@
-//! The example `examples-repo-teams`: two repositories, three tenants, overlays, a chart and an encrypted secret, as its tutorial uses them.
+//! The example `examples-repo-teams`: two repositories, three tenants, overlays, a chart, an encrypted secret and
+//! signed commits, as its tutorial uses them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::fleet::Tools;
+use serde_json::{Value, json};
+
+use crate::fleet::{Fleet, Member, Options, Tools};
 use crate::git;
 use crate::scratch::{CONFIG, Outcome, Scratch};
 
+/// The key that signs commits, beside the repositories.
+const KEY: &str = "signing-key";
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
+/// The clusters of the example.
+const MEMBERS: [&str; 3] = ["production-eu", "production-us", "staging"];
+/// What the example delivers, as RBAC names it.
+const RESOURCES: &str = "namespaces,configmaps,limitranges,resourcequotas,secrets,serviceaccounts,services,daemonsets.apps,deployments.apps,\
+                         networkpolicies.networking.k8s.io,rolebindings.rbac.authorization.k8s.io,roles.rbac.authorization.k8s.io";
 /// What each cluster holds of the guardrails of a team's namespace.
 const GUARDRAILS: [&str; 6] = [
     "limitrange..{}.defaults.yaml",
@@ -55,6 +66,7 @@ fn platform() -> Scratch {
     let text = text.replace("helm: v4.3.1}", "helm: v4.3.1, folder: ./programs}");
     let text = text.replace("decrypt: {", "decrypt: {folder: ./programs, ");
     fs::write(scratch.path(CONFIG), text + "http: {listen: \"127.0.0.1:0\"}\n").expect("a file");
+    allow_own_key(&scratch);
     commit(&scratch, "platform");
     commit(&scratch, "shop");
     scratch
@@ -73,8 +85,29 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Makes a key with ssh-keygen, and lists it for both repositories.
+fn allow_own_key(scratch: &Scratch) {
+    let key = scratch.path(KEY);
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(&key).status();
+    assert!(made.expect("ssh-keygen starts").success());
+    let public = fs::read_to_string(key.with_extension("pub")).expect("the key");
+    for file in ["platform-signers", "shop-signers"] {
+        let text = fs::read_to_string(scratch.path(file)).expect("the example has it");
+        let line = format!("me@example.com namespaces=\"git\" {public}");
+        fs::write(scratch.path(file), text + &line).expect("a file");
+    }
+}
+
+/// Commits everything in a repository, signed with the test's key.
 fn commit(scratch: &Scratch, repository: &str) {
-    git::commit_all(&scratch.path(repository), "change").expect("git commits");
+    let folder = scratch.path(repository);
+    if !folder.join(".git").exists() {
+        git::git(&folder, &["init", "-q"]).expect("git init");
+    }
+    git::git(&folder, &["add", "-A"]).expect("git add");
+    let key = format!("user.signingKey={}", scratch.path(KEY).display());
+    let sign = ["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "-S", "-m", "change"];
+    git::git(&folder, &sign).expect("git commits");
 }
 
 /// Replaces a text in a file of a repository, and commits it.
@@ -120,7 +153,7 @@ fn two_repositories_make_one_platform() {
     let scratch = platform();
     scratch.run(&["check", "-c", CONFIG]).text(0);
     once(&scratch).text(0);
-    for member in ["staging", "production-eu", "production-us"] {
+    for member in MEMBERS {
         assert_eq!(scratch.member(member), expected(member), "{member}");
     }
     // An overlay for each environment, from one base.
@@ -151,7 +184,7 @@ fn a_change_of_one_repository_is_a_rollout_of_its_placement_alone() {
     let after = snapshots(&scratch);
     let new: Vec<&String> = after.iter().filter(|name| !before.contains(name)).collect();
     assert!(new.len() == 1 && new[0].contains("shop"), "{new:?}");
-    for member in ["staging", "production-eu", "production-us"] {
+    for member in MEMBERS {
         assert!(held(&scratch, member, "configmap..shop.web.yaml").contains("Free delivery today"), "{member}");
     }
 }
@@ -176,4 +209,119 @@ fn what_a_tenant_may_not_have_is_refused_and_the_other_repository_continues() {
     fs::remove_file(scratch.path("shop/deploy/checkout/token.yaml")).expect("it is there");
     commit(&scratch, "shop");
     once(&scratch).text(0);
+}
+
+#[test]
+fn an_unsigned_commit_is_refused_and_the_other_repository_continues() {
+    let scratch = platform();
+    once(&scratch).text(0);
+    let file = scratch.path("shop/deploy/web.yaml");
+    let text = fs::read_to_string(&file).expect("the file");
+    fs::write(&file, text.replace("Free delivery this week", "Nobody signed this")).expect("a file");
+    let unsigned = git::commit_all(&scratch.path("shop"), "unsigned").expect("git commits");
+    change(&scratch, "platform", "guardrails/base/limits.yaml", "cpu: 50m", "cpu: 60m");
+    let refused = once(&scratch);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    for said in [&refused.err, &status.out] {
+        assert!(said.contains(&format!("commit {}: is not signed", &unsigned[..7])), "{said}");
+    }
+    assert!(held(&scratch, "staging", "configmap..shop.web.yaml").contains("Free delivery this week"));
+    assert!(held(&scratch, "staging", "limitrange..shop.defaults.yaml").contains("60m"), "{}", refused.err);
+
+    let key = format!("user.signingKey={}", scratch.path(KEY).display());
+    let again = ["-c", "gpg.format=ssh", "-c", &key, "commit", "-q", "--amend", "--no-edit", "-S"];
+    git::git(&scratch.path("shop"), &again).expect("it is signed");
+    once(&scratch).text(0);
+    assert!(held(&scratch, "staging", "configmap..shop.web.yaml").contains("Nobody signed this"));
+}
+
+/// The example on real API servers, one for each of its clusters.
+struct Live {
+    scratch: Scratch,
+    fleet: Fleet,
+}
+
+impl Live {
+    /// Prepares the members as the tutorial says, with the rights that `member bootstrap` prints. A fleet of its own: gitfleet's account
+    /// has one name on every member, and others have other rights for it.
+    fn new() -> Self {
+        let fleet = Fleet::start(Options::members(MEMBERS.len()).with_controller_manager()).expect("a fleet starts");
+        let live = Self { scratch: platform(), fleet };
+        for (name, member) in live.members() {
+            let rights = ["member", "bootstrap", name, "-c", CONFIG, "--allow-rbac", "--resources", RESOURCES];
+            member.kubectl_apply(live.scratch.run(&rights).text(0)).expect("kubectl takes what was printed");
+            let admin = member.kubeconfig.to_str().expect("a path");
+            let of = ["-o", "kubeconfig", "--kubeconfig", admin, "--context", member.name.as_str()];
+            let printed = live.scratch.run(&[["member", "bootstrap", name].as_slice(), &of].concat());
+            fs::write(live.scratch.path(&format!("{name}.kubeconfig")), printed.text(0)).expect("a file");
+            if name != "staging" {
+                member.kubectl(&["create", "namespace", "monitoring"]).expect("a namespace");
+                let verbs = ["--verb=get,create,patch,delete", "--resource=namespaces,configmaps"];
+                let role = ["-n", "monitoring", "create", "role", "deployer", verbs[0], verbs[1]];
+                member.kubectl(&role).expect("a role");
+                let whose = ["--role=deployer", "--user=monitoring-deployer"];
+                let binding = ["-n", "monitoring", "create", "rolebinding", "deployer", whose[0], whose[1]];
+                member.kubectl(&binding).expect("a binding");
+            }
+        }
+        let text = fs::read_to_string(live.scratch.path(CONFIG)).expect("the configuration");
+        let text = text.replace("directory: ./members/{name}", "kubeconfig: {path: \"./{name}.kubeconfig\"}");
+        fs::write(live.scratch.path(CONFIG), text).expect("a file");
+        live
+    }
+
+    fn members(&self) -> impl Iterator<Item = (&'static str, &Member)> {
+        MEMBERS.into_iter().zip(&self.fleet.members)
+    }
+
+    /// Returns what all members have of an object.
+    fn found(&self, namespace: &str, kind: &str, name: &str) -> Vec<Option<Value>> {
+        let get = |(_, member): (_, &Member)| member.get(namespace, kind, name).expect("the member answers");
+        self.members().map(get).collect()
+    }
+
+    /// Returns what all members have in a field of an object; null where there is none.
+    fn fields(&self, (namespace, kind, name): (&str, &str, &str), pointer: &str) -> Vec<Value> {
+        let field = |object: Option<Value>| object?.pointer(pointer).cloned();
+        self.found(namespace, kind, name).into_iter().map(|object| field(object).unwrap_or_default()).collect()
+    }
+}
+
+#[test]
+fn on_real_clusters_each_tenant_writes_as_its_own_account_and_rbac_has_the_last_word() {
+    let live = Live::new();
+    // The teams' objects may be written only when the guardrails are there: that is no failure of the first pass.
+    let first = once(&live.scratch);
+    assert_eq!(first.code, 0, "{}{}", first.err, live.scratch.run(&["status", "-c", CONFIG]).out);
+    let status = live.scratch.run(&["status", "-c", CONFIG]).out;
+    assert!(status.contains("6 placements: 6 up to date"), "{status}");
+    let web = ("shop", "deployment", "web");
+    assert_eq!(live.fields(web, "/status/availableReplicas"), [json!(4), json!(4), json!(1)]);
+    // "not-a-real-token" in base64: decrypted on the way.
+    let secret = live.fields(("shop", "secret", "payment-provider"), "/data/PAYMENT_TOKEN");
+    assert!(secret.iter().all(|token| token == "bm90LWEtcmVhbC10b2tlbg=="), "{secret:?}");
+    let logs = live.fields(("logging", "configmap", "log-collector"), "/data/endpoint");
+    let [eu, us] = ["https://logs.eu.example/ingest", "https://logs.us.example/ingest"].map(|url| json!(url));
+    assert_eq!(logs, [eu.clone(), us, eu]);
+    let dashboards = live.found("monitoring", "configmap", "dashboards");
+    assert_eq!(dashboards.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false]);
+
+    // gitfleet's own account may write it, and the limits of the tenant allow it: its account on the members may not.
+    let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: open, namespace: shop}\nspec: {podSelector: {}, ingress: [{}]}\n";
+    fs::write(live.scratch.path("shop/deploy/open.yaml"), policy).expect("a file");
+    let wider = "  resourceSelectors:\n    - {group: networking.k8s.io, version: v1, kind: NetworkPolicy, name: open}\n    - group: \"\"\n      version: v1\n      kind: ConfigMap\n";
+    let narrow = "  resourceSelectors:\n    - group: \"\"\n      version: v1\n      kind: ConfigMap\n";
+    change(&live.scratch, "shop", "deploy/placement.yaml", narrow, wider);
+    let refused = once(&live.scratch);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    let status = live.scratch.run(&["status", "-c", CONFIG]).out;
+    let words = "User \"system:serviceaccount:shop:deployer\" cannot";
+    assert!(status.contains("403 Forbidden") && status.contains(words), "{status}");
+    assert_eq!(live.found("shop", "networkpolicy", "open"), [None, None, None]);
+    assert!(live.found("shop", "networkpolicy", "deny-ingress").iter().all(Option::is_some));
+
+    fs::remove_file(live.scratch.path("shop/deploy/open.yaml")).expect("it is there");
+    change(&live.scratch, "shop", "deploy/placement.yaml", wider, narrow);
+    once(&live.scratch).text(0);
 }

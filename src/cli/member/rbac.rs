@@ -75,12 +75,17 @@ pub struct Grant<'a> {
     pub allow_rbac: bool,
     /// Namespaces, nodes and pods are read.
     pub facts: bool,
+    /// The accounts of tenants that objects are written as.
+    pub users: &'a [&'a str],
 }
 
 impl Grant<'_> {
     /// Returns the objects to apply, in an order that can be applied.
     pub fn objects(&self) -> Vec<Value> {
-        objects(self.namespaces.iter().map(String::as_str), &self.cluster_rules(), self.namespace_rules())
+        let (mut cluster, mut rules) = (self.cluster_rules(), self.namespace_rules());
+        impersonation(self.users, &mut cluster, &mut rules);
+        let named: BTreeSet<String> = self.namespaces.iter().chain(rules.keys()).cloned().collect();
+        objects(named.iter().map(String::as_str), &cluster, rules)
     }
 
     fn cluster_rules(&self) -> Vec<Value> {

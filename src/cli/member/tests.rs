@@ -7,7 +7,7 @@ use crate::plan::needs::Needs;
 fn rules(resources: &[&str], namespaces: &[&str], allow_rbac: bool, facts: bool) -> Vec<String> {
     let resources: Vec<Resource> = resources.iter().map(|text| Resource::parse(text).expect("a resource")).collect();
     let namespaces: Vec<String> = namespaces.iter().map(|text| (*text).to_owned()).collect();
-    lines(&Grant { resources: &resources, namespaces: &namespaces, allow_rbac, facts }.objects())
+    lines(&Grant { resources: &resources, namespaces: &namespaces, allow_rbac, facts, users: &[] }.objects())
 }
 
 fn lines(objects: &[Value]) -> Vec<String> {
@@ -97,6 +97,23 @@ fn nobody_is_let_impersonate() {
             assert!(allow_rbac || !verbs.contains("escalate"), "{line}");
         }
     }
+}
+
+#[test]
+fn accounts_of_tenants_are_granted_by_name_and_their_namespaces_made() {
+    let users = ["system:serviceaccount:shop:deployer", "somebody"];
+    let grant = Grant { resources: &[], namespaces: &[], allow_rbac: false, facts: true, users: &users };
+    let objects = grant.objects();
+    let wanted = [
+        "- */*: get,create,patch,delete,list,watch",
+        "- core/users/somebody: impersonate",
+        "gitfleet-system core/configmaps: get,create,patch,delete,list,watch",
+        "shop core/serviceaccounts/deployer: impersonate",
+    ];
+    assert_eq!(lines(&objects), wanted);
+    let made = objects.iter().filter(|object| object["kind"] == "Namespace");
+    let made: Vec<&Value> = made.map(|object| &object["metadata"]["name"]).collect();
+    assert_eq!(made, ["gitfleet-system", "shop"]);
 }
 
 #[test]

@@ -66,6 +66,14 @@ impl Delivery {
         self.doing = Doing::Writes;
     }
 
+    /// Forgets refusals, so that these objects are tried with the next plan. Its result is reported, also if it is the same.
+    pub(super) fn try_again(&mut self) {
+        let order = Arc::clone(&self.order);
+        self.progress.restart(&order);
+        self.inherited = self.reported.take().or(self.inherited.take());
+        self.touch();
+    }
+
     /// Tells whether work that was reported complete, before a restart or an outage of the member, was not checked since.
     pub(super) fn is_unconfirmed(&self) -> bool {
         let stands = |work: &Arc<WorkStatus>| work.complete && work.generation == self.order.generation;

@@ -151,6 +151,11 @@ impl Reconciler {
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
             MemberCommand::Announce => self.report_again(),
+            MemberCommand::TryAgain(placement) => {
+                if let Some(delivery) = self.deliveries.get_mut(&placement) {
+                    delivery.try_again();
+                }
+            }
             // A task has no orders but those that it was sent.
             MemberCommand::Placements(_) => {}
         }

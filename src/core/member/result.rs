@@ -87,13 +87,7 @@ pub fn tried(
 ) -> StepResult {
     // Failures count per manifest; put-backs count per object, whatever its manifest.
     let same = before.filter(|b| b.manifest == desired.digest);
-    let failed = matches!(
-        answer.outcome,
-        ApplyOutcome::ManifestApplyFailed
-            | ApplyOutcome::DecodingErred
-            | ApplyOutcome::FailedToFindObjInMemberCluster
-            | ApplyOutcome::FailedToReportDiff
-    );
+    let failed = answer.outcome.is_tried_again();
     let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
     put_backs.retain(|at| *at + crate::deliver::plan::PUT_BACK_WINDOW > now);
     // A failed put-back is no sign that somebody changes the object again and again.

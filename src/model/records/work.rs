@@ -89,6 +89,12 @@ pub enum ApplyOutcome {
 }
 
 impl ApplyOutcome {
+    /// Tells whether the object is tried again after a pause, because the refusal may be over then.
+    pub fn is_tried_again(self) -> bool {
+        use ApplyOutcome::{DecodingErred, FailedToFindObjInMemberCluster, FailedToReportDiff, ManifestApplyFailed};
+        matches!(self, ManifestApplyFailed | DecodingErred | FailedToFindObjInMemberCluster | FailedToReportDiff)
+    }
+
     /// Returns the reason as KubeFleet spells it.
     pub fn reason(self) -> Reason {
         match self {

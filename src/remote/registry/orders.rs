@@ -22,6 +22,8 @@ impl Registry {
             }
             // The agent announces its members by itself when a session begins.
             MemberCommand::Announce => {}
+            // It tries again when its pause is over.
+            MemberCommand::TryAgain(_) => {}
             MemberCommand::Placements(placements) => {
                 // Without a session the next one begins with all of it.
                 let Some(session) = session else { return };

@@ -176,3 +176,21 @@ fn w13_what_is_missing_after_a_restart_is_reported_and_put_back() {
     let status = report(&mut reconciler, &order, at(0)).expect("it is not there");
     assert_eq!((status.complete, status.manifests[0].applied), (false, ApplyOutcome::Pending));
 }
+
+#[test]
+fn what_was_refused_is_tried_at_once_when_it_is_asked_for_and_its_result_is_told_again() {
+    let order = order(1, &[map("a", "1")]);
+    let mut reconciler = begin(&order, None, None);
+    let refuse = |reconciler: &mut Reconciler| {
+        assert!(matches!(steps(reconciler, &order)[..], [Step::Apply { put_back: false, .. }]));
+        let refused = Answer::refused(ApplyOutcome::ManifestApplyFailed, "not yours".into());
+        reconciler.settle(&order.placement, tried(&order.manifests[0], refused, false, None, at(0)), at(0));
+        assert!(steps(reconciler, &order).is_empty(), "it has a pause");
+    };
+    refuse(&mut reconciler);
+    let first = report(&mut reconciler, &order, at(0)).expect("it is told");
+    assert_eq!((first.complete, first.manifests[0].applied), (true, ApplyOutcome::ManifestApplyFailed));
+    reconciler.command(MemberCommand::TryAgain(order.placement.clone()));
+    refuse(&mut reconciler);
+    assert_eq!(report(&mut reconciler, &order, at(0)), Some(first));
+}
