@@ -52,6 +52,7 @@ system_tools() {
     command -v ssh-keygen >/dev/null || packages+=(openssh-client)
     [[ -x /usr/sbin/sshd ]] || packages+=(openssh-server)
     command -v gpg >/dev/null && command -v gpg-agent >/dev/null || packages+=(gnupg)
+    command -v openssl >/dev/null || packages+=(openssl)
     command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
     if ! $fast; then
         [[ -x ${GITFLEET_CHROMIUM:-/usr/bin/chromium} ]] || packages+=(chromium fonts-dejavu-core)

@@ -26,7 +26,7 @@ use crate::git;
 use crate::model::id::{ClusterName, ObjectId};
 use crate::model::names::first_of;
 use crate::model::records::{ClusterRecord, SourceRecord};
-use crate::signature::{AllowedSigners, Keyring};
+use crate::signature::{AllowedSigners, CertifiedSigners, Keyring};
 use crate::status::work::counted;
 use crate::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use crate::store::saved::Records;
@@ -228,7 +228,11 @@ impl AskedSource<'_> {
         };
         let count =
             keys.ssh.as_ref().map_or(0, AllowedSigners::count) + keys.openpgp.as_ref().map_or(0, Keyring::count);
-        let counted = counted(count, "key");
+        let counted = match keys.x509.as_ref().map(CertifiedSigners::authorities) {
+            None => counted(count, "key"),
+            Some(1) => format!("{}, 1 authority", counted(count, "key")),
+            Some(authorities) => format!("{}, {authorities} authorities", counted(count, "key")),
+        };
         let seen = daemon.and_then(|record| record.seen.clone());
         if !reads || (daemon.is_some() && seen.is_none()) {
             return Row::unknown(need, format!("{counted}; no commit is read yet"));

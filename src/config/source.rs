@@ -201,6 +201,13 @@ pub struct Verify {
     /// The OpenPGP keys that count.
     #[serde(default)]
     pub openpgp: Option<OpenPgpKeys>,
+    /// The X.509 certificates that count.
+    #[serde(default)]
+    pub x509: Option<X509Signers>,
+    /// The X.509 certificates for a login that count, as gitsign has them: each is valid for minutes, and counts as of the time that the
+    /// signature names, which is the signer's word.
+    #[serde(default)]
+    pub keyless: Option<KeylessSigners>,
 }
 
 /// Which commits need a signature.
@@ -229,17 +236,77 @@ pub struct OpenPgpKeys {
     pub keys_file: PathBuf,
 }
 
+/// The X.509 certificates that count: they are valid now, for signing code or protecting e-mail, and name one of the identities.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct X509Signers {
+    /// File with the certificates of authorities, as PEM. It is read again when it changes.
+    pub ca_file: PathBuf,
+    /// Who may sign: the e-mail address or the URI among the alternative names of the certificate.
+    pub identities: Vec<String>,
+}
+
+/// The X.509 certificates for a login that count.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeylessSigners {
+    /// File with the certificates of authorities, as PEM, such as those of a Fulcio. It is read again when it changes.
+    pub ca_file: PathBuf,
+    /// Who may sign.
+    pub identities: Vec<LoginIdentity>,
+}
+
+/// Who logged in, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoginIdentity {
+    /// Who vouches for the login: the URL of the OpenID Connect issuer.
+    pub issuer: String,
+    /// The e-mail address or the URI in the certificate.
+    pub identity: String,
+}
+
 impl Verify {
     /// Returns the files that it names.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let ssh = self.ssh.iter().map(|ssh| &ssh.allowed_signers_file);
-        ssh.chain(self.openpgp.iter().map(|openpgp| &openpgp.keys_file))
+        let openpgp = self.openpgp.iter().map(|openpgp| &openpgp.keys_file);
+        let x509 = self.x509.iter().map(|x509| &x509.ca_file);
+        ssh.chain(openpgp).chain(x509).chain(self.keyless.iter().map(|keyless| &keyless.ca_file))
     }
 
     /// Returns the paths that it names, to be made whole.
     pub(super) fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let ssh = self.ssh.iter_mut().map(|ssh| &mut ssh.allowed_signers_file);
-        ssh.chain(self.openpgp.iter_mut().map(|openpgp| &mut openpgp.keys_file))
+        let openpgp = self.openpgp.iter_mut().map(|openpgp| &mut openpgp.keys_file);
+        let x509 = self.x509.iter_mut().map(|x509| &mut x509.ca_file);
+        ssh.chain(openpgp).chain(x509).chain(self.keyless.iter_mut().map(|keyless| &mut keyless.ca_file))
+    }
+
+    fn problems(&self, errors: &mut Vec<InputError>) {
+        if self.files().next().is_none() {
+            let hint = "name at least one file of keys: `ssh.allowedSignersFile`, `openpgp.keysFile`, `x509.caFile` or `keyless.caFile`";
+            let complaint = complaint("source.verify", "names no keys, so no commit would be accepted");
+            errors.push(InputError { hint: Some(hint.into()), ..complaint });
+        }
+        let x509 = self
+            .x509
+            .iter()
+            .map(|x509| ("x509", x509.identities.is_empty(), x509.identities.iter().any(String::is_empty)));
+        let is_blank = |login: &LoginIdentity| login.issuer.is_empty() || login.identity.is_empty();
+        let keyless = self
+            .keyless
+            .iter()
+            .map(|keyless| ("keyless", keyless.identities.is_empty(), keyless.identities.iter().any(is_blank)));
+        for (name, is_empty, has_blank) in x509.chain(keyless) {
+            let field = format!("source.verify.{name}.identities");
+            if is_empty {
+                errors.push(complaint(&field, "is empty, so no certificate would count"));
+            }
+            if has_blank {
+                errors.push(complaint(&field, "has an entry with an empty text, which is nobody's"));
+            }
+        }
     }
 }
 
@@ -274,12 +341,8 @@ impl Source {
         if source.poll_interval < POLL_INTERVAL_MIN {
             errors.push(complaint("source.pollInterval", "is shorter than 1s"));
         }
-        if source.verify.as_ref().is_some_and(|verify| verify.files().next().is_none()) {
-            let hint = Some("name at least one file of keys: `ssh.allowedSignersFile` or `openpgp.keysFile`".into());
-            errors.push(InputError {
-                hint,
-                ..complaint("source.verify", "names no keys, so no commit would be accepted")
-            });
+        if let Some(verify) = &source.verify {
+            verify.problems(&mut errors);
         }
         let path = Path::new(&source.path);
         if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {

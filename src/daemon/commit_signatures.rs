@@ -5,11 +5,13 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use crate::config::{VerifiedCommits, Verify, read_public};
+use crate::config::{LoginIdentity, VerifiedCommits, Verify, read_public};
 use crate::git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
-use crate::signature::{self, AllowedSigners, Keyring, Keys, SignatureRefusal, Signer, VERIFIED_COMMITS_MAX};
+use crate::signature::{
+    self, AllowedSigners, Authorities, CertifiedSigners, Keyring, Keys, SignatureRefusal, Signer, VERIFIED_COMMITS_MAX,
+};
 
 /// Reads the files of keys that a configuration names.
 ///
@@ -18,7 +20,24 @@ use crate::signature::{self, AllowedSigners, Keyring, Keys, SignatureRefusal, Si
 pub fn read_keys(verify: &Verify) -> Result<Keys, Error> {
     let ssh = verify.ssh.as_ref().map(|ssh| read(&ssh.allowed_signers_file, signers)).transpose()?;
     let openpgp = verify.openpgp.as_ref().map(|openpgp| read(&openpgp.keys_file, Keyring::parse)).transpose()?;
-    Ok(Keys { ssh, openpgp })
+    Ok(Keys { ssh, openpgp, x509: certified(verify)? })
+}
+
+fn certified(verify: &Verify) -> Result<Option<CertifiedSigners>, Error> {
+    if verify.x509.is_none() && verify.keyless.is_none() {
+        return Ok(None);
+    }
+    let mut signers = CertifiedSigners::default();
+    if let Some(x509) = &verify.x509 {
+        signers.authorities = read(&x509.ca_file, Authorities::parse)?;
+        signers.identities.clone_from(&x509.identities);
+    }
+    if let Some(keyless) = &verify.keyless {
+        signers.keyless_authorities = read(&keyless.ca_file, Authorities::parse)?;
+        let login = |login: &LoginIdentity| (login.issuer.clone(), login.identity.clone());
+        signers.keyless = keyless.identities.iter().map(login).collect();
+    }
+    Ok(Some(signers))
 }
 
 fn signers(content: &[u8]) -> Result<AllowedSigners, Vec<String>> {

@@ -7,6 +7,7 @@
 mod block;
 mod openpgp;
 mod ssh;
+mod x509;
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ use crate::model::manifest::InputError;
 
 pub use openpgp::Keyring;
 pub use ssh::AllowedSigners;
+pub use x509::{Authorities, CertifiedSigners};
 
 /// The longest signature of a commit that is read, in bytes: those of RSA with 8192 bits have 3,000.
 pub const SIGNATURE_BYTES_MAX: usize = 16 * 1024;
@@ -32,6 +34,8 @@ pub struct Keys {
     pub ssh: Option<AllowedSigners>,
     /// Those of OpenPGP; `None` where none count.
     pub openpgp: Option<Keyring>,
+    /// Whose certificates count; `None` where none do.
+    pub x509: Option<CertifiedSigners>,
 }
 
 /// A kind of signature.
@@ -55,7 +59,7 @@ impl fmt::Display for SignatureKind {
     }
 }
 
-/// What names a key: its fingerprint, as the programs of its kind print it.
+/// What names a key, or its certificate: the fingerprint, as the programs of its kind print it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyName {
     /// The kind of key.
@@ -66,7 +70,8 @@ pub struct KeyName {
 
 impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the {} key {}", self.kind, self.fingerprint)
+        let what = if self.kind == SignatureKind::X509 { "certificate" } else { "key" };
+        write!(f, "the {} {what} {}", self.kind, self.fingerprint)
     }
 }
 
@@ -114,6 +119,9 @@ pub enum SignatureRefusal {
     /// The key is not listed.
     #[error("is signed with {0}, which `source.verify` does not list")]
     Unknown(KeyName),
+    /// The certificate leads to no authority, or to nobody who is listed.
+    #[error("is signed with {0}, {1}")]
+    Untrusted(KeyName, String),
     /// The key is listed and does not count, or what it signed is not what counts.
     #[error("is signed with {0}, {1}")]
     NotValid(Signer, String),
@@ -140,7 +148,7 @@ pub fn check(payload: &[u8], signatures: &[Vec<u8>], keys: &Keys, now: Timestamp
     match kind {
         SignatureKind::Ssh => ssh::check(payload, text, keys.ssh.as_ref().ok_or(not_named)?, now),
         SignatureKind::OpenPgp => openpgp::check(payload, text, keys.openpgp.as_ref().ok_or(not_named)?, now),
-        SignatureKind::X509 => Err(not_named),
+        SignatureKind::X509 => x509::check(payload, text, keys.x509.as_ref().ok_or(not_named)?, now),
     }
 }
 
@@ -158,7 +166,7 @@ pub fn complaints<'a>(
             SignatureRefusal::Bad(_) | SignatureRefusal::Several(_) | SignatureRefusal::Unreadable(_) => {
                 "find out who made it; then sign it again"
             }
-            SignatureRefusal::Unknown(_) | SignatureRefusal::KindNotNamed(_) => {
+            SignatureRefusal::Unknown(_) | SignatureRefusal::KindNotNamed(_) | SignatureRefusal::Untrusted(..) => {
                 "list the key if its signatures shall count, or sign it again"
             }
             SignatureRefusal::NotValid(..) | SignatureRefusal::TooLong(_) | SignatureRefusal::CommitTooLong { .. } => {

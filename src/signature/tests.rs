@@ -1,8 +1,9 @@
-//! With keys and signatures that ssh-keygen and gpg make.
+//! With keys and signatures that ssh-keygen, gpg and openssl make.
 
 mod keys;
 mod openpgp;
 mod ssh;
+mod x509;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

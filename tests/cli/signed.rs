@@ -259,3 +259,74 @@ fn a_plain_folder_has_no_signatures() {
     let found = fleet.once();
     assert!(found.code == 2 && found.err.contains("a plain folder has no signed commits"), "{}", found.err);
 }
+
+/// Makes a certificate of somebody, and a program that git runs as gpgsm with it; returns the program's path.
+fn gpgsm(fleet: &Signed, name: &str) -> String {
+    let folder = fleet.scratch.path("");
+    let openssl = |args: &str| {
+        let output = Command::new("openssl").args(args.split_whitespace()).current_dir(&folder).output();
+        let output = output.expect("openssl starts");
+        assert!(output.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    if !fleet.scratch.path("root.crt").exists() {
+        openssl(&format!(
+            "req -x509 {key} -keyout root.key -out root.crt -subj /CN=root -days 10 -addext keyUsage=critical,keyCertSign"
+        ));
+    }
+    fs::write(
+        fleet.scratch.path("person.ext"),
+        format!("subjectAltName=email:{name}@example.com\nextendedKeyUsage=emailProtection\n"),
+    )
+    .expect("a file");
+    openssl(&format!("req -new {key} -keyout {name}.pem -out {name}.csr -subj /CN={name}"));
+    openssl(&format!(
+        "x509 -req -in {name}.csr -days 10 -CA root.crt -CAkey root.key -CAcreateserial -extfile person.ext -out {name}.crt"
+    ));
+    let program = fleet.scratch.path(&format!("{name}-gpgsm"));
+    // What git waits for beside the signature.
+    let text = format!(
+        "#!/bin/sh\necho '[GNUPG:] SIG_CREATED ' >&2\nopenssl cms -sign -binary -signer '{folder}/{name}.crt' -inkey \
+         '{folder}/{name}.pem' -outform PEM | sed 's/CMS-----/SIGNED MESSAGE-----/'\n",
+        folder = folder.display()
+    );
+    fs::write(&program, text).expect("a file");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+    program.display().to_string()
+}
+
+#[test]
+fn certificates_of_a_listed_authority_and_person() {
+    let fleet = Signed::new("x509: {caFile: root.crt, identities: [alice@example.com]}");
+    let programs = ["alice", "bob"].map(|name| gpgsm(&fleet, name));
+    let commit = |value: &str, program: &str| {
+        fleet.scratch.write("web.yaml", &namespace("web", &[("a", value)]));
+        fleet.git(&["add", "-A"]);
+        let program = format!("gpg.x509.program={program}");
+        fleet.git(&[
+            "-c",
+            "gpg.format=x509",
+            "-c",
+            &program,
+            "-c",
+            "user.signingKey=x",
+            "commit",
+            "-q",
+            "-S",
+            "-m",
+            value,
+        ]);
+        fleet.head()
+    };
+    let first = commit("1", &programs[0]);
+    let found = fleet.scratch.run(&["check", "-c", CONFIG]);
+    let words = format!("0 keys, 1 authority; {first} is signed with the X.509 certificate ");
+    assert!(found.code == 0 && found.out.contains(&words), "{}", found.out);
+    assert!(found.out.contains(" of alice@example.com"), "{}", found.out);
+    fleet.accepts("1");
+    let second = commit("2", &programs[1]);
+    fleet.refuses(&second, "which names bob@example.com, whom `source.verify` does not list", "1");
+    fleet.git(&["reset", "-q", "--hard", &first]);
+    let third = fleet.commit("3", Some("alice"));
+    fleet.refuses(&third, "is signed with a key of SSH", "1");
+}

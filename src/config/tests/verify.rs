@@ -4,10 +4,27 @@ use super::*;
 
 #[test]
 fn files_of_keys_are_relative_to_the_file() {
-    let text = "source: {url: x, verify: {ssh: {allowedSignersFile: keys/ssh}, openpgp: {keysFile: /keys/pgp}}}";
+    let text = "source: {url: x, verify: {ssh: {allowedSignersFile: keys/ssh}, openpgp: {keysFile: /keys/pgp}, \
+                x509: {caFile: ca, identities: [a]}, keyless: {caFile: login, identities: [{issuer: i, identity: a}]}}}";
     let verify = body(text).unwrap().source.verify.unwrap();
     assert_eq!(verify.commits, VerifiedCommits::All);
-    assert_eq!(verify.files().collect::<Vec<_>>(), [Path::new("/etc/fleet/keys/ssh"), Path::new("/keys/pgp")]);
+    let files = ["/etc/fleet/keys/ssh", "/keys/pgp", "/etc/fleet/ca", "/etc/fleet/login"].map(Path::new);
+    assert_eq!(verify.files().collect::<Vec<_>>(), files);
+}
+
+#[test]
+fn certificates_need_people() {
+    for (verify, wanted) in [
+        ("x509: {caFile: r, identities: [a@b.c]}", "accepted"),
+        ("x509: {caFile: r, identities: []}", "source.verify.x509.identities: is empty"),
+        ("x509: {caFile: r, identities: ['']}", "source.verify.x509.identities: has an entry with an empty text"),
+        ("keyless: {caFile: r, identities: []}", "source.verify.keyless.identities: is empty"),
+        ("keyless: {caFile: r, identities: [{issuer: i}]}", "source.verify.keyless.identities[0]"),
+        ("keyless: {caFile: r, identities: [{issuer: '', identity: a}]}", "an entry with an empty text"),
+    ] {
+        let found = complaints(&format!("source: {{url: x, verify: {{{verify}}}}}"));
+        assert!(found.contains(wanted), "{verify}: {found}");
+    }
 }
 
 #[test]

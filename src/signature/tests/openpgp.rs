@@ -6,7 +6,7 @@ use super::keys::Folder;
 use super::*;
 
 fn keys(exported: &[u8]) -> Keys {
-    Keys { ssh: None, openpgp: Some(Keyring::parse(exported).unwrap()) }
+    Keys { ssh: None, openpgp: Some(Keyring::parse(exported).unwrap()), ..Keys::default() }
 }
 
 fn days(count: i64) -> SignedDuration {

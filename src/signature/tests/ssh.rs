@@ -16,7 +16,7 @@ fn alice() -> (Folder, String) {
 }
 
 fn keys(allowed: &str) -> Keys {
-    Keys { ssh: Some(AllowedSigners::parse(allowed).unwrap()), openpgp: None }
+    Keys { ssh: Some(AllowedSigners::parse(allowed).unwrap()), ..Keys::default() }
 }
 
 #[test]
