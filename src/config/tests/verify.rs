@@ -26,18 +26,3 @@ fn certificates_need_people() {
         assert!(found.contains(wanted), "{verify}: {found}");
     }
 }
-
-#[test]
-fn certificates_need_people() {
-    for (verify, wanted) in [
-        ("x509: {caFile: r, identities: [a@b.c]}", "accepted"),
-        ("x509: {caFile: r, identities: []}", "source.verify.x509.identities: is empty"),
-        ("x509: {caFile: r, identities: ['']}", "source.verify.x509.identities: has an entry with an empty text"),
-        ("keyless: {caFile: r, identities: []}", "source.verify.keyless.identities: is empty"),
-        ("keyless: {caFile: r, identities: [{issuer: i}]}", "source.verify.keyless.identities[0]"),
-        ("keyless: {caFile: r, identities: [{issuer: '', identity: a}]}", "an entry with an empty text"),
-    ] {
-        let found = complaints(&format!("source: {{url: x, verify: {{{verify}}}}}"));
-        assert!(found.contains(wanted), "{verify}: {found}");
-    }
-}
