@@ -240,7 +240,7 @@ impl Two {
         let (pull, head) = shop.change(&self.author, "broken", "broken.yaml", "kind: ConfigMap\nmetadata: {name: x}\n");
         shop.await_status(&daemon, &head, &["gitfleet/plan failure", "broken.yaml"]);
         let broken = shop.merge(&self.author, pull);
-        shop.await_status(&daemon, &broken, &["gitfleet failure", "broken.yaml"]);
+        shop.await_status(&daemon, &broken, &["gitfleet/plan failure", "not rolled out", "broken.yaml"]);
         assert_eq!(platform.statuses(&of_platform), before);
     }
 }
