@@ -111,8 +111,9 @@ impl Core {
         }
         let mut effects = BTreeMap::new();
         for (placement, cluster, _) in &refused {
-            let sent = self.sent.get_mut(placement).and_then(|sent| sent.get_mut(cluster));
-            sent.into_iter().for_each(|sent| sent.is_tried = false);
+            if let Some(sent) = self.sent.get_mut(placement).and_then(|sent| sent.get_mut(cluster)) {
+                sent.is_tried = false;
+            }
             let command = MemberCommand::TryAgain(placement.clone());
             effects.insert((placement.clone(), cluster.clone()), Effect::Command(cluster.clone(), command));
         }

@@ -421,9 +421,16 @@ fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now
     is_new
 }
 
+/// Resets stored cluster records for this process.
+pub(super) fn await_answers(records: &mut BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) {
+    for record in records.values_mut() {
+        await_answer(record, now);
+    }
+}
+
 /// Resets a stored cluster record for this process: the cluster has not answered yet. One that answered before counts as silent
 /// only from now on.
-pub(super) fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
+fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
     if record.online {
         record.since = now;
         record.answered = true;

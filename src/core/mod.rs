@@ -206,7 +206,7 @@ impl Core {
         let stored_source = saved.source.unwrap_or_default();
         let source = source::begin(&configuration, &stored_source);
         let mut records = saved.clusters.clone();
-        records.values_mut().for_each(|record| members::await_answer(record, now));
+        members::await_answers(&mut records, now);
         let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.approvals().is_some());
         let fleet = FleetState {
             source: source_name(&configuration, &stored_source),

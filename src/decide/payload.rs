@@ -126,6 +126,7 @@ impl Payload {
     }
 
     /// Adds the variants of another payload of the same snapshot that this one lacks, and drops those that are not `named`.
+    #[must_use]
     pub fn joined(&self, other: &Self, named: &SnapshotVariants) -> Self {
         let mut variants = other.variants.clone();
         if let Some((all, own)) = variants.as_mut().zip(self.variants.as_ref()) {

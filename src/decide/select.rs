@@ -128,18 +128,16 @@ impl Pass<'_> {
         };
         let known = self.state.newest().filter(is_same);
         let has = |payload: &&Arc<Payload>| payload.has_inputs(frozen.variants.as_ref());
-        let payload = match known.and_then(|newest| self.state.payloads.get(&newest.index)).filter(has) {
-            Some(payload) => Arc::clone(payload),
-            None => {
-                let key = &self.state.record.key;
-                let payload = Payload::of(manifests, &frozen, key)?;
-                Arc::new(match of_clusters {
-                    Some(variants) => payload.for_clusters(variants, key)?,
-                    None => payload,
-                })
-            }
+        if let Some(payload) = known.and_then(|newest| self.state.payloads.get(&newest.index)).filter(has) {
+            return Ok((frozen, Arc::clone(payload)));
+        }
+        let key = &self.state.record.key;
+        let payload = Payload::of(manifests, &frozen, key)?;
+        let payload = match of_clusters {
+            Some(variants) => payload.for_clusters(variants, key)?,
+            None => payload,
         };
-        Ok((frozen, payload))
+        Ok((frozen, Arc::new(payload)))
     }
 
     fn take_snapshot(&mut self, frozen: &Frozen, payload: &Arc<Payload>) {

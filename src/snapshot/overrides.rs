@@ -72,13 +72,13 @@ impl Candidates {
     pub fn of<'a>(
         newest: impl Iterator<Item = &'a Arc<OverrideSnapshot>>,
         placement: &PlacementKey,
-        manifests: impl Iterator<Item = &'a Manifest> + Clone,
+        manifests: impl Iterator<Item = &'a Manifest>,
     ) -> Self {
         let mut found = Self::default();
-        let mut objects = None;
+        let (mut objects, mut manifests) = (None, Some(manifests));
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
             // Created lazily, because most placements have no override.
-            let objects = objects.get_or_insert_with(|| Objects::of(manifests.clone()));
+            let objects = objects.get_or_insert_with(|| Objects::of(manifests.take().into_iter().flatten()));
             if !objects.has_one_of(snapshot) {
                 continue;
             }
@@ -123,9 +123,10 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn of(manifests: impl Iterator<Item = &'a Manifest> + Clone) -> Self {
-        let namespaces = manifests.clone().map(|m| m.id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        Self { namespaces: namespaces.collect(), ids: manifests.map(|m| &m.id).collect() }
+    fn of(manifests: impl Iterator<Item = &'a Manifest>) -> Self {
+        let ids: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
+        let namespaces = ids.iter().map(|id| id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        Self { namespaces: namespaces.collect(), ids }
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {

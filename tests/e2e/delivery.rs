@@ -137,6 +137,7 @@ fn a_field_of_another_manager_is_a_conflict_unless_forced() {
 
 #[test]
 fn report_diff_compares_and_writes_nothing() {
+    const PROBE: &str = ", livenessProbe: {tcpSocket: {port: 80}}";
     let (member, world) = one(2);
     // Pod templates: no other test and no example writes any, so every write counted here is one of this test.
     let template = |namespace: &str, name: &str, probe: &str| {
@@ -145,7 +146,6 @@ fn report_diff_compares_and_writes_nothing() {
              containers:\n      - {{name: main, image: main:1{probe}}}\n"
         )
     };
-    const PROBE: &str = ", livenessProbe: {tcpSocket: {port: 80}}";
     let writes = || write_count(&member.metrics().expect("metrics"), "podtemplates");
     let begun = writes();
     member

@@ -79,7 +79,7 @@ impl Repository {
             let mut bodies = comments.iter().map(|comment| comment["body"].as_str().unwrap_or_default());
             bodies
                 .find(|body| words.iter().all(|word| body.contains(word)))
-                .map(|body| found = body.to_owned())
+                .map(|body| body.clone_into(&mut found))
                 .is_some()
         });
         found

@@ -43,9 +43,8 @@ pub fn read_joined_candidate(
     // What is merged with itself stays as it is.
     let head_of = |source: &SourceAt<'_>| if source.name == name { head.clone() } else { source.commit.clone() };
     let heads: Vec<CommitId> = sources.iter().map(head_of).collect();
-    let fork_of = |(source, head): (&SourceAt<'_>, &CommitId)| match source.name == name {
-        true => source.reader.merge_base(source.commit, head),
-        false => Ok(source.commit.clone()),
+    let fork_of = |(source, head): (&SourceAt<'_>, &CommitId)| {
+        if source.name == name { source.reader.merge_base(source.commit, head) } else { Ok(source.commit.clone()) }
     };
     let forks = sources.iter().zip(&heads).map(fork_of).collect::<Result<Vec<CommitId>, git::Error>>()?;
     let mut all = ListedFiles::default();
@@ -64,6 +63,7 @@ pub fn read_joined_candidate(
 }
 
 /// Lists the files of a merge, and has its folders rendered.
+#[expect(clippy::needless_pass_by_value, reason = "what lists the files keeps it")]
 fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFiles<Merge<'a>>, Error> {
     let Merge { reader, fork, base, head, .. } = merge;
     let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {

@@ -11,7 +11,7 @@ use crate::git;
 use crate::model::folder::below;
 use crate::model::manifest::InputError;
 use crate::model::rendering::Renderer;
-use crate::model::tree::Tree;
+use crate::model::tree::{Placement, Tree};
 use crate::model::variants::{ClusterInputs, VALUES_FILE, described};
 use crate::source::{self, ValuesTemplate, WantedVariants};
 
@@ -135,7 +135,7 @@ impl Rendering {
         errors: &mut Vec<InputError>,
     ) -> Result<RenderedVariants, Error> {
         let mut made = RenderedVariants::default();
-        let is_asked_for = || tree.placements.values().any(|placement| placement.renders_for_cluster());
+        let is_asked_for = || tree.placements.values().any(Placement::renders_for_cluster);
         let Some(configured) = self.0.as_ref().filter(|_| is_asked_for()) else { return Ok(made) };
         let paths: BTreeSet<String> = sources.iter().flat_map(RenderedSource::folders).map(|(path, _)| path).collect();
         let seen: BTreeSet<&str> = source::asked_for(tree, &paths).collect();

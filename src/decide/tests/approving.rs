@@ -47,6 +47,8 @@ const PEOPLE: [&str; 4] = ["ann", "bob", "ops", "mal"];
 
 #[test]
 fn the_file_decides_by_its_owners_then_its_folder_then_its_tenant() {
+    // file, owners, whether they count, who may, who is shown
+    type Row<'a> = (&'a str, &'a [&'a str], bool, &'a [&'a str], Option<&'a str>);
     let owners: &[&str] = &["user:ann"];
     let tenant = |path: &str, approver: &str| Tenant {
         name: path.into(),
@@ -56,8 +58,7 @@ fn the_file_decides_by_its_owners_then_its_folder_then_its_tenant() {
         strategies: vec!["*".to_owned()],
         ..Tenant::default()
     };
-    // file, owners, whether they count, who may, who is shown
-    let rows: [(&str, &[&str], bool, &[&str], Option<&str>); 7] = [
+    let rows: [Row<'_>; 7] = [
         ("p.yaml", &[], true, &["ops"], None),
         ("p.yaml", owners, true, &["ann"], Some("user:ann")),
         ("p.yaml", owners, false, &["ops"], None),

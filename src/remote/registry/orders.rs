@@ -20,10 +20,8 @@ impl Registry {
                 let woken = take_order(remote, session, cluster, order, reported);
                 self.effects.extend(woken.map(RegistryEffect::Wake));
             }
-            // The agent announces its members by itself when a session begins.
-            MemberCommand::Announce => {}
-            // It tries again when its pause is over.
-            MemberCommand::TryAgain(_) => {}
+            // The agent announces its members by itself when a session begins, and tries again when its pause is over.
+            MemberCommand::Announce | MemberCommand::TryAgain(_) => {}
             MemberCommand::Placements(placements) => {
                 // Without a session the next one begins with all of it.
                 let Some(session) = session else { return };

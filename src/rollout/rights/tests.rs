@@ -61,11 +61,13 @@ fn approving([approvers, owners]: &[Vec<String>; 2]) -> Approving<'_> {
 #[test]
 fn owners_of_the_file_count_with_the_permission_and_those_before_a_change_too() {
     use Permission::{Read, Write};
+    type Pair<'a> = [&'a [&'a str]; 2];
+    type Row<'a> = (&'a str, Permission, &'a [&'a str], Pair<'a>, Option<Pair<'a>>, &'a str);
     let lists =
         |lists: [&[&str]; 2]| lists.map(|list| list.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>());
     let (ops, none): (&[&str], &[&str]) = (&["user:ops"], &[]);
     // who, permission, teams, approvers and owners now, the same before, a word of the refusal
-    let rows: [(&str, Permission, &[&str], [&[&str]; 2], Option<[&[&str]; 2]>, &str); 16] = [
+    let rows: [Row<'_>; 16] = [
         ("ann", Write, &[], [none, &["user:ann"]], None, ""),
         ("ANN", Write, &[], [ops, &["user:ann"]], None, ""),
         ("ann", Read, &[], [ops, &["user:ann"]], None, "has read permission; approve requires write"),

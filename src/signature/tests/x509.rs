@@ -133,6 +133,7 @@ fn san(names: &str, usage: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn certificates_count_by_authority_person_time_and_usage() {
     let pki = Pki::new();
     pki.usual("ann", "root");

@@ -117,14 +117,14 @@ impl SignedMessage {
             _ => SignerId::KeyId(id.value().to_vec()),
         };
         // They are signed as a set, whatever tag they have here.
-        let signed =
+        let to_verify =
             AnyRef::new(Tag::Set, attributes.value()).and_then(|set| set.to_der()).map_err(|_| not("a set"))?;
         Ok(Self {
             certificates,
             signer: id,
             digest: first(*digest)?,
             algorithm: first(*algorithm)?,
-            signed,
+            signed: to_verify,
             attributes: Attributes::read(*attributes)?,
             signature: signature.value().to_vec(),
         })

@@ -105,7 +105,9 @@ impl Bot {
                 Vec::new()
             }
         };
-        shown.iter().for_each(|shown| self.rollouts.show(shown, now));
+        for shown in &shown {
+            self.rollouts.show(shown, now);
+        }
         let ops = self.own.take_changed(&RecordPlace::of(self.name), now).into_iter().collect::<Result<Vec<_>>>();
         self.store.batch(ops.expect("they can be stored")).expect("they are stored");
     }
@@ -231,7 +233,8 @@ fn a_rollout_is_shown_where_its_commit_came_from() {
 #[test]
 fn whose_changes_wait_together() {
     // what happens after the first commit; which other sources are part of what waits at `p1` and at `s1`
-    let rows: Vec<(&str, Vec<Step>, [&[&str]; 2])> = vec![
+    type Row<'a> = (&'a str, Vec<Step>, [&'a [&'a str]; 2]);
+    let rows: Vec<Row<'_>> = vec![
         ("of shop alone", vec![Accept("t1", "p0", "s1"), Told(vec![way("t1", 1, WaitingForPerson)])], [&[], &[]]),
         (
             "of both, accepted together",
@@ -273,7 +276,9 @@ fn whose_changes_wait_together() {
 #[test]
 fn what_is_not_needed_any_more_is_dropped() {
     let mut bot = Bot::of("shop");
-    settled().iter().for_each(|step| bot.take(step));
+    for step in &settled() {
+        bot.take(step);
+    }
     let stored = |bot: &Bot| {
         let records = bot.store.list("forge/source/shop/").expect("it is read");
         records.into_iter().map(|(key, _)| key.trim_start_matches("forge/source/shop/").to_owned()).collect::<Vec<_>>()

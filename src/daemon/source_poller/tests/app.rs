@@ -24,7 +24,7 @@ fn answer(stream: &mut TcpStream, tokens: &mut impl Iterator<Item = &'static str
             None => ("401 Unauthorized", r#"{"message": "suspended"}"#.to_owned()),
         },
         _ => {
-            let login = headers.iter().filter_map(|line| Some(line.split_once("Basic ")?.1.to_owned())).last();
+            let login = headers.iter().filter_map(|line| Some(line.split_once("Basic ")?.1.to_owned())).next_back();
             logins.send(login).unwrap_or_default();
             ("503 Service Unavailable", String::new())
         }
@@ -85,9 +85,8 @@ fn without_a_token_nothing_is_fetched() {
     let dir = tempfile::tempdir().unwrap();
     let (_followed, mut news, logins) = followed(&dir, &[]);
     let failure = loop {
-        match news.blocking_recv().unwrap() {
-            SourceEvent::Failed(reason) => break reason,
-            _ => continue,
+        if let SourceEvent::Failed(reason) = news.blocking_recv().unwrap() {
+            break reason;
         }
     };
     assert!(failure.starts_with("cannot get a token to read http://127.0.0.1:"), "{failure}");

@@ -117,7 +117,8 @@ fn a_cluster_that_lacks_a_value_is_an_error() {
 
 #[test]
 fn values_cannot_grow_without_end() {
-    let text: String = (0..4_000).map(|n| format!("k{n}: '{{{{ .Cluster.Labels.x }}}}'\n")).collect();
+    let lines: Vec<String> = (0..4_000).map(|n| format!("k{n}: '{{{{ .Cluster.Labels.x }}}}'\n")).collect();
+    let text = lines.concat();
     let inputs = ClusterInputs::from([(label("x"), "y".repeat(100_000))]);
     let errors = template(&text).filled(&inputs).expect_err("it is too large");
     assert_eq!(errors.len(), 1);
