@@ -146,7 +146,7 @@ fn refused(stage: &Stage, daemon: &Daemon<'_>, person: &Person, pull: u64, words
 
 #[test]
 fn the_owners_of_the_placements_file_approve_it() {
-    let stage = Stage::new("owned", "1s");
+    let stage = Stage::new("owners-approve", "1s");
     let owner = Person::new("owned-owner", &stage.repo, Some("write"), PERSON_SCOPES);
     let guest = Person::new("owned-guest", &stage.repo, Some("read"), PERSON_SCOPES);
     let path = stage.world.path().join("gitfleet.yaml");
