@@ -231,6 +231,8 @@ impl Member {
         while self.reconciler.is_listing() || self.awaits_namespaces() {
             if let Some(observation) = turn.wait(LIST_TIMEOUT, self.observations.recv()).await {
                 self.observe(observation);
+                // An inventory may name kinds that nobody listed so far.
+                self.watch_expected();
             } else {
                 let why = format!("it was not listed within {} s", LIST_TIMEOUT.as_secs());
                 self.reconciler.give_up_listing(&why);

@@ -39,6 +39,8 @@ struct Memory {
     watches: Mutex<BTreeMap<WatchedKind, mpsc::Sender<Observation>>>,
     /// Where changes of inventories are told.
     inventories: Mutex<Option<mpsc::Sender<Observation>>>,
+    /// An inventory that somebody writes as soon as they are watched.
+    written_at_once: Mutex<Option<Value>>,
     refuse_comparing: Mutex<usize>,
     /// Kinds whose lists fail, and with what.
     unlisted: Mutex<BTreeMap<String, u16>>,
@@ -153,6 +155,9 @@ impl Target for Memory {
     }
 
     fn watch_parents(&self, sink: mpsc::Sender<Observation>) -> WatchHandle {
+        if let Some(written) = self.written_at_once.lock().unwrap().take() {
+            sink.try_send(Observation::Inventory(Box::new(written))).expect("the member listens");
+        }
         *self.inventories.lock().unwrap() = Some(sink);
         WatchHandle::start(mpsc::channel(1).0, Observation::panicked, std::future::pending())
     }

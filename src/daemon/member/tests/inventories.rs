@@ -148,3 +148,24 @@ async fn a_task_puts_right_what_an_earlier_leader_wrote_late() {
     }
     assert_eq!(stage.member.take_requests(), ["apply ConfigMap gitfleet-system/crp.p"]);
 }
+
+#[tokio::test]
+async fn a_kind_that_an_inventory_brings_while_the_member_is_listed_is_listed_too() {
+    let member = Memory::default();
+    let of = |name: &str, kind: &str| {
+        let key = PlacementKey::cluster_scoped(name);
+        let parent = Parent { group_kinds: [kind.to_owned()].into(), ..inventory(&order(1, &[])) };
+        Parent { placement: Some(key.clone()), ..parent }.object(&key)
+    };
+    member.insert(of("p", "ConfigMap"));
+    *member.written_at_once.lock().unwrap() = Some(of("q", "Secret"));
+    let mut stage = Stage::new(member);
+    let answer = async {
+        loop {
+            if let MemberEvent::Online { .. } = stage.events.recv().await.expect("the member lives") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, answer).await.expect("it answers without waiting for a list that nobody began");
+}
