@@ -14,6 +14,11 @@ pub fn rendered_folder(path: &str) -> &str {
     path.rsplit_once('#').filter(|(_, number)| is_number(number)).map_or(path, |(folder, _)| folder)
 }
 
+/// Returns the folder that a path is in; the root is an empty text.
+pub fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// Returns the place of a path of a folder in the tree that holds the folder. The folder as a whole is `.` or nothing, and `.#2` the second part
 /// of what it is rendered to; a folder without a name is the tree itself.
 pub fn below(folder: &str, path: &str) -> String {

@@ -15,6 +15,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 
 use self::kustomization::{Kustomization, kustomization};
+use crate::model::folder::folder_of;
 use crate::model::manifest::InputError;
 use crate::model::rendering::{KUSTOMIZE_FILES, Renderer};
 
@@ -90,11 +91,6 @@ pub fn folders<F: Files>(markers: &[String], files: &mut F) -> Result<Folders, F
     found.errors.sort();
     found.errors.dedup();
     Ok(found)
-}
-
-/// Returns the folder of a path; the root is an empty text.
-fn folder_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 fn name(path: &str) -> &str {

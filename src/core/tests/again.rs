@@ -52,7 +52,7 @@ fn what_was_refused_is_tried_once_more_before_a_pass_fails() {
     let (mut life, order) = refused();
     assert!(matches!(state(&life), Some(RolloutState::Failed(_))), "{:?}", state(&life));
     assert_eq!(commands(&mut life), [("a".into(), p())]);
-    assert_eq!(state(&life), None, "its answer is waited for");
+    assert_eq!(state(&life), None, "the member has not answered yet");
     tried(&mut life, &order, ApplyOutcome::ManifestApplyFailed);
     assert!(matches!(state(&life), Some(RolloutState::Failed(_))), "{:?}", state(&life));
     assert_eq!(commands(&mut life), [], "nothing has changed since");

@@ -88,11 +88,11 @@ impl<L: Lister> RenderedSource<L> {
         folder: &WantedFolder,
         errors: &mut Vec<InputError>,
     ) -> Result<Option<ValuesTemplate>, git::Error> {
-        let path = in_folder(folder, VALUES_FILE);
+        let path = below(&folder.folder.path, VALUES_FILE);
         let Some((_, blob)) = folder.files.iter().find(|(file, _)| **file == *path) else { return Ok(None) };
         let path = below(&self.folder, &path);
         if folder.folder.renderer == Renderer::Kustomize {
-            let plain = in_folder(folder, KUSTOMIZE_VALUES);
+            let plain = below(&folder.folder.path, KUSTOMIZE_VALUES);
             if !folder.files.iter().any(|(file, _)| **file == *plain) {
                 let message =
                     format!("the values of clusters take the place of {KUSTOMIZE_VALUES}, which is not there");
@@ -187,20 +187,14 @@ impl RenderedVariants {
     }
 }
 
-fn in_folder(folder: &WantedFolder, name: &str) -> String {
-    match folder.folder.path.as_str() {
-        "" => name.to_owned(),
-        path => format!("{path}/{name}"),
-    }
-}
-
 /// Returns a folder as it is rendered with the values of clusters.
 fn variant(folder: &WantedFolder, inputs: &ClusterInputs, content: &[u8]) -> WantedFolder {
     let name = match folder.folder.renderer {
         Renderer::Helm => VALUES_FILE,
         Renderer::Kustomize => KUSTOMIZE_VALUES,
     };
-    let values = FilledValues { path: in_folder(folder, name), content: Arc::from(content), of: described(inputs) };
+    let values =
+        FilledValues { path: below(&folder.folder.path, name), content: Arc::from(content), of: described(inputs) };
     let mut digest = Sha256::new();
     // By the values as they are given to the program, not by whose they are: clusters may differ and get the same.
     for part in [folder.key.as_str(), "values", &values.path] {

@@ -8,7 +8,7 @@ use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::check::suggest;
 use crate::api::placement::{PlacementSpec, ResourceSelector, SelectionScope};
 use crate::api::table::Checked;
-use crate::model::folder::{holding, holds};
+use crate::model::folder::{folder_of, holding, holds};
 use crate::model::id::ObjectKey;
 use crate::model::manifest::InputError;
 
@@ -81,10 +81,6 @@ impl PlacementSight<'_> {
         any(&|selector| is_around(selector, SelectionScope::NamespaceWithResources))
             || (any(&|selector| is_around(selector, SelectionScope::NamespaceWithResourceSelectors)) && any(&is_it))
     }
-}
-
-fn folder_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Tells whether two folders have something in common; `None` is the whole source.
