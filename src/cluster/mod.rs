@@ -81,6 +81,11 @@ pub enum Observation {
 }
 
 impl Observation {
+    /// Tells whether a list that was asked for makes progress. Watches of what is listed say the other observations, at any time.
+    pub const fn is_of_list(&self) -> bool {
+        matches!(self, Self::Listed(_) | Self::ListDone(_) | Self::Failed(..) | Self::Namespaces(_))
+    }
+
     /// Returns what is told where a watch panicked.
     pub fn panicked(text: &str) -> Self {
         Self::Panicked(text.to_owned())

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::daemon::{Daemon, World, access, namespace};
-use crate::fleet::{Fleet, Member, Options, write_count};
+use crate::fleet::{Fleet, Member, Options, accepted_write_count};
 
 /// Kills in the scenario of crashes.
 const KILLS: usize = 20;
@@ -285,8 +285,13 @@ fn a_staged_rollout_with_an_approval_a_halt_a_fix_and_a_rollback() {
 #[test]
 fn a_staged_rollout_survives_kills_anywhere() {
     let fleet = own();
+    // A refused object is tried again after pauses, as often as the time allows until a fix comes. It is not counted.
     let writes = || -> Vec<u64> {
-        fleet.members.iter().map(|member| write_count(&member.metrics().expect("metrics"), "secrets")).collect()
+        fleet
+            .members
+            .iter()
+            .map(|member| accepted_write_count(&member.metrics().expect("metrics"), "secrets"))
+            .collect()
     };
     let before = writes();
     let end = scenario(&fleet, "whole", None, None);
@@ -308,8 +313,8 @@ fn a_staged_rollout_survives_kills_anywhere() {
             .map(|((after, before), once)| (after - before).saturating_sub(*once))
             .collect();
         // What was in flight when it was killed may have been written or not, and is asked for again: two objects on each of
-        // the two clusters that may be under way at once. A refused object may be tried again, too.
-        assert!(repeated.iter().all(|more| *more <= 3), "killed at line {at}: written again {repeated:?}");
+        // the two clusters that may be under way at once.
+        assert!(repeated.iter().all(|more| *more <= 2), "killed at line {at}: written again {repeated:?}");
         assert!(
             repeated.iter().filter(|more| **more > 0).count() <= 2,
             "killed at line {at}: written again {repeated:?}"

@@ -25,13 +25,23 @@ pub fn request_count(metrics: &str, verb: &str, resource: &str) -> u64 {
 /// Returns how many requests were meant to change objects of that resource themselves: writes of any verb without dry
 /// runs, without subresources (the status that kwok writes is one) and without what empties a namespace that is removed.
 pub fn write_count(metrics: &str, resource: &str) -> u64 {
-    sum(metrics, |series| {
-        label(series, "resource") == Some(resource)
-            && label(series, "subresource").unwrap_or_default().is_empty()
-            && label(series, "dry_run").unwrap_or_default().is_empty()
-            && label(series, "verb").is_some_and(|verb| WRITES.contains(&verb))
-            && !empties_namespace(series)
-    })
+    sum(metrics, |series| writes(series, resource))
+}
+
+/// Returns how many of the requests that `write_count` counts the API server carried out. The others, such as an object with a
+/// value that it refuses, changed nothing, and are tried again after a pause: how often depends on how long a test takes.
+pub fn accepted_write_count(metrics: &str, resource: &str) -> u64 {
+    let is_accepted = |series: &str| label(series, "code").is_some_and(|code| code.starts_with('2'));
+    sum(metrics, |series| writes(series, resource) && is_accepted(series))
+}
+
+/// Tells whether a series counts requests meant to change objects of that resource themselves.
+fn writes(series: &str, resource: &str) -> bool {
+    label(series, "resource") == Some(resource)
+        && label(series, "subresource").unwrap_or_default().is_empty()
+        && label(series, "dry_run").unwrap_or_default().is_empty()
+        && label(series, "verb").is_some_and(|verb| WRITES.contains(&verb))
+        && !empties_namespace(series)
 }
 
 /// Returns how many requests the API server refused for lack of rights, of all users: at the door, and later where one is an
@@ -72,6 +82,8 @@ apiserver_request_total{code="200",component="apiserver",dry_run="All",group="ap
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="status",verb="PATCH",version="v1"} 7
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="",verb="DELETE",version="v1"} 1
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="apps",resource="deployments",scope="namespace",subresource="",verb="DELETE",version="v1"} 2
+apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="APPLY",version="v1"} 3
+apiserver_request_total{code="400",component="apiserver",dry_run="",group="",resource="secrets",scope="resource",subresource="",verb="APPLY",version="v1"} 4
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="LIST",version="v1"} 1.1e+06
 "#;
 
@@ -87,6 +99,12 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
     fn write_count_leaves_out_dry_runs_subresources_and_emptied_namespaces() {
         assert_eq!(write_count(METRICS, "deployments"), 5);
         assert_eq!(write_count(METRICS, "configmaps"), 0);
+    }
+
+    #[test]
+    fn accepted_write_count_leaves_out_what_was_refused() {
+        assert_eq!(write_count(METRICS, "secrets"), 7);
+        assert_eq!(accepted_write_count(METRICS, "secrets"), 3);
     }
 
     #[test]

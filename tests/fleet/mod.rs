@@ -48,7 +48,7 @@ pub use self::{
     git::{commit_all, git, push},
     gitea::Gitea,
     member::Member,
-    metrics::{forbidden_count, request_count, write_count},
+    metrics::{accepted_write_count, forbidden_count, request_count, write_count},
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
     postgres::Postgres,
     prometheus::Prometheus,

@@ -58,8 +58,8 @@ fn order_name(order: &WorkOrder) -> OrderName {
 struct Seen {
     /// Who was given each member, and when.
     given: BTreeMap<ClusterName, Vec<(Timestamp, Option<usize>)>>,
-    /// Members that each agent was told to run last.
-    told: BTreeMap<usize, BTreeSet<ClusterName>>,
+    /// Members that the named agent was told to run, and when.
+    told: Vec<(Timestamp, BTreeSet<ClusterName>)>,
     /// The highest epoch that each agent saw.
     epochs: BTreeMap<usize, u64>,
     heard: BTreeSet<(String, u64)>,
@@ -138,15 +138,10 @@ impl WatchedAgents {
     /// Whoever writes to a member is the one that was given it last when the write began.
     fn wrote(&mut self, agent: Option<usize>, cluster: &ClusterName, passed: Timestamp) -> Verdict {
         let given = self.seen.given.get(cluster).map(Vec::as_slice).unwrap_or_default();
-        let before = given.partition_point(|(at, _)| *at < passed);
-        let may = |(_, of): &(Timestamp, Option<usize>)| *of == agent;
-        // What happens in one instant has no order.
-        let is_own = given[..before].last().is_some_and(may)
-            || given[before..].iter().take_while(|(at, _)| *at == passed).any(may);
-        if is_own {
+        if was(given, passed, |of| *of == agent) {
             return Ok(());
         }
-        if self.seen.is_untold(agent, cluster) {
+        if self.seen.is_untold(agent, cluster, passed) {
             self.shown.untold += 1;
             return Ok(());
         }
@@ -158,16 +153,16 @@ impl WatchedAgents {
             self.shown.unknown += 1;
             return Ok(());
         }
-        let last = given[..before].last();
+        let last = given.iter().rev().find(|(at, _)| *at < passed);
         Err(format!("13: {cluster} is written by {} at {passed}, and {last:?} has it", name(agent)))
     }
 }
 
 impl Seen {
-    /// Tells whether a named agent was told last that a member is its own: it delivers without a server, so it continues until it hears
-    /// that another has it.
-    fn is_untold(&self, agent: Option<usize>, cluster: &ClusterName) -> bool {
-        agent == Some(NAMED) && self.told.get(&NAMED).is_some_and(|told| told.contains(cluster))
+    /// Tells whether a named agent was told last, at an instant, that a member is its own: it delivers without a server, so it continues
+    /// until it hears that another has it. A request that it began before may arrive after it heard.
+    fn is_untold(&self, agent: Option<usize>, cluster: &ClusterName, at: Timestamp) -> bool {
+        agent == Some(NAMED) && was(&self.told, at, |told| told.contains(cluster))
     }
 
     /// Looks at one thing that happened. Returns whether a member went to another.
@@ -181,7 +176,7 @@ impl Seen {
                 given.push((now, *agent));
                 return Ok(is_other);
             }
-            Fact::Told { agent, members } => drop(self.told.insert(*agent, members.clone())),
+            Fact::Told { agent: NAMED, members } => self.told.push((now, members.clone())),
             Fact::DiskLost(agent) => {
                 self.epochs.remove(agent);
             }
@@ -199,6 +194,13 @@ impl Seen {
         }
         Ok(false)
     }
+}
+
+/// Tells whether something was so at an instant, by what it became and when. What happens in one instant has no order.
+fn was<T>(history: &[(Timestamp, T)], instant: Timestamp, is_so: impl Fn(&T) -> bool) -> bool {
+    let (before, since) = history.split_at(history.partition_point(|(at, _)| *at < instant));
+    let then = since.iter().take_while(|(at, _)| *at == instant);
+    before.last().into_iter().chain(then).any(|(_, it)| is_so(it))
 }
 
 fn name(agent: Option<usize>) -> String {
@@ -247,10 +249,10 @@ impl Run {
         else {
             return false;
         };
-        let (agent, cluster) = (agent_of(*life), &order.cluster);
+        let (agent, cluster, now) = (agent_of(*life), &order.cluster, self.simulation.now());
         self.agents.as_ref().is_some_and(|WatchedAgents { seen, .. }| {
             let has_it = seen.given.get(cluster).and_then(|given| given.last()).is_none_or(|(_, of)| *of == agent);
-            !has_it && seen.is_untold(agent, cluster)
+            !has_it && seen.is_untold(agent, cluster, now)
         })
     }
 
@@ -387,7 +389,7 @@ fn a_forged_history_of_agents_is_caught() {
     let ordered = |generation| Fact::Ordered(order(generation));
     let sent =
         |agent: u64, generation| Fact::Sent { order: order(generation), connection: (1_000_000 * (agent + 1), 1) };
-    let rows: [ForgedRow; 13] = [
+    let rows: [ForgedRow; 14] = [
         (
             "one after the other",
             vec![(0, given(Some(0))), (2, wrote(Some(0), 1)), (5, given(Some(1))), (7, wrote(Some(1), 6))],
@@ -433,6 +435,17 @@ fn a_forged_history_of_agents_is_caught() {
                 (9, wrote(Some(NAMED), 7)),
             ],
             Some("13: a is written by agent 2"),
+        ),
+        (
+            "what a named agent began before it was told",
+            vec![
+                (0, given(Some(NAMED))),
+                (1, told(NAMED, &["a"])),
+                (5, given(None)),
+                (8, told(NAMED, &[])),
+                (9, wrote(Some(NAMED), 7)),
+            ],
+            None,
         ),
         (
             "what was ordered before another had it",

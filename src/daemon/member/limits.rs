@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 /// Steps that every member may have under way, whatever others do.
 pub const OWN_STEPS: usize = 4;
@@ -16,9 +16,14 @@ const LISTING_MAX: usize = 128;
 /// How long a member may keep others from listing: one that answers slowly continues listing, and makes room.
 const LISTING_TIME: Duration = Duration::from_secs(5);
 
+/// How long the first lists of a member may bring nothing before the kinds without an answer count as unknown.
+const LIST_SILENCE: Duration = Duration::from_mins(1);
+
 /// The limits that members share.
 #[derive(Debug)]
 pub struct SharedLimits {
+    /// How long the first lists of a member may bring nothing.
+    pub list_silence: Duration,
     steps: Arc<Semaphore>,
     listing: Arc<Semaphore>,
 }
@@ -26,7 +31,7 @@ pub struct SharedLimits {
 impl Default for SharedLimits {
     fn default() -> Self {
         let of = |count| Arc::new(Semaphore::new(count));
-        Self { steps: of(MORE_STEPS_MAX), listing: of(LISTING_MAX) }
+        Self { list_silence: LIST_SILENCE, steps: of(MORE_STEPS_MAX), listing: of(LISTING_MAX) }
     }
 }
 
@@ -64,21 +69,20 @@ impl SharedLimits {
 }
 
 impl ListingTurn {
-    /// Waits for something that a list brings, for `limit` at most; the turn ends meanwhile if it has lasted too long. Returns `None` if
+    /// Waits for something that a list brings, until `end` at most; the turn ends meanwhile if it has lasted too long. Returns `None` if
     /// nothing came.
     ///
     /// # Cancel safety
     /// As `next`.
-    pub async fn wait<T>(&mut self, limit: Duration, next: impl Future<Output = Option<T>>) -> Option<T> {
+    pub async fn wait<T>(&mut self, end: Instant, next: impl Future<Output = Option<T>>) -> Option<T> {
         tokio::pin!(next);
-        let end = Instant::now() + limit;
         if self.permit.is_some() {
-            if let Ok(found) = tokio::time::timeout_at(self.until.min(end), &mut next).await {
+            if let Ok(found) = timeout_at(self.until.min(end), &mut next).await {
                 return found;
             }
             self.permit = None;
         }
-        timeout(end.saturating_duration_since(Instant::now()), next).await.ok().flatten()
+        timeout_at(end, next).await.ok().flatten()
     }
 }
 
@@ -113,8 +117,9 @@ mod tests {
             next.send("listed").expect("the slow one waits");
             turn
         };
-        let (found, _turn) = tokio::join!(slow.wait(LISTING_TIME, list), another);
+        let end = Instant::now() + LISTING_TIME;
+        let (found, _turn) = tokio::join!(slow.wait(end, list), another);
         assert_eq!(found, Some("listed"), "another got its turn meanwhile");
-        assert_eq!(slow.wait(LISTING_TIME, std::future::ready(Some(1))).await, Some(1), "its own list continues");
+        assert_eq!(slow.wait(end, std::future::ready(Some(1))).await, Some(1), "its own list continues");
     }
 }

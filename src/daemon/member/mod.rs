@@ -49,8 +49,6 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause between two reports of an active work: the cost of a report grows with the work, in the task, the decision and the
 /// store, and a partial report changes no decision.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the first lists of a member may stay silent before the kinds without an answer count as unknown.
-const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 /// First pause before an unreachable member is retried; doubles up to [`RECONNECT_MAX`].
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 /// Longest such pause.
@@ -228,13 +226,19 @@ impl Member {
         self.parents = Some(self.target.watch_parents(self.sink.clone()));
         self.namespaces = self.target.watch_namespaces(self.sink.clone());
         self.watch_expected();
+        let silence = common.limits.list_silence;
+        let mut end = Instant::now() + silence;
         while self.reconciler.is_listing() || self.awaits_namespaces() {
-            if let Some(observation) = turn.wait(LIST_TIMEOUT, self.observations.recv()).await {
+            if let Some(observation) = turn.wait(end, self.observations.recv()).await {
+                // Changes of what is listed already may come without end.
+                if observation.is_of_list() {
+                    end = Instant::now() + silence;
+                }
                 self.observe(observation);
                 // An inventory may name kinds that nobody listed so far.
                 self.watch_expected();
             } else {
-                let why = format!("it was not listed within {} s", LIST_TIMEOUT.as_secs());
+                let why = format!("its list brought nothing for {silence:?}");
                 self.reconciler.give_up_listing(&why);
                 if self.awaits_namespaces() {
                     self.reconciler.see_namespaces(Err(why));

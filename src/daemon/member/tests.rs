@@ -44,6 +44,8 @@ struct Memory {
     refuse_comparing: Mutex<usize>,
     /// Kinds whose lists fail, and with what.
     unlisted: Mutex<BTreeMap<String, u16>>,
+    /// Kinds whose lists begin and bring nothing.
+    silent: BTreeSet<String>,
 }
 
 impl Memory {
@@ -73,6 +75,9 @@ impl Memory {
             let (object, message) = (format!("the list of {}", kind.kind), "no".to_owned());
             let error = Error::Refused { object, code, reason: "No".to_owned(), message };
             return vec![Observation::ListStarted(kind.clone()), Observation::Failed(kind.clone(), error)];
+        }
+        if self.silent.contains(kind.kind.as_str()) {
+            return vec![Observation::ListStarted(kind.clone())];
         }
         std::iter::once(Observation::ListStarted(kind.clone()))
             .chain(self.labelled(kind).into_iter().map(|object| Observation::Listed(WatchedObject::Whole(object))))
@@ -182,12 +187,16 @@ struct Stage {
 
 impl Stage {
     fn new(member: Memory) -> Self {
+        Self::with(member, Common::default())
+    }
+
+    fn with(member: Memory, common: Common) -> Self {
         let member = Arc::new(member);
         let (commands, inbox) = mpsc::unbounded_channel();
         let (sender, events) = mpsc::unbounded_channel();
         let target: Arc<dyn Target> = Arc::clone(&member) as Arc<dyn Target>;
         tokio::spawn(
-            Member::new("m".into(), "s".into(), target, Arc::default(), Fence::always_open(), inbox, sender).run(),
+            Member::new("m".into(), "s".into(), target, Arc::new(common), Fence::always_open(), inbox, sender).run(),
         );
         Self { member, commands, events }
     }

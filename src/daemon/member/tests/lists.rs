@@ -228,3 +228,29 @@ async fn d02_the_member_says_that_a_kind_is_not_known_until_it_is() {
     let work = stage.report(2, |work| work.complete).await;
     assert_eq!(work.inventory.known(), Some(&[key("c0")].into()));
 }
+
+/// A list that never ends does not hold the member up because other watches have news all the time.
+#[tokio::test]
+async fn a_silent_list_is_given_up_though_inventories_change_without_end() {
+    let member = Memory { silent: ["ConfigMap".to_owned()].into(), ..Memory::default() };
+    let before = order(1, &[map("c0", "1")]);
+    let inventory = parent(&before).object(&before.placement);
+    member.insert(inventory.clone());
+    let mut common = Common::default();
+    common.limits.list_silence = Duration::from_millis(50);
+    let mut stage = Stage::with(member, common);
+    let deadline = Instant::now() + LIMIT;
+    let online = loop {
+        assert!(Instant::now() < deadline, "it waits for a list that brings nothing");
+        let sink = stage.member.inventories.lock().unwrap().clone();
+        if let Some(sink) = sink {
+            sink.send(Observation::Inventory(Box::new(inventory.clone()))).await.expect("the member listens");
+        }
+        tokio::task::yield_now().await;
+        if let Ok(event) = stage.events.try_recv() {
+            break event;
+        }
+    };
+    let MemberEvent::Online { inventory, .. } = online else { panic!("{online:?}") };
+    assert!(inventory[&before.placement].complaint().is_some_and(|why| why.contains("brought nothing")));
+}
