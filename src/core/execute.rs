@@ -18,7 +18,7 @@ use crate::model::id::{ClusterName, CommitId, PlacementKey};
 use crate::model::journal::JournalKind;
 use crate::model::placement_phase::{COMMANDED, violation};
 use crate::model::records::{HeldSnapshot, JournalEntry, Pause};
-use crate::model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, StagePhase};
+use crate::model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
 use crate::rollout::rights::{Approving, Policy, may};
 use crate::rollout::staged::{self, named_request};
 
@@ -335,6 +335,7 @@ impl Execution<'_> {
         let key = &self.target.placement;
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        self.begins_already(state)?;
         let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
         let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
         if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
@@ -384,6 +385,23 @@ impl Execution<'_> {
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
         Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_text(pass, to))))
+    }
+
+    /// Refuses a rollback that was asked for already and has not begun: its run freezes its inputs when the placement is decided next, or
+    /// after a restart when its payload is read. Whoever lost the answer asks again.
+    fn begins_already(&self, state: &PlacementState) -> Result<(), Refusal> {
+        let is_starting = |run: &&RunRecord| {
+            run.frozen.is_none() && !run.phase.is_final() && matches!(run.cause, RunCause::Rollback { .. })
+        };
+        let Some((run, to)) = state.runs.values().find(is_starting).and_then(|run| Some((run, run.snapshot()?))) else {
+            return Ok(());
+        };
+        if self.wanted_snapshot(state)?.is_some_and(|wanted| wanted != to) {
+            return Ok(());
+        }
+        let key = &self.target.placement;
+        let message = format!("{key} is being rolled back to snapshot {to} by the run {} already", run.name);
+        Err(refusal(RefusalReason::SoAlready, message))
     }
 
     /// Tells whether a rollback may return to a snapshot: not to a held one, which only a retry rolls out, and not to the one

@@ -174,6 +174,24 @@ fn a_rollback_by_hand_goes_to_any_snapshot_that_is_kept() {
     assert!(!case.decide(), "and it stays");
 }
 
+/// Who lost the answer, because the daemon was killed, says it again before the run has begun.
+#[test]
+fn a_rollback_that_is_said_twice_begins_once() {
+    let mut case = Case::rolled_out(&[]);
+    case.content("1");
+    case.settle();
+    case.say(Verb::Approve, "p one").expect("the gate opens");
+    case.settle();
+    case.say_as("ann", Verb::Rollback, "p-1", None, Some(0)).expect("it is kept");
+    for target in ["p-1", "p"] {
+        let again = case.say_as("ann", Verb::Rollback, target, None, Some(0)).expect_err("it begins already");
+        assert_eq!(again.reason, RefusalReason::SoAlready);
+        assert_eq!(again.message, "p is being rolled back to snapshot 0 by the run p-1-rollback already");
+    }
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Succeeded, p-1-rollback Succeeded");
+}
+
 #[test]
 fn pruned_snapshots_cannot_be_returned_to() {
     let short =
