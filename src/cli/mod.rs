@@ -32,6 +32,7 @@ mod paths;
 mod person;
 mod plan;
 mod plan_config;
+mod plan_sources;
 mod proxy;
 mod records;
 mod rendering;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan_config::{PlanRequest, Wanted};
+use super::plan_sources;
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::daemon::rendering::Rendering;
@@ -18,8 +19,8 @@ use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::plan::Plan;
 use crate::model::tree::Tree;
-use crate::plan::pull_request::{Showing, derived_key, plan_with_differences, pull_report};
-use crate::plan::{Baseline, plan};
+use crate::plan::plan_within;
+use crate::plan::pull_request::{Candidate, Showing, derived_key, plan_with_differences, pull_report};
 use crate::status::work::counted;
 use crate::views::plan_text::{PlanText, plan_lines};
 use crate::views::pull_request::{COMMENT_CHARS_MAX, ObjectDiff, OverrideEffect, PullReport, plan_comment};
@@ -37,6 +38,8 @@ Examples:
     gitfleet plan --base main
   What would the daemon do next?
     gitfleet plan -c gitfleet.yaml
+  What does my branch of one of several sources change?
+    gitfleet plan -c gitfleet.yaml --source platform=../platform --source shop=. --base shop=main
 
 Exit codes: 0 no errors, 1 errors in the tree (or changes, with --exit-code), 2 the folder or a revision cannot be read, 64 wrong \
 usage.")]
@@ -110,29 +113,46 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// Makes what the daemon would write on a pull request.
 fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
-    let Some(revision) = asked.base.as_deref() else {
-        bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
-    };
     if args.show_secrets {
         bail!("-o markdown is made to be published, so it always masks secret values; leave --show-secrets out");
     }
+    if !asked.sources.is_empty() {
+        let pull = plan_sources::read_pull(&asked.sources, asked.renders(), &asked.rendering()?)?;
+        return report(args, asked, (&pull.base, &pull.head), pull.candidate, Some(&pull.name));
+    }
+    let Some(revision) = asked.base.as_deref() else {
+        bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
+    };
     let (reader, _) = git::discover(&asked.repo)?;
     let (base, head) = (reader.resolve(revision)?, reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?);
     let mut cache = Cache::rendering(asked.rendering()?);
     let tree = accepted(&reader, &base, &mut cache, "--base", revision)?;
-    let candidate = match read_candidate(&reader, &base, &head, &cache) {
+    let candidate = read_candidate(&reader, &base, &head, &cache);
+    report(args, asked, (&tree, &head), candidate, None)
+}
+
+/// Says what a merge would bring to a tree that is rolled out. `only` names the one of several sources that it is in.
+fn report(
+    args: &Args,
+    asked: &PlanRequest,
+    (tree, head): (&Arc<Tree>, &CommitId),
+    candidate: Result<Candidate, commit_reader::Error>,
+    only: Option<&str>,
+) -> anyhow::Result<PullReport> {
+    let refused = |errors| PullReport::refused(tree.commit.clone(), Some(head.clone()), errors);
+    let candidate = match candidate {
         Ok(candidate) => candidate,
-        Err(error) => return Ok(PullReport::refused(Some(base), Some(head), error.refused()?)),
+        Err(error) => return Ok(refused(error.refused()?)),
     };
     let broken = violations(&candidate.tree, &asked.tenants());
     if !broken.is_empty() {
-        return Ok(PullReport::refused(Some(base), Some(head), broken));
+        return Ok(refused(broken));
     }
     // There is no daemon here, so none of its key.
-    let key = derived_key(&[&tree, &candidate.tree]);
-    let showing = Showing { diffs: true, key: &key, only: None };
+    let key = derived_key(&[tree, &candidate.tree]);
+    let showing = Showing { diffs: true, key: &key, only };
     let now = args.now.unwrap_or_else(clock::now);
-    Ok(pull_report(&Baseline::rolled_out(&tree, now), &candidate, &showing, now))
+    Ok(pull_report(&asked.rolled_out(tree, now), &candidate, &showing, now))
 }
 
 /// A plan for people: with the rollouts that it stops, the differences of objects, and what overrides change.
@@ -161,7 +181,7 @@ fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
         Some(base) if !args.summary => {
             let key = derived_key(&[base, &head]);
             let mask = (!args.show_secrets).then_some(&key);
-            plan_with_differences(&Baseline::rolled_out(base, now), &head, mask, now)
+            plan_with_differences(&asked.rolled_out(base, now), &head, mask, now)
         }
         base => {
             let plan = planned(args, asked, base.as_ref(), &head);
@@ -174,7 +194,11 @@ fn describe(args: &Args, asked: &PlanRequest) -> anyhow::Result<Described> {
 
 /// Reads what is asked for. A head in which a tenant asks for more than the configuration allows is refused, as the daemon does.
 fn within_limits(asked: &PlanRequest) -> anyhow::Result<Result<Trees, RefusedHead>> {
-    let read = read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &asked.rendering()?)?;
+    let rendering = asked.rendering()?;
+    let read = match &asked.sources[..] {
+        [] => read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &rendering)?,
+        several => plan_sources::read(several, asked.renders(), &rendering)?,
+    };
     Ok(read.and_then(|(base, head)| match violations(&head, &asked.tenants()) {
         broken if broken.is_empty() => Ok((base, head)),
         broken => Err((head.commit.clone(), broken)),
@@ -189,7 +213,7 @@ fn make(args: &Args, asked: &PlanRequest) -> anyhow::Result<Plan> {
 }
 
 fn planned(args: &Args, asked: &PlanRequest, base: Option<&Arc<Tree>>, head: &Arc<Tree>) -> Plan {
-    let mut plan = plan(head, base, args.now.unwrap_or_else(clock::now));
+    let mut plan = plan_within(asked.tenants(), head, base, args.now.unwrap_or_else(clock::now));
     plan.warnings.extend(asked.unreached(head));
     if !args.show_secrets {
         plan.hide_secrets();
@@ -266,11 +290,18 @@ fn accepted(
 ) -> anyhow::Result<Arc<Tree>> {
     match read_commit(reader, commit, cache) {
         Ok(tree) => Ok(Arc::new(tree)),
-        Err(commit_reader::Error::Refused(errors)) => Err(anyhow!(
-            "{option} {revision} has {}, so it cannot be accepted; name a good commit. The first is {}",
+        Err(error) => Err(base_refused(error, &format!("{option} {revision}"))),
+    }
+}
+
+/// Says why something cannot count as accepted.
+pub(super) fn base_refused(error: commit_reader::Error, what: &str) -> anyhow::Error {
+    match error {
+        commit_reader::Error::Refused(errors) => anyhow!(
+            "{what} has {}, so it cannot be accepted; name a good commit. The first is {}",
             counted(errors.len(), "error"),
             errors.first().map(ToString::to_string).unwrap_or_default()
-        )),
-        Err(error) => Err(anyhow::Error::from(error).context(format!("reading {option} {revision}"))),
+        ),
+        error => anyhow::Error::from(error).context(format!("reading {what}")),
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration for `gitfleet plan`: repository and branch, accepted commit, and reachable clusters.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +9,13 @@ use jiff::Timestamp;
 
 use super::folder::TreeFolder;
 use super::opened;
+use super::plan_sources::{Checkout, SourceOptions, checkouts};
 use super::records::{RecordsSource, load_configuration};
 use super::rendering;
 use crate::config::Configuration;
 use crate::core::persist::SavedRecords;
 use crate::daemon::rendering::Rendering;
+use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::{ClusterRecord, MemberKind};
 use crate::model::tenants::Tenants;
@@ -37,12 +40,16 @@ pub(super) struct Wanted {
     /// which clusters can be reached. DIR, --base and --head go first.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The commit to compare with: it counts as rolled out everywhere.
+    /// Where a clone of one of several sources is, such as shop=../shop; for each that is not on this machine where the configuration
+    /// has it. Its files count as they stand, or with --base or --head as in those commits.
+    #[arg(long, value_name = "NAME=DIR", requires = "config", conflicts_with_all = ["dir", "repo"])]
+    source: Vec<String>,
+    /// The commit to compare with: it counts as rolled out everywhere. Of several sources NAME=REV, for each that changes.
     #[arg(long, value_name = "REV")]
-    base: Option<String>,
-    /// The commit to plan; HEAD if only --base is given.
+    base: Vec<String>,
+    /// The commit to plan; HEAD if only --base is given. Of several sources NAME=REV.
     #[arg(long, value_name = "REV")]
-    head: Option<String>,
+    head: Vec<String>,
 }
 
 /// What is to be planned.
@@ -53,6 +60,8 @@ pub(super) struct PlanRequest {
     pub base: Option<String>,
     /// What is planned; absent is the folder as it stands.
     pub head: Option<String>,
+    /// The sources, where there are several; they take the place of the folder.
+    pub sources: Vec<Checkout>,
     configuration: Option<(PathBuf, Configuration)>,
 }
 
@@ -62,16 +71,29 @@ impl PlanRequest {
     /// # Errors
     /// The configuration or its store cannot be read, or the repository is not on this machine.
     pub fn of(args: &Wanted) -> anyhow::Result<Self> {
+        let named = args.folder.named();
         let Some(path) = &args.config else {
             let repo = args.folder.path().to_owned();
-            return Ok(Self { repo, base: args.base.clone(), head: args.head.clone(), configuration: None });
+            let (base, head) = (only("--base", &args.base)?, only("--head", &args.head)?);
+            return Ok(Self { repo, base, head, sources: Vec::new(), configuration: None });
         };
         let configuration = load_configuration(path)?;
-        let (mut base, mut head) = (args.base.clone(), args.head.clone());
-        let named = args.folder.named();
-        if named.is_none() && !configuration.sources.is_empty() {
-            bail!("{} names several sources; name a clone of the one that is meant: gitfleet plan DIR", path.display());
+        if !args.source.is_empty() && configuration.sources.is_empty() {
+            bail!("{} has one source; name a clone of it without --source: gitfleet plan DIR", path.display());
         }
+        if named.is_none() && !configuration.sources.is_empty() {
+            let options = SourceOptions::read(&configuration, &args.source, &args.base, &args.head)?;
+            let sources = checkouts(&configuration, &options, || accepted_commits(&configuration))?;
+            let repo = PathBuf::from(".");
+            return Ok(Self {
+                repo,
+                base: None,
+                head: None,
+                sources,
+                configuration: Some((path.clone(), configuration)),
+            });
+        }
+        let (mut base, mut head) = (only("--base", &args.base)?, only("--head", &args.head)?);
         let source = &configuration.source;
         let root = PathBuf::from(&source.url);
         if named.is_none() && source.local().is_none() {
@@ -87,7 +109,7 @@ impl PlanRequest {
         }
         let tree = if source.path == "." { root } else { root.join(&source.path) };
         let repo = named.map_or(tree, Path::to_owned);
-        Ok(Self { repo, base, head, configuration: Some((path.clone(), configuration)) })
+        Ok(Self { repo, base, head, sources: Vec::new(), configuration: Some((path.clone(), configuration)) })
     }
 
     /// Returns what renders the folders of the tree.
@@ -101,6 +123,16 @@ impl PlanRequest {
     /// Returns what the files of folders may ask for; without a configuration nothing restricts them.
     pub fn tenants(&self) -> Tenants {
         self.configuration.as_ref().map(|(_, configuration)| configuration.tenants()).unwrap_or_default()
+    }
+
+    /// Tells whether programs render folders, which then read all files.
+    pub fn renders(&self) -> bool {
+        self.configuration.as_ref().is_some_and(|(_, configuration)| configuration.render.is_some())
+    }
+
+    /// Returns a fleet on which a tree is rolled out.
+    pub fn rolled_out(&self, tree: &Arc<Tree>, now: Timestamp) -> Baseline {
+        Baseline::of_tenants(self.tenants()).rolling_out(tree, now)
     }
 
     /// Returns a warning about the clusters of a tree that the configuration does not reach.
@@ -141,8 +173,17 @@ impl PlanRequest {
     }
 }
 
+/// Returns the one value of an option.
+fn only(option: &str, values: &[String]) -> anyhow::Result<Option<String>> {
+    match values {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        _ => bail!("{option} is given {} times; several are for several sources, with -c", values.len()),
+    }
+}
+
 /// Tells whether a folder is the root of a repository, bare or not: only that is read as one.
-fn is_repository(root: &Path) -> bool {
+pub(super) fn is_repository(root: &Path) -> bool {
     root.join(".git").exists() || (root.join("HEAD").is_file() && root.join("objects").is_dir())
 }
 
@@ -156,6 +197,14 @@ fn records_of(configuration: &Configuration) -> anyhow::Result<Option<RecordsSou
         Some(_) => RecordsSource::of_daemon(configuration)?,
         None => RecordsSource::Store(Box::new(settings.clone())),
     }))
+}
+
+/// Returns the accepted commit of each of several sources; none where there is no store yet.
+fn accepted_commits(configuration: &Configuration) -> anyhow::Result<BTreeMap<String, CommitId>> {
+    let Some(records) = records_of(configuration)? else { return Ok(BTreeMap::new()) };
+    let saved = records.read_under(&[SOURCE_PREFIX.to_owned()])?;
+    let sources = saved.source.map(|source| source.sources).unwrap_or_default();
+    Ok(sources.into_iter().filter_map(|(name, source)| Some((name, source.accepted?))).collect())
 }
 
 /// Returns the accepted commit; none where there is no store yet.

@@ -49,7 +49,7 @@ pub use pull::{Commit, Merged, merged};
 pub use rendered::{RenderedStore, UNPINNED_MAX};
 pub use repository::{Blob, Reader, RootFile, TreeId, discover};
 pub use signed::Signed;
-pub use source::{Source, SourceSpec, Tip, read_kept, read_kept_sources};
+pub use source::{Source, SourceSpec, Tip, read_kept, read_kept_sources, record_folder};
 pub use ssh::{SshAccess, ssh_version};
 pub use walk::{File, Listing};
 pub use watch::{Watch, watch};

@@ -280,14 +280,32 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
         local.repair();
         return Ok(SourceKind::Local(local));
     }
-    let dir = path.canonicalize().map_err(|error| nothing(error.to_string()))?;
+    Ok(SourceKind::Folder(open_folder(spec, state_dir)?))
+}
+
+/// Opens or creates the repository for the states of a folder.
+fn open_folder(spec: SourceSpec, state_dir: &Path) -> Result<FolderMirror, Error> {
+    let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
+    let dir = Path::new(&spec.location).canonicalize().map_err(|error| nothing(error.to_string()))?;
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
     let (reader, damage) = heal::open(&kept, &open_options([]), &spec.location, &spec.path)?;
     let mut excluded = spec.excluded;
     // It may lie inside of the folder: each state that is recorded there would be a change of the folder.
     excluded.push(state_dir.to_owned());
     let everything = spec.everything;
-    Ok(SourceKind::Folder(FolderMirror { dir, excluded, everything, kept, reader, damage }))
+    Ok(FolderMirror { dir, excluded, everything, kept, reader, damage })
+}
+
+/// Records a folder as it stands, also the work tree of a repository, as a commit of a repository below `state_dir`. Returns what reads
+/// it. `everything` is as in [`SourceSpec`].
+///
+/// # Errors
+/// `NotARepository` where there is no folder; `EmptyRepository`, `SourceTooLarge`, `Disk`, `Repository`.
+pub fn record_folder(dir: &Path, everything: bool, state_dir: &Path) -> Result<(Reader, CommitId), Error> {
+    let location = dir.display().to_string();
+    let mut folder = open_folder(SourceSpec { location, everything, ..SourceSpec::default() }, state_dir)?;
+    let commit = folder.poll()?;
+    Ok((folder.reader, commit))
 }
 
 /// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.

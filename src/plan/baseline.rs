@@ -27,6 +27,7 @@ use crate::model::overrides::OverrideRef;
 use crate::model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
 };
+use crate::model::tenants::Tenants;
 use crate::model::tree::{Placement, Tree};
 use crate::model::work::Desired;
 use crate::schedule::Fleet;
@@ -69,9 +70,20 @@ impl Baseline {
         Self { fleet, placements: saved.placements, observed: true }
     }
 
+    /// Takes a fleet that holds nothing, of which tenants may have what the configuration says.
+    pub fn of_tenants(tenants: Tenants) -> Self {
+        Self { fleet: FleetState { tenants: Arc::new(tenants), ..FleetState::default() }, ..Self::default() }
+    }
+
     /// Takes a tree that counts as rolled out to the last object, on clusters that all answer.
     pub fn rolled_out(tree: &Arc<Tree>, now: Timestamp) -> Self {
-        let mut fleet = hypothetical(tree, &FleetState::default(), now);
+        Self::default().rolling_out(tree, now)
+    }
+
+    /// As [`Self::rolled_out`], with the tenants of a fleet that holds nothing.
+    #[must_use]
+    pub fn rolling_out(&self, tree: &Arc<Tree>, now: Timestamp) -> Self {
+        let mut fleet = hypothetical(tree, &self.fleet, now);
         let decided = |fleet: &FleetState| -> Vec<PlacementState> {
             let begun = tree.placements.par_iter().map(|(_, placement)| PlacementState::begin(placement, now));
             begun.map(|state| decide(state, fleet, now).state).collect()

@@ -41,6 +41,7 @@ use crate::model::plan::{
     Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
 };
 use crate::model::records::{MassLeave, ResourceSnapshot, SnapshotResource};
+use crate::model::tenants::Tenants;
 use crate::model::tree::{Skipped, Tree};
 use crate::schedule::ocm::Key;
 pub use baseline::Baseline;
@@ -51,8 +52,16 @@ use works::{Projection, Projections};
 ///
 /// A cluster that the head no longer names keeps its objects. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
-    let base = base.map(|tree| Baseline::rolled_out(tree, now));
-    planned(base.as_ref(), head, now)
+    plan_within(Tenants::default(), head, base, now)
+}
+
+/// As [`plan`], of a fleet whose tenants may have what the configuration says.
+pub fn plan_within(tenants: Tenants, head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
+    let empty = Baseline::of_tenants(tenants);
+    match base.map(|tree| empty.rolling_out(tree, now)) {
+        Some(baseline) => plan_from(&baseline, head, now),
+        None => Planned::of(&empty, head, now).plan(None),
+    }
 }
 
 /// Returns the effects of the head on the fleet in the daemon's records: with its real indexes, clusters and inventories. A
@@ -60,11 +69,7 @@ pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan 
 ///
 /// Clusters that the head brings are taken to answer. Secrets are shown; see [`Plan::hide_secrets`].
 pub fn plan_from(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Plan {
-    planned(Some(baseline), head, now)
-}
-
-fn planned(baseline: Option<&Baseline>, head: &Arc<Tree>, now: Timestamp) -> Plan {
-    Planned::of(baseline.unwrap_or(&Baseline::default()), head, now).plan(baseline)
+    Planned::of(baseline, head, now).plan(Some(baseline))
 }
 
 /// The fleet with the head accepted, and every placement decided.

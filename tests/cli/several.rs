@@ -127,3 +127,56 @@ fn a_kustomization_reads_nothing_of_another_repository() {
     let said = [status.out, status.err].concat();
     assert!(said.contains("shop/web/kustomization.yaml"), "{said}");
 }
+
+#[test]
+fn plan_reads_several_sources_as_the_daemon_joins_them() {
+    let scratch = two();
+    let first = scratch.run(&["plan", "-c", CONFIG, "-o", "json"]).json(0);
+    assert_eq!(first["placements"][0]["decisions"].as_array().map(Vec::len), Some(2), "{first:#}");
+    scratch.run(&ONCE).text(0);
+    assert_eq!(scratch.run(&["plan", "-c", CONFIG, "--exit-code"]).code, 0, "nothing changed since");
+    shop(&scratch, &[("deploy/shop.yaml", &namespace("shop", &[("a", "2")]))]);
+    let next = scratch.run(&["plan", "-c", CONFIG, "--exit-code"]);
+    assert!(next.text(1).contains("~ ConfigMap shop/a"), "{}", next.out);
+
+    // A person names clones, and the branch of the one that changes.
+    let clones = ["--source", "shop=shop/deploy", "--source", "platform=fleet"];
+    let named = [&clones[..], &["--base", "shop=HEAD~1"]].concat();
+    let by_hand = scratch.run(&[&["plan", "-c", CONFIG], &named[..]].concat());
+    assert!(by_hand.text(0).contains("~ ConfigMap shop/a"), "{}", by_hand.out);
+    let comment = scratch.run(&[&["plan", "-c", CONFIG, "-o", "markdown"], &named[..]].concat());
+    assert!(comment.text(0).contains("ConfigMap shop/a"), "{}", comment.out);
+
+    // As they stand, before anybody commits.
+    fs::write(scratch.path("shop/deploy/broken.yaml"), cluster("east", "x")).expect("a file");
+    let stands = scratch.run(&[&["plan", "-c", CONFIG], &clones[..]].concat());
+    let wanted =
+        "shop/broken.yaml:2: MemberCluster.cluster.kubernetes-fleet.io east: metadata.name: the same object stands at";
+    assert!(stands.text(1).contains(wanted), "{}", stands.out);
+    assert_eq!(scratch.run(&["plan", "-c", CONFIG]).code, 0, "the configuration means commits");
+}
+
+#[test]
+fn plan_says_which_source_it_cannot_find() {
+    let scratch = two();
+    configure(&scratch, &SOURCES.replace("./shop", "https://git.example.com/acme/shop.git"), "");
+    let rows: [(&[&str], &str); 5] = [
+        (
+            &[],
+            "the source shop (https://git.example.com/acme/shop.git) is not on this machine; name a clone of it: --source shop=DIR",
+        ),
+        (
+            &["--source", "shp=shop"],
+            "--source shp=shop names no source; write --source NAME=DIR. The names are platform, shop",
+        ),
+        (&["--source", "shop=nowhere"], "reading the source shop in nowhere"),
+        (&["--source", "shop=shop", "--base", "main"], "--base main names no source; write --base NAME=REV"),
+        (&["--source", "shop=shop", "-o", "markdown"], "name with --base NAME=REV what it would be merged into"),
+    ];
+    for (more, wanted) in rows {
+        let found = scratch.run(&[&["plan", "-c", CONFIG], more].concat());
+        assert!(found.code == 2 && found.err.contains(wanted), "{more:?}: {} {}", found.code, found.err);
+    }
+    let both = scratch.run(&["plan", "fleet", "-c", CONFIG, "--source", "shop=shop"]);
+    assert_eq!(both.code, 64, "{}", both.err);
+}

@@ -32,6 +32,10 @@ fn once(scratch: &Scratch) -> Outcome {
 #[test]
 fn a_placement_of_a_tenant_goes_to_its_clusters_only() {
     let scratch = fleet();
+    let planned = scratch.run(&["plan", "-c", CONFIG, "-o", "json"]).json(0);
+    let clusters = planned["placements"][0]["decisions"].as_array().cloned().unwrap_or_default();
+    let picked: Vec<_> = clusters.iter().filter(|it| it["selected"] == true).map(|it| &it["clusterName"]).collect();
+    assert_eq!(picked, ["east"], "{planned:#}");
     once(&scratch).text(0);
     assert_eq!(scratch.member("east"), ["configmap..web.a.yaml", "namespace...web.yaml"]);
     assert!(scratch.member("west").is_empty(), "{:?}", scratch.member("west"));
