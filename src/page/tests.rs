@@ -52,7 +52,8 @@ fn fleet() -> FleetView {
 fn site() -> Site {
     let links =
         GitLinks { repository: "https://git.example/platform/fleet".into(), is_github: false, folder: "prod".into() };
-    let voice = CommandStyle { short: true, approvers: "user:ann".into(), comments_count: true, reviews_count: false };
+    let voice =
+        CommandStyle { short: true, approvers: "user:ann".into(), comments_count: true, ..CommandStyle::default() };
     Site { base: "/tools".into(), links: Some(links), voice: Some(voice), commands: true }
 }
 

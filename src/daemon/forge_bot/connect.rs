@@ -1,5 +1,6 @@
 //! Creates the bot's dependencies from the configuration: the forge, the command style, and the key for marks of hidden values.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -159,6 +160,7 @@ pub fn command_style(forge: &config::Forge) -> CommandStyle {
         comments_count: forge.type_ == ForgeType::Github || forge.webhook_secret_file.is_some(),
         // Gitea accepts no approving review of a merged pull request.
         reviews_count: forge.type_ == ForgeType::Github,
+        made_elsewhere: BTreeSet::new(),
     }
 }
 

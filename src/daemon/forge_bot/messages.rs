@@ -19,6 +19,7 @@ use crate::views::comments::escape::{code, prose};
 use crate::views::comments::notice::{Need, needs, notice, to_copy};
 use crate::views::comments::reply;
 use crate::views::comments::rollout::{RolloutReport, marker, rollout_comment};
+use crate::views::comments::style::CommandStyle;
 
 /// How long a rollout has no comment unless somebody has to act or it ended: so the first request to act is in it, and sends no
 /// second mail.
@@ -95,8 +96,13 @@ impl Console {
             placements: rollout.placements.values().cloned().collect(),
             asks: self.asked_by_rollout(rollout),
             help: rollout.help,
-            voice: self.settings.voice.clone(),
+            voice: self.voice(rollout),
         })
+    }
+
+    /// Returns how commands about a rollout are written and counted.
+    pub(super) fn voice(&self, rollout: &CommitRollout) -> CommandStyle {
+        CommandStyle { made_elsewhere: self.made_elsewhere(rollout), ..self.settings.voice.clone() }
     }
 
     /// Returns how many needs the rollout's own comment was written for; none if it also shows gates that another comment asks for.
@@ -162,7 +168,7 @@ impl Console {
         let needs = self.needs(rollout).into_iter().filter(|(need, ..)| own.needs.contains(&need.mark));
         let needs: Vec<(&Progress, Need<'_>)> = needs.map(|(_, progress, need)| (progress, need)).collect();
         let many = rollout.placements.len() > 1;
-        let body = notice(&rollout.commit, &needs, own.needs.len(), many, &self.settings.voice);
+        let body = notice(&rollout.commit, &needs, own.needs.len(), many, &self.voice(rollout));
         let slot = Slot::Comment { id };
         let due = match self.outbox.entry(&slot).and_then(|entry| entry.written_at) {
             Some(at) => at + EDIT_PAUSE,
@@ -220,7 +226,7 @@ pub(super) fn issue(
     subject: &str,
     branch: &str,
     id: &str,
-    voice: &crate::views::comments::style::CommandStyle,
+    voice: &CommandStyle,
 ) -> (String, String) {
     let subject = Some(subject).filter(|subject| !subject.is_empty());
     let body = format!("{}{}", marker(id, 0), reply::issue_body(commit, branch, voice));

@@ -96,19 +96,16 @@ impl Console {
         }
     }
 
-    /// Returns why nobody approves a rollout here: changes of other sources are part of it, and whoever made those could approve their own
-    /// change in this repository.
-    pub(super) fn made_elsewhere(&self, rollout: &CommitRollout) -> Option<Answer> {
-        let own = self.own.as_ref().filter(|_| !self.settings.rules.self_approval)?;
-        let others = own.others(rollout);
-        if others.is_empty() {
-            return None;
-        }
-        let names = others.into_iter().collect::<Vec<_>>().join(", ");
-        Some(Answer::of(format!(
-            "commits of other sources ({names}) are part of what waits, and this repository does not know who made those; approve it \
-             with gitfleet approve, on the command line, or on the page"
-        )))
+    /// Returns the other sources whose changes are part of what waits, where nobody may approve their own change: whoever made those could
+    /// do so in this repository.
+    pub(super) fn made_elsewhere(&self, rollout: &CommitRollout) -> BTreeSet<String> {
+        let own = self.own.as_ref().filter(|_| !self.settings.rules.self_approval);
+        own.map(|own| own.others(rollout)).unwrap_or_default()
+    }
+
+    /// Returns why nobody approves a rollout here, if that is so.
+    pub(super) fn no_approval(&self, rollout: &CommitRollout) -> Option<Answer> {
+        self.voice(rollout).no_approval().map(Answer::of)
     }
 
     /// Returns the author's permission, teams and contribution. What cannot be determined counts against the author.
@@ -130,7 +127,7 @@ impl Console {
             Err(Error::Forbidden { .. }) if self.configured_approvers().next().is_some() => Permission::None,
             answer => answer.map_err(|error| cannot("what you may do here", &error))?,
         };
-        if let Some(answer) = self.made_elsewhere(rollout).filter(|_| facts.approves) {
+        if let Some(answer) = self.no_approval(rollout).filter(|_| facts.approves) {
             return Err(answer);
         }
         let mut teams = BTreeSet::new();

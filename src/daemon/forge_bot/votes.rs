@@ -188,7 +188,7 @@ impl Console {
 
     /// Returns who approves, as the forge knows them now; `None` if it must be retried.
     async fn voter(&mut self, rollout: &CommitRollout, by: &ForgeUser, url: &str) -> Option<Person> {
-        if let Some(answer) = self.made_elsewhere(rollout) {
+        if let Some(answer) = self.no_approval(rollout) {
             // Its conversation gets the answer once.
             self.answer_vote(rollout, by, &answer);
             return None;

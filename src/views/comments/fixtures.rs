@@ -26,7 +26,7 @@ pub fn commit() -> CommitId {
 }
 
 pub fn voice() -> CommandStyle {
-    CommandStyle { short: true, approvers: "permission:write".into(), comments_count: true, reviews_count: false }
+    CommandStyle { short: true, approvers: "permission:write".into(), comments_count: true, ..CommandStyle::default() }
 }
 
 pub fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> StageProgress {

@@ -107,6 +107,9 @@ pub fn ways(needs: &[(&Progress, Need<'_>)], asks: usize, voice: &CommandStyle) 
     if stages + deletions == 0 {
         return None;
     }
+    if let Some(why) = voice.no_approval() {
+        return Some(format!("Not approved by comment: {}.", prose(&why)));
+    }
     let line = if requests(needs).len() == 1 { "this line" } else { "one of these lines" };
     if stages == 0 && asks > 1 {
         return Some(format!("To approve, write {line} in a new comment."));
@@ -155,6 +158,7 @@ fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &Comman
         _ => String::new(),
     };
     let line = voice.line("approve", Some(&first.stage), None, commit);
+    let for_all = if line.is_some() { " For all of them:" } else { "" };
     let row = |(progress, gate, stage): &(&Progress, &GateProgress, &StageProgress)| {
         let (name, digest) = (code_cell(&progress.placement.to_string()), code_cell(gate.digest.short()));
         let (what, people) = (cell(&gate_text(stage)), code_cell(approvers(gate, voice)));
@@ -162,7 +166,7 @@ fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &Comman
     };
     let rows: Vec<String> = gates.iter().take(ROWS_MAX).map(row).collect();
     format!(
-        "✋ **{} placements wait at stage {}**: {}\n\nThe first waits since {}{people}. For all of them:\n{}\n\
+        "✋ **{} placements wait at stage {}**: {}\n\nThe first waits since {}{people}.{for_all}\n{}\n\
          <details><summary>What exactly is approved</summary>\n\n| placement | waits | digest | approvals | may approve |\n\
          |---|---|---|---|---|\n{}\n</details>\n",
         gates.len(),

@@ -1,5 +1,7 @@
 //! Wording that statuses and comments share.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::model::id::{CommitId, PlacementKey};
@@ -17,10 +19,26 @@ pub struct CommandStyle {
     pub comments_count: bool,
     /// The host accepts approving reviews of merged pull requests.
     pub reviews_count: bool,
+    /// The other sources whose commits are part of what waits: the people who made those are not known in this repository, so nobody
+    /// approves it here.
+    pub made_elsewhere: BTreeSet<String>,
 }
 
 impl CommandStyle {
-    /// Returns a command line to copy; `None` if one of its names is invalid, so that no foreign text gets in.
+    /// Returns why nobody approves in this repository, if that is so.
+    pub fn no_approval(&self) -> Option<String> {
+        let names: Vec<&str> = self.made_elsewhere.iter().map(String::as_str).collect();
+        let names = names.join(", ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "commits of other sources ({names}) are part of what waits, and this repository does not know who made those; approve it \
+                 with gitfleet approve, on the command line, or on the page"
+            )
+        })
+    }
+
+    /// Returns a command line to copy; `None` if one of its names is invalid, so that no foreign text gets in, and for an approval that does
+    /// not count here.
     pub fn line(
         &self,
         verb: &str,
@@ -32,6 +50,9 @@ impl CommandStyle {
             let is_known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
             !text.is_empty() && text.bytes().all(is_known)
         };
+        if verb == "approve" && !self.made_elsewhere.is_empty() {
+            return None;
+        }
         let sha = commit.short();
         let names = stage
             .into_iter()

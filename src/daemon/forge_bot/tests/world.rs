@@ -467,6 +467,7 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
             approvers: "permission:write".into(),
             comments_count: true,
             reviews_count: true,
+            ..CommandStyle::default()
         },
         rules: ApprovalRules::default(),
         approvers: vec![],

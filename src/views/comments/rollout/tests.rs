@@ -147,6 +147,27 @@ fn each_gate_is_asked_for_in_a_comment_of_its_own_that_says_how() {
 }
 
 #[test]
+fn what_other_sources_have_a_part_in_is_not_asked_for_by_comment() {
+    let voice = CommandStyle { made_elsewhere: ["platform".to_owned()].into(), ..voice() };
+    let way = waiting();
+    let all: Vec<(&Progress, Need<'_>)> = needs(&way).into_iter().map(|need| (&way, need)).collect();
+    let texts = [
+        notice(&commit(), &all, all.len(), false, &voice),
+        rollout_comment(&RolloutReport {
+            commit: Some(commit()),
+            placements: vec![way.clone()],
+            asks: 1,
+            voice,
+            ..RolloutReport::default()
+        }),
+    ];
+    for text in texts {
+        let why = "Not approved by comment: commits of other sources (platform) are part of what waits";
+        assert!(text.contains(why) && !text.contains("/approve") && !text.contains('🚀'), "{text}");
+    }
+}
+
+#[test]
 fn placements_that_wait_together_are_asked_for_once() {
     let named = |name: &str| Progress { placement: PlacementKey::cluster_scoped(name), ..waiting() };
     let mut ways: Vec<Progress> = ["api", "search"].map(named).into();
