@@ -42,8 +42,11 @@ pub(super) async fn answer(hub: &Arc<AgentHub>, connection: &Connection, request
     if !hub.fence.is_open() {
         return not_leading();
     }
-    hub.with(|registry, now| registry.hear(&agent, now));
     let path = parts.uri.path();
+    // A hello is no sign of life of the session before: it may come from the process that takes the place of a dead one.
+    if path != SESSION_PATH {
+        hub.with(|registry, now| registry.hear(&agent, now));
+    }
     let answered = async {
         match (&parts.method, path) {
             (&Method::POST, SESSION_PATH) => session(hub, connection, agent, credential, body).await,

@@ -337,6 +337,20 @@ async fn who_may_not_connect_is_told_why() {
     assert_eq!(stranger.open(&hello("3", &[])).await.expect_err("another's token").0, StatusCode::UNAUTHORIZED);
 }
 
+/// A process that ended with its machine says nothing, and the one after it asks more often than a lease lasts.
+#[tokio::test]
+async fn attempts_of_the_next_process_do_not_keep_the_session_of_a_dead_one() {
+    let agents = server("3s");
+    let mut dead = Agent::connect(&agents, "a").await;
+    dead.open(&hello("1", &[])).await.expect("it is open");
+    let mut next = Agent::connect(&agents, "a").await;
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while next.open(&hello("2", &[])).await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "the session of the dead process never ends");
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_revoked_token_ends_the_session_at_once() {
     let agents = server("15s");

@@ -231,7 +231,6 @@ impl Simulation {
             Message::Hello(bytes) => {
                 let hello: Hello = read(&bytes)?;
                 let opened = self.with_server(|server, now| {
-                    server.registry.hear(&name, now);
                     let credential = Credential { digest: [1; 32], pools: hello.pools.clone() };
                     let opened = server.registry.open(&name, session_of(line), &credential, &hello, now);
                     if opened.is_ok() {
