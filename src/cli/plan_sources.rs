@@ -79,10 +79,11 @@ fn by_name(
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for value in values {
-        let names = || configuration.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ");
-        let named = value.split_once('=').filter(|(name, _)| configuration.sources.iter().any(|it| it.name == *name));
-        let Some((name, rest)) = named else {
-            bail!("{option} {value} names no source; write {option} NAME={what}. The names are {}", names());
+        let is_source = |name: &str| configuration.sources.iter().any(|source| source.name == name);
+        let Some((name, rest)) = value.split_once('=').filter(|(name, _)| is_source(name)) else {
+            let names: Vec<&str> = configuration.sources.iter().map(|source| source.name.as_str()).collect();
+            let names = names.join(", ");
+            bail!("{option} {value} names no source; write {option} NAME={what}. The names are {names}");
         };
         if found.insert(name.to_owned(), rest.to_owned()).is_some() {
             bail!("{option} names the source {name} twice; name it once");
