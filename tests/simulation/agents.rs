@@ -256,6 +256,15 @@ impl Run {
         })
     }
 
+    /// What such an agent puts back of a placement that does not go there any more stays: nobody decides about it.
+    pub(super) fn note_untold(&mut self, fact: &Fact) {
+        let (Fact::Sent { order, .. } | Fact::Answered { order, .. }) = fact else { return };
+        let spot = (order.placement.clone(), order.cluster.clone());
+        if !self.checker.is_bound(&spot) {
+            self.checker.forgotten.insert(spot);
+        }
+    }
+
     /// Something goes wrong with an agent, or a member moves to another.
     pub(super) fn fail_agent(&mut self) {
         let Some(watched) = &mut self.agents else { return };

@@ -146,7 +146,7 @@ pub struct Checker {
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     pub(super) was_complete: BTreeSet<Spot>,
     pub(super) down: BTreeSet<Spot>,
-    /// What restored members may keep: nobody decides about it any more.
+    /// What restored members may keep, and what an agent put back that had not heard of its removal: nobody decides about it any more.
     pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
@@ -829,7 +829,7 @@ impl Checker {
             if let Some(gone) = member.inventories.keys().find(|of| !is_known(of) && !may_stay(of)) {
                 return Err(format!("6: {cluster} still has the inventory of {gone}, which is gone"));
             }
-            let stay = member.inventories.keys().filter(|of| may_stay(of));
+            let stay = self.forgotten.iter().filter(|(_, at)| at == *cluster).map(|(of, _)| of);
             let known = wish.placements.keys().chain(stay).map(applyset_id).chain([String::new()]);
             let known: BTreeSet<String> = known.collect();
             if let Some(live) = member.objects.values().find(|live| !known.contains(&*live.applyset)) {

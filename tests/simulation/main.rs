@@ -316,7 +316,9 @@ impl Run {
                 (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
                 self.watch_replicas(&fact)?;
                 self.watch_agents(&fact)?;
-                if !self.is_of_untold(&fact) {
+                if self.is_of_untold(&fact) {
+                    self.note_untold(&fact);
+                } else {
                     self.checker.see(&fact)?;
                 }
                 self.is_true(&fact)?;
