@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::execute::{accept_rewrite, execute, preview, resolve};
-use super::persist::{self, SOURCE_NAME};
+use super::persist::SOURCE_NAME;
 use super::{Batch, Core, agent_tokens, write_down};
 use crate::model::commands::{Command, Done, ExecutedCommand, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::journal::JournalKind;
@@ -90,7 +90,7 @@ impl Core {
             let aim = resolve(&self.placements, command)?;
             let state = self.placements.get(&aim.placement).expect("what was found there is there");
             let executed = execute(state, &self.fleet, &aim, command, person, now)?;
-            let difference = persist::difference(Some(state), Some(&executed.state));
+            let difference = self.difference(&aim.placement, Some(&executed.state));
             batch.ops = difference.map_err(|error| busy(&format!("could not save the command: {error}")))?;
             batch.ops.extend(executed.journal.into_iter().map(Op::Journal));
             batch.executed = Some(Box::new(executed.state));

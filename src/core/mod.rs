@@ -186,6 +186,8 @@ pub struct Core {
     has_decided: bool,
     /// Commits in batches that the store refused or may have kept: the next process may start with them.
     in_doubt: BTreeSet<CommitId>,
+    /// Records of placements that the store has as before, or as such a batch has them.
+    doubted: BTreeMap<PlacementKey, BTreeSet<String>>,
     /// The accepted commit when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
     source_look: SourceLook,
@@ -260,6 +262,7 @@ impl Core {
             reading: BTreeSet::new(),
             has_decided: false,
             in_doubt: BTreeSet::new(),
+            doubted: BTreeMap::new(),
             retained: None,
             source_look: SourceLook::Awaited,
             outstanding: false,
@@ -474,7 +477,7 @@ impl Core {
         let decided = decide_each(due, &self.placements, before, &self.fleet, now);
         let with_difference = |(key, decision): (PlacementKey, Decision)| {
             let next = (!decision.finished).then_some(&decision.state);
-            let difference = persist::difference(self.placements.get(&key), next);
+            let difference = self.difference(&key, next);
             (key, decision, difference)
         };
         decided.into_par_iter().map(with_difference).collect()

@@ -1,6 +1,6 @@
 //! Records to placements and back: what the store keeps of a decision is the difference it made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -140,6 +140,28 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), same, &mut ops)?;
     compare(old.runs.records(), new.runs.records(), |name| records::run_key(&key, name), same, &mut ops)?;
     compare(&old.works, &new.works, |cluster| records::work_key(&key, cluster), same, &mut ops)?;
+    Ok(ops)
+}
+
+/// Returns the keys of the records that are written or removed.
+pub fn keys(ops: &[Op]) -> BTreeSet<String> {
+    let key = |op: &Op| match op {
+        Op::Put { key, .. } | Op::Delete { key, .. } => Some(key.clone()),
+        Op::Journal(_) => None,
+    };
+    ops.iter().filter_map(key).collect()
+}
+
+/// Returns what to write so that a placement's records with these keys are as in `new`, whatever the store has of them.
+///
+/// # Errors
+/// As [`difference`].
+pub fn restated(new: Option<&PlacementState>, doubted: &BTreeSet<String>) -> Result<Vec<Op>> {
+    let mut ops = if doubted.is_empty() { Vec::new() } else { difference(None, new)? };
+    ops.retain(|op| matches!(op, Op::Put { key, .. } if doubted.contains(key)));
+    let kept = keys(&ops);
+    let gone = doubted.difference(&kept).map(|key| Op::Delete { key: key.clone(), expected: Expected::Any });
+    ops.extend(gone.collect::<Vec<_>>());
     Ok(ops)
 }
 

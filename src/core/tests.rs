@@ -30,6 +30,7 @@ fn a_first_look_that_is_over_is_not_waited_for_while_the_store_is_left_alone() {
 
 mod again;
 mod checks;
+mod doubt;
 mod hub;
 mod measures;
 mod pushes;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entries};
+use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entries, persist};
 use crate::decide::Decision;
 use crate::decide::state::PlacementState;
 use crate::model::id::{ClusterName, PlacementKey};
 use crate::model::warning::WarningKind;
 use crate::rollout::staged::queries;
-use crate::store::Op;
+use crate::store::{Op, Result};
 
 impl Core {
     /// Handles a batch that the store kept. Returns its effects.
@@ -77,6 +77,7 @@ impl Core {
             self.exports = exports;
         }
         for (key, decision) in batch.decided {
+            self.doubted.remove(&key);
             self.act(&key, decision, now);
         }
         self.tell_placements(batch.restarted);
@@ -108,10 +109,32 @@ impl Core {
         }
         self.fleet.overrides.refused(batch.overrides);
         self.restarted.extend(batch.restarted);
-        let placements = batch.decided.into_iter().map(|(key, _)| key);
+        // A command is not repeated by itself. What may be there of it is taken back: nobody was told that it was carried out.
+        let executed = batch.executed.iter().map(|state| (&state.record.key, Some(&**state)));
+        let decided = batch.decided.iter().map(|(key, it)| (key, (!it.finished).then_some(&it.state)));
+        for (key, state) in executed.chain(decided) {
+            let written = self.difference(key, state).map(|ops| persist::keys(&ops)).unwrap_or_default();
+            self.doubted.entry(key.clone()).or_default().extend(written);
+        }
+        let executed = batch.executed.into_iter().map(|state| state.record.key.clone());
+        let placements = batch.decided.into_iter().map(|(key, _)| key).chain(executed);
         let ocm = batch.picked.into_iter().map(|picked| picked.key);
         self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
         self.queue.put_back(placements, ocm, now + STORE_RETRY);
+    }
+
+    /// Returns what to write so that the store has a placement as it is to be, `None` for one without records. What it is known to have is
+    /// left out; what is in doubt is not.
+    ///
+    /// # Errors
+    /// As [`persist::difference`].
+    pub(super) fn difference(&self, key: &PlacementKey, next: Option<&PlacementState>) -> Result<Vec<Op>> {
+        let mut ops = persist::difference(self.placements.get(key), next)?;
+        if let Some(doubted) = self.doubted.get(key) {
+            let known = persist::keys(&ops);
+            ops.extend(persist::restated(next, &doubted.difference(&known).cloned().collect())?);
+        }
+        Ok(ops)
     }
 
     /// Tells members whose tasks began again which placements they have.
