@@ -89,7 +89,8 @@ impl World {
 
     /// Puts a manifest of layers, each with annotations, under a tag; returns its digest.
     fn put(&self, tag: &str, layers: &[(&str, &[u8], serde_json::Value)], revision: &str) -> String {
-        let blob = |kind: &str, content: &[u8]| self.registry.blob(REPOSITORY, kind, content, &digest(content)).unwrap();
+        let blob =
+            |kind: &str, content: &[u8]| self.registry.blob(REPOSITORY, kind, content, &digest(content)).unwrap();
         let config = blob("application/vnd.oci.image.config.v1+json", b"{}");
         let layer = |(kind, content, annotations): &(&str, &[u8], serde_json::Value)| {
             let mut layer = blob(kind, content);
@@ -169,7 +170,7 @@ impl World {
 #[test]
 fn a_tag_is_followed_and_a_digest_stays() {
     let world = World::new();
-    world.configure(":main", "");
+    world.configure(":main", ", identity: team");
     let first = world.push("1", FLUX);
     world.delivers("1");
     world.push("2", PLAIN);
