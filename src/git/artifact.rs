@@ -3,7 +3,8 @@
 //! Each digest is a commit without parents, so that whoever mirrors the artifact has the same commit for it, whichever digests it saw before.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -11,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use self::registry::{FoundArtifact, RegistryClient, SignaturesSeen};
 use super::folder::{FolderMirror, Recorded};
 use super::watchdog::{Stopped, watched};
-use super::{Error, FETCH_TIME_MAX, SourceSpec, heal};
+use super::{Error, FETCH_TIME_MAX, OCI_KEPT_MAX_BYTES, SourceSpec, compact, heal};
 use crate::model::artifact::{ArtifactReference, SeenArtifact};
 use crate::model::id::CommitId;
 
@@ -42,6 +43,8 @@ pub(super) struct ArtifactMirror {
     signatures: Option<SignaturesSeen>,
     /// The digest of an artifact that cannot be unpacked, and why: it is not downloaded again with each poll.
     refused: Option<(String, String)>,
+    /// How large our repository may become before what nothing names is left out, in bytes.
+    room: u64,
 }
 
 impl ArtifactMirror {
@@ -56,7 +59,16 @@ impl ArtifactMirror {
         let scratch = kept.with_extension(SCRATCH);
         let (dir, everything) = (scratch.join(FILES), spec.everything);
         let folder = FolderMirror { dir, excluded: Vec::new(), everything, kept, reader, damage };
-        Ok(Self { reference, spec, scratch, folder, seen: None, signatures: None, refused: None })
+        Ok(Self {
+            reference,
+            spec,
+            scratch,
+            folder,
+            seen: None,
+            signatures: None,
+            refused: None,
+            room: OCI_KEPT_MAX_BYTES,
+        })
     }
 
     /// Asks which digest the tag has, and records what it holds if that is not the last commit already.
@@ -107,6 +119,7 @@ impl ArtifactMirror {
             return Err(self.unusable(digest, reason.clone()));
         }
         self.clear()?;
+        self.make_room()?;
         let recorded = self.unpacked(registry, found, interrupt, &message);
         if let Err(error) = self.clear() {
             tracing::warn!("the unpacked files of the artifact cannot be removed: {}", error.in_full());
@@ -146,6 +159,28 @@ impl ArtifactMirror {
         })
     }
 
+    /// Makes our repository again, without the commits that nothing names, once it has become large: whoever may push could fill the disk
+    /// with digests that are never accepted.
+    ///
+    /// # Errors
+    /// It cannot be read or written; then the old one stays.
+    fn make_room(&mut self) -> Result<(), Error> {
+        let objects = self.folder.kept.join("objects");
+        let size = || size_of(&objects).map_err(|source| Error::Disk { path: objects.clone(), source });
+        let before = size()?;
+        if before <= self.room {
+            return Ok(());
+        }
+        for pin in compact::rebuild_folder(&mut self.folder)? {
+            tracing::warn!(pin, "the commit of an artifact is not whole and could not be kept");
+        }
+        let after = size()?;
+        // What is needed may be more than that by itself.
+        self.room = OCI_KEPT_MAX_BYTES.max(after.saturating_mul(2));
+        tracing::info!(before, after, "commits of artifacts that nothing names were removed");
+        Ok(())
+    }
+
     fn unusable(&self, digest: &str, reason: String) -> Error {
         Error::Artifact { location: self.spec.location.clone(), digest: digest.to_owned(), reason }
     }
@@ -153,7 +188,7 @@ impl ArtifactMirror {
     /// Removes what is unpacked, also that of a process that died.
     fn clear(&self) -> Result<(), Error> {
         match fs::remove_dir_all(&self.scratch) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(Error::Disk { path: self.scratch.clone(), source })
             }
             _ => Ok(()),
@@ -175,4 +210,19 @@ impl ArtifactMirror {
         self.spec.token = Some(token);
         true
     }
+}
+
+/// Returns how many bytes the files in and below a folder of objects have: it holds one level of folders.
+fn size_of(objects: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(objects)? {
+        let folder = entry?.path();
+        if !folder.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(folder)? {
+            total += entry?.metadata()?.len();
+        }
+    }
+    Ok(total)
 }

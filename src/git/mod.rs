@@ -103,6 +103,8 @@ pub const OCI_LAYER_MAX_BYTES: u64 = 128 * 1024 * 1024;
 pub const OCI_UNPACKED_MAX_BYTES: u64 = READ_SIZE_MAX_BYTES;
 /// The most entries of an artifact's archive, folders included.
 pub const OCI_ENTRIES_MAX: usize = 2 * FILES_MAX;
+/// How large our repository of an artifact may become before the commits that nothing names are left out, in bytes.
+pub const OCI_KEPT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The most signatures beside an artifact that are read.
 pub const OCI_SIGNATURES_MAX: usize = 50;
 /// The largest text that a signature of an artifact signs, in bytes.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use webpki::{RawPublicKeyEntity, aws_lc_rs as verify};
 
 use super::{SIGNATURE_BYTES_MAX, about};
-use crate::model::artifact::{ArtifactSignature, SeenArtifact};
+use crate::model::artifact::{ArtifactSignature, SeenArtifact, digest_of};
 use crate::model::manifest::InputError;
 
 /// What the payload says that it is.
@@ -77,8 +77,8 @@ impl CosignKeys {
             let der = found.map_err(|error| vec![format!("it is no file of public keys in PEM form: {error}")])?;
             RawPublicKeyEntity::try_from(&der)
                 .map_err(|error| vec![format!("its key {} cannot be read: {error}", keys.len() + 1)])?;
-            let hex: String = Sha256::digest(&der).iter().map(|byte| format!("{byte:02x}")).collect();
-            keys.push(CosignKey { der, fingerprint: format!("sha256:{hex}") });
+            let fingerprint = digest_of(&Sha256::digest(&der));
+            keys.push(CosignKey { der, fingerprint });
         }
         let none = "it holds no public key in PEM form, as `cosign public-key` prints it";
         if keys.is_empty() { Err(vec![none.to_owned()]) } else { Ok(Self(keys)) }

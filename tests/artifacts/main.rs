@@ -32,6 +32,9 @@ const FLUX: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 const PLAIN: &str = "application/vnd.oci.image.layer.v1.tar";
 const SIGNED: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
+/// A layer of a manifest: media type, content, annotations.
+type Layer<'a> = (&'a str, &'a [u8], serde_json::Value);
+
 /// A fleet of one folder that follows an artifact.
 struct World {
     registry: OciRegistry,
@@ -39,8 +42,8 @@ struct World {
 }
 
 fn digest(content: &[u8]) -> String {
-    let hex: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    let hex: Vec<String> = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{}", hex.concat())
 }
 
 impl World {
@@ -88,11 +91,11 @@ impl World {
     }
 
     /// Puts a manifest of layers, each with annotations, under a tag; returns its digest.
-    fn put(&self, tag: &str, layers: &[(&str, &[u8], serde_json::Value)], revision: &str) -> String {
+    fn put(&self, tag: &str, layers: &[Layer<'_>], revision: &str) -> String {
         let blob =
             |kind: &str, content: &[u8]| self.registry.blob(REPOSITORY, kind, content, &digest(content)).unwrap();
         let config = blob("application/vnd.oci.image.config.v1+json", b"{}");
-        let layer = |(kind, content, annotations): &(&str, &[u8], serde_json::Value)| {
+        let layer = |(kind, content, annotations): &Layer<'_>| {
             let mut layer = blob(kind, content);
             layer["annotations"] = annotations.clone();
             layer

@@ -20,7 +20,7 @@ use super::super::{
     Cause, Error, OCI_LAYER_MAX_BYTES, OCI_MANIFEST_MAX_BYTES, OCI_SIGNATURE_MAX_BYTES, OCI_SIGNATURES_MAX, SourceSpec,
 };
 use super::REVISION_CHARS_MAX;
-use crate::model::artifact::{ArtifactReference, ArtifactSignature, is_digest};
+use crate::model::artifact::{ArtifactReference, ArtifactSignature, digest_of, is_digest};
 
 mod sign_in;
 
@@ -312,9 +312,4 @@ impl<'a> RegistryClient<'a> {
 /// Returns a text of a stranger, shortened and without control characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(REVISION_CHARS_MAX).collect()
-}
-
-fn digest_of(hash: &[u8]) -> String {
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
 }

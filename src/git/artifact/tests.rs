@@ -11,15 +11,22 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::{OCI_LAYER_MAX_BYTES, Source, SourceSpec};
 use super::*;
+use crate::model::artifact::digest_of;
 
 /// An answer: status, headers, body.
 type Answer = (u16, Vec<(&'static str, String)>, Vec<u8>);
+
+/// A path, and the credentials that came with it.
+type Asked = (String, Option<String>);
+
+/// A layer of a manifest: media type, digest, size.
+type Layer<'a> = (&'a str, &'a str, usize);
 
 /// What a registry answers to paths, and what it was asked: host, path and credentials.
 #[derive(Clone, Default)]
 struct Double {
     answers: Arc<Mutex<BTreeMap<String, Answer>>>,
-    asked: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     /// Whose credentials are wanted, and what is answered to others.
     wanted: Arc<Mutex<Option<(String, String)>>>,
 }
@@ -46,8 +53,9 @@ impl Double {
                         let (name, value) = line.split_once(':')?;
                         name.eq_ignore_ascii_case("authorization").then(|| value.trim().to_owned())
                     });
-                    let (status, headers, body) = double.answer(path, credentials);
-                    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                    let (status, headers, body) = double.answer(path, credentials.as_ref());
+                    let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+                    let headers = headers.concat();
                     let length = body.len();
                     let head = format!(
                         "HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
@@ -59,11 +67,11 @@ impl Double {
         port
     }
 
-    fn answer(&self, path: &str, credentials: Option<String>) -> Answer {
-        self.asked.lock().unwrap().push((path.to_owned(), credentials.clone()));
+    fn answer(&self, path: &str, credentials: Option<&String>) -> Answer {
+        self.asked.lock().unwrap().push((path.to_owned(), credentials.cloned()));
         if let Some((wanted, challenge)) = &*self.wanted.lock().unwrap()
             && path.starts_with("/v2/")
-            && credentials.as_ref() != Some(wanted)
+            && credentials != Some(wanted)
         {
             return (401, vec![("WWW-Authenticate", challenge.clone())], Vec::new());
         }
@@ -89,7 +97,7 @@ impl Double {
     }
 
     /// Returns what was asked for since the last time.
-    fn asked(&self) -> Vec<(String, Option<String>)> {
+    fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 }
@@ -97,8 +105,7 @@ impl Double {
 const TAR: &str = "application/vnd.oci.image.layer.v1.tar";
 
 fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    digest_of(&Sha256::digest(bytes))
 }
 
 fn archive(content: &str) -> Vec<u8> {
@@ -110,8 +117,8 @@ fn archive(content: &str) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn manifest(layers: &[(&str, &str, usize)]) -> Vec<u8> {
-    let layer = |(kind, digest, size): &(&str, &str, usize)| json!({"mediaType": kind, "digest": digest, "size": size});
+fn manifest(layers: &[Layer<'_>]) -> Vec<u8> {
+    let layer = |(kind, digest, size): &Layer<'_>| json!({"mediaType": kind, "digest": digest, "size": size});
     let layers: Vec<_> = layers.iter().map(layer).collect();
     let annotations = json!({"org.opencontainers.image.revision": "main@sha1:1234\n\u{1b}[1m"});
     json!({"schemaVersion": 2, "layers": layers, "annotations": annotations}).to_string().into_bytes()
@@ -202,13 +209,13 @@ fn what_is_not_as_its_digest_says_is_refused() {
     let (good, size) = (digest(&layer), layer.len());
     let (other, gone) = (digest(b"other"), digest(b"gone"));
     let flux = "application/vnd.cncf.flux.content.v1.tar+gzip";
-    let rows: Vec<(Vec<(&str, &str, usize)>, &str)> = vec![
+    let rows: Vec<(Vec<Layer<'_>>, &str)> = vec![
         (vec![], "it has 0 layers"),
         (vec![(TAR, &good, size), (TAR, &good, size)], "it has 2 layers"),
         (vec![("text/plain", &good, size)], "media type \"text/plain\""),
         (vec![(TAR, "sha512:00", size)], "not one of SHA-256"),
         (vec![(TAR, "sha256:../../x", size)], "not one of SHA-256"),
-        (vec![(TAR, &good, OCI_LAYER_MAX_BYTES as usize + 1)], "more than the"),
+        (vec![(TAR, &good, usize::try_from(OCI_LAYER_MAX_BYTES).unwrap() + 1)], "more than the"),
         (vec![(TAR, &good, size - 1)], "sends more than the"),
         (vec![(TAR, &good, size + 1)], "size or digest differ"),
         (vec![(TAR, &other, size)], "size or digest differ"),
@@ -241,6 +248,33 @@ fn what_is_not_as_its_digest_says_is_refused() {
     let location = format!("oci://127.0.0.1:{}/fleet@{other}", followed.port);
     let mut pinned = Followed::new(|spec| spec.location = location);
     assert!(pinned.refused().contains("the registry answers with sha256:"));
+}
+
+#[test]
+fn digests_that_nothing_names_do_not_fill_the_disk() {
+    let mut followed = Followed::new(|_| ());
+    followed.double.push("a: 1\n");
+    let first = followed.poll().unwrap().unwrap();
+    followed.source.reader().pin("commit-1", &first).unwrap();
+    followed.double.push("a: 2\n");
+    let second = followed.poll().unwrap().unwrap();
+    followed.double.push("a: 3\n");
+    let third = followed.poll().unwrap().unwrap();
+    assert!(followed.source.reader().has(&second), "there is room");
+    let spec = SourceSpec {
+        location: format!("oci://127.0.0.1:{}/fleet:main", followed.port),
+        path: ".".to_owned(),
+        allow_insecure_http: true,
+        ..SourceSpec::default()
+    };
+    let kept = followed.source.reader().git_dir();
+    let mut mirror = ArtifactMirror::open(spec, kept).unwrap();
+    mirror.room = 0;
+    followed.double.push("a: 4\n");
+    let fourth = mirror.poll(&AtomicBool::new(false)).unwrap();
+    let has = [&first, &second, &third, &fourth].map(|commit| mirror.folder.reader.has(commit));
+    assert_eq!(has, [true, false, true, true], "what is pinned, what was last, and what is new");
+    assert_eq!(mirror.room, OCI_KEPT_MAX_BYTES);
 }
 
 const LOGIN: &str = "Basic cm9ib3Q6aHVudGVyMg==";
