@@ -10,7 +10,7 @@ readonly GO_MINOR_MIN=21
 # Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
 readonly NODE_MIN=20 NODE_INSTALLED=22
 # Test binaries that start the servers of tests/fleet.
-readonly NEEDS_SERVERS="e2e postgres"
+readonly NEEDS_SERVERS="e2e postgres artifacts"
 
 help() {
     cat <<'HELP'

@@ -26,7 +26,7 @@ use crate::git;
 use crate::model::id::{ClusterName, ObjectId};
 use crate::model::names::first_of;
 use crate::model::records::{ClusterRecord, SourceRecord};
-use crate::signature::{AllowedSigners, CertifiedSigners, Keyring};
+use crate::signature::{AllowedSigners, CertifiedSigners, CosignKeys, Keyring, check_artifact};
 use crate::status::work::counted;
 use crate::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use crate::store::saved::Records;
@@ -226,8 +226,9 @@ impl AskedSource<'_> {
             Ok(keys) => keys,
             Err(error) => return Row::missing(need, error.in_full()),
         };
-        let count =
-            keys.ssh.as_ref().map_or(0, AllowedSigners::count) + keys.openpgp.as_ref().map_or(0, Keyring::count);
+        let count = keys.ssh.as_ref().map_or(0, AllowedSigners::count)
+            + keys.openpgp.as_ref().map_or(0, Keyring::count)
+            + keys.cosign.as_ref().map_or(0, CosignKeys::count);
         let counted = match keys.x509.as_ref().map(CertifiedSigners::authorities) {
             None => counted(count, "key"),
             Some(1) => format!("{}, 1 authority", counted(count, "key")),
@@ -236,6 +237,9 @@ impl AskedSource<'_> {
         let seen = daemon.and_then(|record| record.seen.clone());
         if !reads || (daemon.is_some() && seen.is_none()) {
             return Row::unknown(need, format!("{counted}; no commit is read yet"));
+        }
+        if let Some(cosign) = &keys.cosign {
+            return self.artifact_row(need, &counted, cosign, daemon);
         }
         let read = || {
             let (reader, tip) = if let Some(tip) = seen {
@@ -251,6 +255,28 @@ impl AskedSource<'_> {
         match read() {
             Ok((Ok(signer), tip)) => Row::ok(need, format!("{counted}; {} is signed with {signer}", tip.short())),
             Ok((Err(why), tip)) => Row::missing(need, format!("{counted}; {} {why}", tip.short())),
+            Err(error) => Row::missing(need, format!("{error:#}")),
+        }
+    }
+
+    /// Says whether an artifact is signed with one of the keys. Where a daemon reads it, its last answer counts.
+    fn artifact_row(&self, need: String, counted: &str, keys: &CosignKeys, daemon: Option<&SourceRecord>) -> Row {
+        if let Some(record) = daemon {
+            let refused = record.refused.iter().find(|error| error.path.starts_with("artifact "));
+            return match refused {
+                Some(error) => Row::missing(need, format!("{counted}; {} {}", error.path, error.message)),
+                None => Row::ok(need, format!("{counted}; checked by the daemon")),
+            };
+        }
+        let read = || {
+            let mut source = self.open()?;
+            source.poll(&AtomicBool::new(false))?;
+            let artifact = source.artifact().context("nothing was read")?;
+            anyhow::Ok((artifact.digest.clone(), check_artifact(artifact, keys)))
+        };
+        match read() {
+            Ok((digest, Ok(key))) => Row::ok(need, format!("{counted}; {digest} is signed with the key {key}")),
+            Ok((digest, Err(why))) => Row::missing(need, format!("{counted}; {digest} {why}")),
             Err(error) => Row::missing(need, format!("{error:#}")),
         }
     }

@@ -16,7 +16,7 @@ use super::policy::Policy;
 use super::postgres::Postgres;
 use super::prometheus::{self, PrometheusServer};
 use super::render::Render;
-use super::source::{Source, check_sources};
+use super::source::{NO_FORGE, Source, check_sources};
 use super::tenants::TenantSection;
 use super::values::clean;
 use super::{Configuration, agents, complaint, members, tenants};
@@ -351,6 +351,9 @@ impl Configuration {
         members::check(self, &mut errors);
         agents::check(self, &mut errors);
         if let Some(forge) = &self.forge {
+            if self.sources.is_empty() && self.source.is_artifact() {
+                errors.push(complaint("forge", NO_FORGE));
+            }
             forge.problems(&mut errors);
         }
         if let Some(decisions) = &self.decisions {

@@ -1,4 +1,4 @@
-//! The section of the file about the followed git repository.
+//! The section of the file about the followed git repository, folder or artifact.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +11,12 @@ use super::forge::App;
 use super::values::{DURATION_FORMAT, duration};
 use super::{Forge, complaint};
 use crate::api::check::is_dns_label;
+use crate::model::artifact::is_artifact;
 use crate::model::manifest::InputError;
+
+mod artifact;
+
+pub(super) use self::artifact::NO_FORGE;
 
 /// Longest name of a source in bytes.
 pub const IDENTITY_BYTES_MAX: usize = 253;
@@ -23,14 +28,15 @@ pub const POLL_INTERVAL_MIN: Duration = Duration::from_secs(1);
 pub const SOURCE_PATH_DEFAULT: &str = ".";
 /// Sources of one configuration: each is fetched and listed by itself.
 pub const SOURCES_MAX: usize = 100;
-/// One git repository.
+/// One git repository, folder or artifact.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
     /// Its name in a list `sources` of several, a DNS label: its files are in a folder of that name. It must stay the same.
     #[serde(default)]
     pub name: String,
-    /// Where it is: a URL, `USER@HOST:PATH` for ssh, a local repository or a plain folder. Never with a password in it: see `tokenFile`.
+    /// Where it is: a URL, `USER@HOST:PATH` for ssh, a local repository or a plain folder; or an artifact in an OCI registry,
+    /// `oci://HOST/REPOSITORY:TAG` or `oci://HOST/REPOSITORY@sha256:DIGEST`. Never with a password in it: see `tokenFile`.
     pub url: String,
     /// What inventories on members name this source by. Absent: URL, branch and path; then a source that moves is another one until
     /// `gitfleet source rename` says otherwise. Of several sources that of the first counts, for all.
@@ -46,9 +52,12 @@ pub struct Source {
     #[serde(default = "poll_interval_default", with = "duration")]
     #[schemars(with = "String", extend("format" = DURATION_FORMAT))]
     pub poll_interval: Duration,
-    /// File with the token to read the source with.
+    /// File with the token to read the source with; for an artifact the token or password of `user`.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// The account of a registry, for an artifact alone. Absent: `x-access-token`, where registries with tokens take any name.
+    #[serde(default)]
+    pub user: Option<String>,
     /// The GitHub App to read the source as, instead of with a token. It must be installed for the repository, and may read its contents.
     #[serde(default)]
     pub app: Option<App>,
@@ -65,10 +74,10 @@ pub struct Source {
     /// What to do when the new tip does not descend from the accepted commit.
     #[serde(default)]
     pub on_history_rewrite: HistoryRewrite,
-    /// Lets a token travel over plain `http://`.
+    /// Lets a token travel over plain `http://`, and has the registry of an artifact spoken to so.
     #[serde(default)]
     pub allow_insecure_http: bool,
-    /// Whose signature a commit needs to be accepted. Absent: none is needed.
+    /// Whose signature a commit, or an artifact, needs to be accepted. Absent: none is needed.
     #[serde(default)]
     pub verify: Option<Box<Verify>>,
     /// Its repository on a git host, in a list `sources`: commit statuses, comments and approvals. Where there is one source, `forge`
@@ -107,8 +116,9 @@ impl Source {
     }
 
     fn https_problems(&self, errors: &mut Vec<InputError>) {
-        let is_http = self.url.starts_with("https://") || self.url.starts_with("http://");
-        if self.ca_file.is_some() && !self.url.starts_with("https://") {
+        let is_http = self.url.starts_with("https://") || self.url.starts_with("http://") || is_artifact(&self.url);
+        let is_https = self.url.starts_with("https://") || (is_artifact(&self.url) && !self.allow_insecure_http);
+        if self.ca_file.is_some() && !is_https {
             errors.push(complaint("source.caFile", "is for a source.url of https"));
         }
         let Some(proxy) = &self.proxy else { return };
@@ -208,6 +218,9 @@ pub struct Verify {
     /// signature names, which is the signer's word.
     #[serde(default)]
     pub keyless: Option<KeylessSigners>,
+    /// The keys of cosign that count, for an artifact in a registry.
+    #[serde(default)]
+    pub cosign: Option<CosignKeyFile>,
 }
 
 /// Which commits need a signature.
@@ -233,6 +246,14 @@ pub struct SshSigners {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenPgpKeys {
     /// File of public keys as `gpg --export` writes them, armoured or not. It is read again when it changes.
+    pub keys_file: PathBuf,
+}
+
+/// The keys of cosign that count.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CosignKeyFile {
+    /// File of public keys as PEM, as `cosign public-key` prints them, one after the other. It is read again when it changes.
     pub keys_file: PathBuf,
 }
 
@@ -269,6 +290,11 @@ pub struct LoginIdentity {
 impl Verify {
     /// Returns the files that it names.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files_for_commits().chain(self.cosign.iter().map(|cosign| &cosign.keys_file))
+    }
+
+    /// Returns the files that it names of keys of commits.
+    fn files_for_commits(&self) -> impl Iterator<Item = &PathBuf> {
         let ssh = self.ssh.iter().map(|ssh| &ssh.allowed_signers_file);
         let openpgp = self.openpgp.iter().map(|openpgp| &openpgp.keys_file);
         let x509 = self.x509.iter().map(|x509| &x509.ca_file);
@@ -280,12 +306,14 @@ impl Verify {
         let ssh = self.ssh.iter_mut().map(|ssh| &mut ssh.allowed_signers_file);
         let openpgp = self.openpgp.iter_mut().map(|openpgp| &mut openpgp.keys_file);
         let x509 = self.x509.iter_mut().map(|x509| &mut x509.ca_file);
-        ssh.chain(openpgp).chain(x509).chain(self.keyless.iter_mut().map(|keyless| &mut keyless.ca_file))
+        let cosign = self.cosign.iter_mut().map(|cosign| &mut cosign.keys_file);
+        ssh.chain(openpgp).chain(x509).chain(self.keyless.iter_mut().map(|keyless| &mut keyless.ca_file)).chain(cosign)
     }
 
     fn problems(&self, errors: &mut Vec<InputError>) {
         if self.files().next().is_none() {
-            let hint = "name at least one file of keys: `ssh.allowedSignersFile`, `openpgp.keysFile`, `x509.caFile` or `keyless.caFile`";
+            let hint = "name at least one file of keys: `ssh.allowedSignersFile`, `openpgp.keysFile`, `x509.caFile` or `keyless.caFile`; for an \
+                        artifact `cosign.keysFile`";
             let complaint = complaint("source.verify", "names no keys, so no commit would be accepted");
             errors.push(InputError { hint: Some(hint.into()), ..complaint });
         }
@@ -335,6 +363,7 @@ impl Source {
         source.ssh_problems(&mut errors);
         source.https_problems(&mut errors);
         source.app_problems(&mut errors);
+        source.artifact_problems(&mut errors);
         if source.identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > IDENTITY_BYTES_MAX) {
             errors.push(complaint("source.identity", "must have 1 to 253 characters"));
         }
@@ -373,7 +402,7 @@ pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
         } else if let Some(first) = names.insert(&source.name, index) {
             errors.push(complaint(&at("name"), format!("{:?} is the name of sources[{first}] too", source.name)));
         }
-        if let Some(first) = urls.insert(source.url.trim_end_matches('/'), index) {
+        if let Some(first) = urls.insert(source.place(), index) {
             let hint = Some("name a repository once, with a `path` that holds all folders".into());
             errors.push(InputError { hint, ..complaint(&at("url"), format!("is the url of sources[{first}] too")) });
         }

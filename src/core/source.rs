@@ -449,5 +449,5 @@ pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> Sour
 fn derived(configuration: &Configuration) -> String {
     let source = &configuration.source;
     let branch = source.branch.as_deref().unwrap_or("HEAD");
-    format!("{}#{branch}:{}", source.url.trim_end_matches('/'), source.path)
+    format!("{}#{branch}:{}", source.place(), source.path)
 }

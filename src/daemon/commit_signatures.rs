@@ -1,4 +1,4 @@
-//! Checks the signatures of commits before one is accepted.
+//! Checks the signatures of commits and artifacts before one is accepted.
 
 use std::io;
 use std::path::Path;
@@ -7,10 +7,12 @@ use jiff::Timestamp;
 
 use crate::config::{LoginIdentity, VerifiedCommits, Verify, read_public};
 use crate::git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
+use crate::model::artifact::SeenArtifact;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::signature::{
-    self, AllowedSigners, Authorities, CertifiedSigners, Keyring, Keys, SignatureRefusal, Signer, VERIFIED_COMMITS_MAX,
+    self, AllowedSigners, Authorities, CertifiedSigners, CosignKeys, Keyring, Keys, SignatureRefusal, Signer,
+    VERIFIED_COMMITS_MAX,
 };
 
 /// Reads the files of keys that a configuration names.
@@ -20,7 +22,8 @@ use crate::signature::{
 pub fn read_keys(verify: &Verify) -> Result<Keys, Error> {
     let ssh = verify.ssh.as_ref().map(|ssh| read(&ssh.allowed_signers_file, signers)).transpose()?;
     let openpgp = verify.openpgp.as_ref().map(|openpgp| read(&openpgp.keys_file, Keyring::parse)).transpose()?;
-    Ok(Keys { ssh, openpgp, x509: certified(verify)? })
+    let cosign = verify.cosign.as_ref().map(|cosign| read(&cosign.keys_file, CosignKeys::parse)).transpose()?;
+    Ok(Keys { ssh, openpgp, x509: certified(verify)?, cosign })
 }
 
 fn certified(verify: &Verify) -> Result<Option<CertifiedSigners>, Error> {
@@ -75,6 +78,21 @@ pub fn complaints(
         tracing::info!(%signer, commits = commits.len(), "the tip is signed with a key that counts");
     }
     Ok(signature::complaints(checked))
+}
+
+/// Returns what is wrong with the signatures of an artifact; nothing if its commit may be accepted.
+///
+/// # Errors
+/// A file of keys cannot be read.
+pub fn complaints_of_artifact(artifact: &SeenArtifact, verify: &Verify) -> Result<Vec<InputError>, Error> {
+    let keys = read_keys(verify)?.cosign.unwrap_or_default();
+    Ok(match signature::check_artifact(artifact, &keys) {
+        Ok(key) => {
+            tracing::info!(digest = artifact.digest, key, "the artifact is signed with a key that counts");
+            Vec::new()
+        }
+        Err(refusal) => vec![signature::artifact_complaint(artifact, &refusal)],
+    })
 }
 
 /// Returns who signed a commit, or why its signature does not count.

@@ -208,6 +208,16 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// There is no artifact, or none that can be unpacked.
+    #[error("cannot use the artifact {digest} of {location}: {reason}")]
+    Artifact {
+        /// Where it is in the registry.
+        location: String,
+        /// Its digest, or the tag where no digest is known.
+        digest: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// There is no commit at all, or no file that could be read.
     #[error("{location} is empty: push a first commit, or add a first manifest")]
     EmptyRepository {
@@ -438,6 +448,7 @@ impl Classify for Error {
             | Self::SshProgram { .. }
             | Self::InsecureToken { .. }
             | Self::NotARepository { .. }
+            | Self::Artifact { .. }
             | Self::EmptyRepository { .. }
             | Self::BranchMissing { .. }
             | Self::BranchName { .. }

@@ -218,20 +218,32 @@ impl FolderMirror {
     /// refuse them) and the fact that a folder is another repository. The commit carries no time, so that the same
     /// sequence of contents is the same sequence of commits.
     pub fn poll(&mut self) -> Result<CommitId, Error> {
+        self.record_as(&Recorded::Next)
+    }
+
+    /// Writes what the folder holds now as a commit of some kind; see [`Self::poll`].
+    pub fn record_as(&mut self, kind: &Recorded<'_>) -> Result<CommitId, Error> {
         if let Some(damage) = self.damage.take() {
             tracing::warn!(repository = %self.kept.display(), damage, "our record of the folder is damaged; making it again");
             for pin in compact::rebuild_folder(self).inspect_err(|_| self.damage = Some(damage))? {
                 tracing::warn!(repository = %self.kept.display(), pin, "it is not whole and could not be kept");
             }
         }
-        self.record().inspect_err(|error| {
+        self.record(kind).inspect_err(|error| {
             if error.may_be_damage() {
                 self.damage = heal::damage(&self.reader);
             }
         })
     }
 
-    fn record(&self) -> Result<CommitId, Error> {
+    /// Returns the last commit if it has this message.
+    pub fn recorded(&self, message: &str) -> Option<CommitId> {
+        let repo = self.reader.local();
+        let last = last(&repo).ok().flatten()?;
+        (last.message_raw_sloppy() == message).then(|| CommitId::new(last.id.to_string()))
+    }
+
+    fn record(&self, kind: &Recorded<'_>) -> Result<CommitId, Error> {
         let location = self.dir.display().to_string();
         let level = DiskLevel::new(&self.dir, &self.excluded)?;
         let mut collect = Collect { level: &level, everything: self.everything, paths: Vec::new(), entries: 0 };
@@ -254,7 +266,7 @@ impl FolderMirror {
             collect.paths.par_iter().map_init(|| self.reader.local(), write).collect::<Result<_, _>>()?;
         let repo = self.reader.local();
         let tree = write_tree(&repo, nodes, &blobs, &writing)?;
-        let (commit, is_new) = commit(&repo, tree).map_err(&writing)?;
+        let (commit, is_new) = commit(&repo, tree, kind).map_err(&writing)?;
         // Only where something was written: it waits for the whole file system.
         if is_new {
             heal::sync_below(&self.kept)?;
@@ -268,21 +280,43 @@ pub(super) fn author() -> gix::actor::SignatureRef<'static> {
     gix::actor::SignatureRef { name: AUTHOR.into(), email: EMAIL.into(), time: "0 +0000" }
 }
 
-/// Returns the commit that the tree is the newest state of, a new one where it differs from the last, and whether it is new.
-fn commit(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<(CommitId, bool)> {
-    let name = gix::refs::FullName::try_from(format!("{REF_TRACKING}folder")).expect("a constant ref name is valid");
-    let last = match repo.try_find_reference(name.as_ref())? {
+/// What a commit of a state is.
+pub(super) enum Recorded<'a> {
+    /// The one after the last.
+    Next,
+    /// One without parents, with this message.
+    Alone(&'a str),
+}
+
+fn tracking_name() -> gix::refs::FullName {
+    gix::refs::FullName::try_from(format!("{REF_TRACKING}folder")).expect("a constant ref name is valid")
+}
+
+/// Returns the last commit of ours.
+fn last(repo: &gix::Repository) -> gix::Result<Option<gix::Commit<'_>>> {
+    Ok(match repo.try_find_reference(tracking_name().as_ref())? {
         Some(mut reference) => Some(reference.peel_to_commit()?),
         None => None,
+    })
+}
+
+/// Returns the commit that the tree is the newest state of, a new one where it differs from the last, and whether it is new.
+fn commit(repo: &gix::Repository, tree: gix::ObjectId, kind: &Recorded<'_>) -> gix::Result<(CommitId, bool)> {
+    const STATE: &str = "state of the folder";
+    let last = last(repo)?;
+    let (parent, message) = match kind {
+        Recorded::Next => (last.as_ref(), STATE),
+        Recorded::Alone(message) => (None, *message),
     };
     if let Some(last) = &last
         && last.tree_id()?.detach() == tree
+        && (matches!(kind, Recorded::Next) || last.message_raw_sloppy() == message)
     {
         return Ok((CommitId::new(last.id.to_string()), false));
     }
-    let parents = last.iter().map(|commit| commit.id);
-    let id = repo.new_commit_as(author(), author(), "state of the folder", tree, parents)?.id;
-    repo.edit_reference(RefEdit::update(name, id, PreviousValue::Any, "state of the folder"))?;
+    let parents = parent.map(|commit| commit.id);
+    let id = repo.new_commit_as(author(), author(), message, tree, parents)?.id;
+    repo.edit_reference(RefEdit::update(tracking_name(), id, PreviousValue::Any, STATE))?;
     Ok((CommitId::new(id.to_string()), true))
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use gix::bstr::ByteSlice;
 use gix::protocol::transport::client::blocking_io::http;
+use reqwest::blocking::ClientBuilder;
 use reqwest::{Certificate, Proxy};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -34,6 +35,28 @@ impl HttpsAccess {
         if *self == Self::default() {
             return Ok(None);
         }
+        let (certificates, proxy) = self.read(location)?;
+        let configured = repo.transport_options(location.as_bytes().as_bstr(), None);
+        let configured = configured.map_err(Error::at(location, "prepare fetching from"))?;
+        let Some(mut options) = configured.and_then(|options| options.downcast::<http::Options>().ok()) else {
+            return Ok(None);
+        };
+        let configure = move |builder: ClientBuilder| Ok(with(builder, certificates.clone(), proxy.clone()));
+        let backend = http::reqwest::Options { configure_client: Some(Box::new(configure)), configure_request: None };
+        options.backend = Some(Arc::new(Mutex::new(backend)));
+        Ok(Some(options))
+    }
+
+    /// Returns the set-up of a client that connects so. Reads the file.
+    ///
+    /// # Errors
+    /// As [`Self::options`].
+    pub(super) fn configured(&self, builder: ClientBuilder, location: &str) -> Result<ClientBuilder, Error> {
+        let (certificates, proxy) = self.read(location)?;
+        Ok(with(builder, certificates, proxy))
+    }
+
+    fn read(&self, location: &str) -> Result<(Vec<Certificate>, Option<Proxy>), Error> {
         let certificates = match &self.ca_file {
             Some(path) => read_authorities(path).map_err(|reason| {
                 let (location, path) = (location.to_owned(), path.clone());
@@ -45,21 +68,15 @@ impl HttpsAccess {
             let reason = "the address of `source.proxy` is none: write http://HOST:PORT";
             Error::UnsupportedLocation { location: location.to_owned(), reason }
         })?;
-        let configured = repo.transport_options(location.as_bytes().as_bstr(), None);
-        let configured = configured.map_err(Error::at(location, "prepare fetching from"))?;
-        let Some(mut options) = configured.and_then(|options| options.downcast::<http::Options>().ok()) else {
-            return Ok(None);
-        };
-        let configure = move |builder: reqwest::blocking::ClientBuilder| {
-            let builder = builder.tls_certs_merge(certificates.clone());
-            Ok(match &proxy {
-                Some(proxy) => builder.proxy(proxy.clone()),
-                None => builder,
-            })
-        };
-        let backend = http::reqwest::Options { configure_client: Some(Box::new(configure)), configure_request: None };
-        options.backend = Some(Arc::new(Mutex::new(backend)));
-        Ok(Some(options))
+        Ok((certificates, proxy))
+    }
+}
+
+fn with(builder: ClientBuilder, certificates: Vec<Certificate>, proxy: Option<Proxy>) -> ClientBuilder {
+    let builder = builder.tls_certs_merge(certificates);
+    match proxy {
+        Some(proxy) => builder.proxy(proxy),
+        None => builder,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The git adapter: mirrors, trees and watches of repositories, through gix.
 //!
-//! A [`Source`] follows one branch of one location: a remote (mirrored into a bare repository below the state folder), a local
+//! A [`Source`] follows one branch of one location: a remote (mirrored into a bare repository below the state folder), an artifact in an
+//! OCI registry (each digest of it a commit in a bare repository of gitfleet), a local
 //! repository (read in place, never through its work tree), or a plain folder (written as commits into a bare repository of
 //! gitfleet). A [`JoinedRepository`] has a commit for several of them together. A [`Reader`] reads listings, blobs, ancestry and pins. [`read_folder`] reads a folder directly, with the same
 //! rules and the same blob ids as for a commit of it.
@@ -11,6 +12,7 @@
 //! The only refs ever written are below [`REF_PREFIX`], also in a local repository that is read in place; and the one branch that a
 //! person names in a command, see [`NewCommit`]. A repository that is made here, a [`WorkTree`], is written as a whole.
 
+mod artifact;
 mod branch;
 mod compact;
 mod error;
@@ -93,6 +95,20 @@ pub const PACK_OBJECTS_MAX: u64 = 1_500_000;
 pub const PACK_RECEIVED_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// The most bytes that all objects of one fetch may have together once inflated: checking them takes seconds for each GiB.
 pub const PACK_INFLATED_MAX_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+/// The largest manifest of an artifact that is read, in bytes: registries take no larger ones.
+pub const OCI_MANIFEST_MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// The largest layer of an artifact that is read, in bytes, as it is in the registry.
+pub const OCI_LAYER_MAX_BYTES: u64 = 128 * 1024 * 1024;
+/// The most bytes that the files of an artifact may have together.
+pub const OCI_UNPACKED_MAX_BYTES: u64 = READ_SIZE_MAX_BYTES;
+/// The most entries of an artifact's archive, folders included.
+pub const OCI_ENTRIES_MAX: usize = 2 * FILES_MAX;
+/// How large our repository of an artifact may become before the commits that nothing names are left out, in bytes.
+pub const OCI_KEPT_MAX_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+/// The most signatures beside an artifact that are read.
+pub const OCI_SIGNATURES_MAX: usize = 50;
+/// The largest text that a signature of an artifact signs, in bytes.
+pub const OCI_SIGNATURE_MAX_BYTES: u64 = 64 * 1024;
 /// How long one poll of a remote may fetch. A first fetch of a large repository takes a minute or two.
 pub const FETCH_TIME_MAX: Duration = Duration::from_mins(10);
 /// How long the head of a pull request may be fetched: nothing else is read meanwhile, and strangers may push anything.

@@ -8,6 +8,7 @@ use gix::bstr::ByteSlice;
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 
+use super::artifact::ArtifactMirror;
 use super::folder::FolderMirror;
 use super::https::HttpsAccess;
 use super::mirror::{Mirror, full_branch_name};
@@ -15,6 +16,7 @@ use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
 use super::ssh::{SshAccess, is_ssh};
 use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
+use crate::model::artifact::{SeenArtifact, is_artifact, without_digest};
 use crate::model::id::CommitId;
 
 /// How much of a location's digest names its mirror, in bytes.
@@ -25,7 +27,7 @@ const MIRROR_TEXT_MAX: usize = 40;
 /// What to follow.
 #[derive(Clone, Debug, Default)]
 pub struct SourceSpec {
-    /// An https, http, ssh or file URL, `USER@HOST:PATH`, or the path of a local repository or of a plain folder.
+    /// An https, http, ssh, oci or file URL, `USER@HOST:PATH`, or the path of a local repository or of a plain folder.
     pub location: String,
     /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
     pub branch: Option<String>,
@@ -33,8 +35,12 @@ pub struct SourceSpec {
     pub path: String,
     /// The token for an https remote, or for an http one where that is allowed.
     pub token: Option<SecretString>,
-    /// Whether the token may be sent in clear text.
+    /// The account of a registry that the token belongs to.
+    pub user: Option<String>,
+    /// Whether the token may be sent in clear text, and a registry is spoken to so.
     pub allow_insecure_http: bool,
+    /// Whether the signatures beside an artifact are read.
+    pub signatures: bool,
     /// How hosts are reached over ssh.
     pub ssh: Option<SshAccess>,
     /// How servers are reached over https.
@@ -64,6 +70,7 @@ pub struct Source {
 
 enum SourceKind {
     Remote(Box<Mirror>),
+    Artifact(Box<ArtifactMirror>),
     Local(Local),
     Folder(FolderMirror),
 }
@@ -85,7 +92,10 @@ impl Source {
     /// `UnsupportedLocation`, `InsecureToken`, `PathInvalid`, `AccessFile`: the configuration is wrong. `NotARepository`: nothing is
     /// there, or a repository that cannot be opened; it is never taken for a plain folder then. `Disk`, `Repository`.
     pub fn open(spec: SourceSpec, state_dir: &Path) -> Result<Self, Error> {
-        let kind = if spec.location.contains("://") || is_ssh(&spec.location) {
+        let kind = if is_artifact(&spec.location) {
+            let dir = kept_dir(state_dir, "mirrors", &spec.location);
+            SourceKind::Artifact(Box::new(ArtifactMirror::open(spec, dir)?))
+        } else if spec.location.contains("://") || is_ssh(&spec.location) {
             let dir = kept_dir(state_dir, "mirrors", &spec.location);
             SourceKind::Remote(Box::new(Mirror::open(&spec, dir)?))
         } else {
@@ -101,10 +111,11 @@ impl Source {
     ///
     /// # Errors
     /// `EmptyRepository`, `BranchMissing`: nothing to follow; the caller knows whether there ever was. `AccessDenied`,
-    /// `Untrusted`, `AccessFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`: see there. `Interrupted`. None of them means deletion.
+    /// `Untrusted`, `AccessFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`, `Artifact`: see there. `Interrupted`. None of them means deletion.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
         let tip = match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.poll(interrupt)?,
+            SourceKind::Artifact(artifact) => Tip { commit: artifact.poll(interrupt)?, branch: None },
             SourceKind::Local(local) => local.poll()?,
             SourceKind::Folder(folder) => Tip { commit: folder.poll()?, branch: None },
         };
@@ -122,6 +133,7 @@ impl Source {
     pub fn use_token(&mut self, token: SecretString) -> Result<bool, Error> {
         match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.use_token(token),
+            SourceKind::Artifact(artifact) => Ok(artifact.use_token(token)),
             SourceKind::Local(_) | SourceKind::Folder(_) => Ok(false),
         }
     }
@@ -137,6 +149,7 @@ impl Source {
         self.doubted = Some(commit.clone());
         match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.doubt(error.in_full()),
+            SourceKind::Artifact(artifact) => artifact.folder.damage = Some(error.in_full()),
             SourceKind::Folder(folder) => folder.damage = Some(error.in_full()),
             // A repository of somebody else must not be cloned again.
             SourceKind::Local(_) => return false,
@@ -159,7 +172,7 @@ impl Source {
     pub(super) fn compact_above(&mut self, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
         match &mut self.kind {
             SourceKind::Remote(mirror) => compact::compact(mirror, packs_max, interrupt),
-            SourceKind::Local(_) | SourceKind::Folder(_) => Ok(false),
+            SourceKind::Local(_) | SourceKind::Folder(_) | SourceKind::Artifact(_) => Ok(false),
         }
     }
 
@@ -180,6 +193,7 @@ impl Source {
                 )
             }
             SourceKind::Folder(_) => (None, "a plain folder has no pull requests; follow the server's URL"),
+            SourceKind::Artifact(_) => (None, "an artifact has no pull requests"),
         };
         head.ok_or_else(|| Error::PullMissing { location: self.reader().location().to_owned(), number, reason })
     }
@@ -191,7 +205,17 @@ impl Source {
 
     /// Tells whether a copy is kept of it, which others that follow it do not see.
     pub fn is_mirrored(&self) -> bool {
-        matches!(self.kind, SourceKind::Remote(_))
+        matches!(self.kind, SourceKind::Remote(_) | SourceKind::Artifact(_))
+    }
+
+    /// Tells whether what comes after a commit has it as an ancestor: each digest of an artifact stands alone.
+    pub fn has_history(&self) -> bool {
+        !matches!(self.kind, SourceKind::Artifact(_))
+    }
+
+    /// Returns what the last successful poll of an artifact saw.
+    pub fn artifact(&self) -> Option<&SeenArtifact> {
+        if let SourceKind::Artifact(artifact) = &self.kind { artifact.seen.as_ref() } else { None }
     }
 
     /// Tells whether its commits can be signed: those of a plain folder are written here, by nobody.
@@ -208,6 +232,7 @@ impl Source {
     pub fn reader(&self) -> &Reader {
         match &self.kind {
             SourceKind::Remote(mirror) => &mirror.reader,
+            SourceKind::Artifact(artifact) => &artifact.folder.reader,
             SourceKind::Local(local) => &local.reader,
             SourceKind::Folder(folder) => &folder.reader,
         }
@@ -216,7 +241,7 @@ impl Source {
     /// Returns the plain folder and what is excluded from it, or the repository's own folder; `None` for a remote.
     pub(super) fn watched_place(&self) -> Option<(PathBuf, Option<Vec<PathBuf>>)> {
         match &self.kind {
-            SourceKind::Remote(_) => None,
+            SourceKind::Remote(_) | SourceKind::Artifact(_) => None,
             SourceKind::Local(local) => Some((local.reader.git_dir(), None)),
             SourceKind::Folder(folder) => Some((folder.dir.clone(), Some(folder.excluded.clone()))),
         }
@@ -308,8 +333,9 @@ pub fn record_folder(dir: &Path, everything: bool, state_dir: &Path) -> Result<(
     Ok((folder.reader, commit))
 }
 
-/// Returns where our copy of a location is kept. Branch and path do not matter: pins outlive a change of either.
+/// Returns where our copy of a location is kept. Branch, path and pinned digest do not matter: pins outlive a change of each.
 fn kept_dir(state_dir: &Path, folder: &str, location: &str) -> PathBuf {
+    let location = without_digest(location);
     let mut name: String = location
         .rsplit("://")
         .next()

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod along;
 pub mod approvers;
+pub mod artifact;
 pub mod chat;
 pub mod cluster;
 pub mod commands;

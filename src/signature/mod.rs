@@ -1,10 +1,11 @@
-//! Signatures of commits: whether one was made by a key that counts.
+//! Signatures of commits and artifacts: whether one was made by a key that counts.
 //!
-//! [`check`] is about one commit, [`complaints`] about those that come together. Keys are values that were read from texts, and the
+//! [`check`] is about one commit, [`complaints`] about those that come together, [`check_artifact`] about an artifact in a registry. Keys are values that were read from texts, and the
 //! time is an argument, so the same inputs give the same answer; [design/056](../../docs/design/056-signed-commits.md) says why each
 //! rule is as it is.
 
 mod block;
+mod cosign;
 mod openpgp;
 mod ssh;
 mod x509;
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 
+pub use cosign::{ArtifactRefusal, CosignKeys, artifact_complaint, check_artifact};
 pub use openpgp::Keyring;
 pub use ssh::AllowedSigners;
 pub use x509::{Authorities, CertifiedSigners};
@@ -36,6 +38,8 @@ pub struct Keys {
     pub openpgp: Option<Keyring>,
     /// Whose certificates count; `None` where none do.
     pub x509: Option<CertifiedSigners>,
+    /// Those of artifacts; `None` where none count.
+    pub cosign: Option<CosignKeys>,
 }
 
 /// A kind of signature.

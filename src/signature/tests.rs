@@ -1,5 +1,6 @@
 //! With keys and signatures that ssh-keygen, gpg and openssl make.
 
+mod cosign;
 mod keys;
 mod openpgp;
 mod ssh;

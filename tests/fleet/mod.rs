@@ -19,11 +19,13 @@ mod agents;
 mod binaries;
 mod console;
 mod data;
+mod debian;
 pub mod git;
 mod gitea;
 mod kind;
 mod member;
 mod metrics;
+mod oci_registry;
 mod people;
 mod postgres;
 mod process;
@@ -49,6 +51,7 @@ pub use self::{
     gitea::Gitea,
     member::Member,
     metrics::{accepted_write_count, forbidden_count, request_count, write_count},
+    oci_registry::OciRegistry,
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
     postgres::Postgres,
     prometheus::Prometheus,

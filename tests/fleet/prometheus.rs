@@ -1,17 +1,15 @@
-//! A Prometheus, from Debian's package: unpacked into the cache, nothing is installed.
+//! A Prometheus, from Debian's package.
 
 use std::{
-    env, fs,
-    fs::File,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::{
-    binaries::cache,
+    debian,
     process::{Process, Spec, Watchdog},
     wait::{free_port, http},
 };
@@ -62,68 +60,11 @@ impl Prometheus {
         self.process.stop();
     }
 
-    /// Returns the binary: from the cache, else from Debian's package, which takes some seconds.
+    /// Returns the binary.
     ///
     /// # Errors
-    /// When this is no Debian, or the package cannot be fetched.
+    /// As [`debian::binary`].
     pub fn binary() -> Result<PathBuf> {
-        let cache = cache()?;
-        let folder = cache.join("prometheus-debian");
-        let binary = folder.join("prometheus");
-        if binary.is_file() {
-            return Ok(binary);
-        }
-        fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
-        let lock = File::create(cache.join("prometheus.lock")).context("create the lock file")?;
-        lock.lock().context("wait for another process that fetches the same")?;
-        if binary.is_file() {
-            return Ok(binary);
-        }
-        eprintln!("fleet: fetching Debian's package prometheus (20 MB)");
-        let unfinished = cache.join("prometheus.unfinished");
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished).context("remove an interrupted download")?;
-        }
-        fs::create_dir_all(&unfinished)?;
-        let package = fetched(&unfinished).with_context(|| {
-            format!("Prometheus comes from Debian's package; elsewhere, put its binary at {}", binary.display())
-        })?;
-        let tree = unfinished.join("tree");
-        run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree))?;
-        fs::create_dir_all(&folder)?;
-        // Last, and in one step: a binary that is there is whole.
-        fs::rename(tree.join("usr/bin/prometheus"), &binary).context("take the binary out of the package")?;
-        fs::remove_dir_all(&unfinished).context("remove the rest of the package")?;
-        Ok(binary)
+        debian::binary("prometheus", "prometheus", "20 MB")
     }
-}
-
-/// Downloads the package. Where the machine's lists of packages are absent or too old, lists of our own are read: neither needs
-/// root.
-fn fetched(folder: &Path) -> Result<PathBuf> {
-    if download(folder, &[]).is_err() {
-        let (state, lists) = (folder.join("state"), folder.join("lists"));
-        fs::create_dir_all(state.join("lists/partial"))?;
-        fs::create_dir_all(lists.join("archives/partial"))?;
-        let (state, lists) = (format!("Dir::State={}", state.display()), format!("Dir::Cache={}", lists.display()));
-        let own = ["-o", &state, "-o", &lists, "-o", "Debug::NoLocking=1"];
-        run(Command::new("apt-get").args(own).arg("update"))?;
-        download(folder, &own)?;
-    }
-    let mut entries = fs::read_dir(folder)?.filter_map(Result::ok).map(|entry| entry.path());
-    let package = entries.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    package.context("apt-get download left no package")
-}
-
-fn download(folder: &Path, options: &[&str]) -> Result<()> {
-    run(Command::new("apt-get").args(options).args(["download", "prometheus"]).current_dir(folder))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let program = command.get_program().display().to_string();
-    let output = command.output().with_context(|| format!("run {program}"))?;
-    if !output.status.success() {
-        bail!("{program} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

@@ -40,6 +40,24 @@ fn the_way_to_a_source_fits_its_url() {
             "source.tokenFile: is for https",
         ),
         (
+            "source: {url: 'oci://r.example/a:b', user: u, tokenFile: t, caFile: c, proxy: 'http://p.example'}",
+            "accepted",
+        ),
+        ("source: {url: 'oci://127.0.0.1:5000/a:b', allowInsecureHttp: true, path: apps}", "accepted"),
+        ("source: {url: 'oci://127.0.0.1:5000/a:b', allowInsecureHttp: true, caFile: c}", "source.caFile: is for"),
+        ("source: {url: 'oci://r.example/a'}", "source.url: is no artifact: write oci://HOST/REPOSITORY:TAG"),
+        ("source: {url: 'oci://u:hunter2@r.example/a:b'}", "source.url: holds a password"),
+        ("source: {url: 'oci://r.example/a:b', branch: main}", "source.branch: is for git"),
+        ("source: {url: 'oci://r.example/a:b', user: u}", "source.user: needs `tokenFile`"),
+        ("source: {url: 'oci://r.example/a:b', user: 'u:hunter2', tokenFile: t}", "source.user: must be a name"),
+        ("source: {url: 'https://git.example/a', user: u, tokenFile: t}", "source.user: is for a source.url of oci"),
+        ("source: {url: 'oci://r.example/a:b', ssh: {keyFile: k, knownHostsFile: h}}", "source.ssh: is given"),
+        (
+            "source: {url: 'oci://r.example/a:b'}\nforge: {type: gitea, url: 'https://git.example', repository: a/b, \
+             tokenFile: t}",
+            "forge: is for a repository; no git host",
+        ),
+        (
             "source: {url: 'https://git.example/a', ssh: {keyFile: k, knownHostsFile: h}}",
             "source.ssh: is given, and source.url is not one of ssh",
         ),
@@ -71,6 +89,7 @@ fn local_and_remote_sources_are_told_apart() {
         ("ssh://git@git.example/a.git", None),
         ("git@git.example:a.git", None),
         ("file:///srv/fleet", Some("/srv/fleet")),
+        ("oci://r.example/a:b", None),
         ("/srv/fleet", Some("/srv/fleet")),
         ("../fleet", Some("/etc/fleet")),
         ("./a:b", Some("/etc/fleet/a:b")),

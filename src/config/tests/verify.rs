@@ -13,6 +13,33 @@ fn files_of_keys_are_relative_to_the_file() {
 }
 
 #[test]
+fn artifacts_and_commits_have_keys_of_their_own() {
+    let text = "source: {url: 'oci://r.example/a:b', verify: {cosign: {keysFile: cosign.pub}}}";
+    let source = body(text).unwrap().source;
+    assert_eq!(source.verify.unwrap().files().collect::<Vec<_>>(), [Path::new("/etc/fleet/cosign.pub")]);
+    for (source, wanted) in [
+        ("url: 'oci://r.example/a:b', verify: {cosign: {keysFile: k}}", "accepted"),
+        ("url: 'oci://r.example/a:b', verify: {}", "source.verify: names no keys"),
+        (
+            "url: 'oci://r.example/a:b', verify: {openpgp: {keysFile: k}}",
+            "source.verify: names keys of commits, and source.url is an artifact",
+        ),
+        (
+            "url: 'oci://r.example/a:b', verify: {cosign: {keysFile: k}, ssh: {allowedSignersFile: s}}",
+            "source.verify: names keys of commits",
+        ),
+        (
+            "url: 'https://git.example/a', verify: {cosign: {keysFile: k}}",
+            "source.verify.cosign: is for a source.url of oci",
+        ),
+        ("url: x, verify: {cosign: {keysFile: k}}", "source.verify.cosign: is for a source.url of oci"),
+    ] {
+        let found = complaints(&format!("source: {{{source}}}"));
+        assert!(found.contains(wanted), "{source}: {found}");
+    }
+}
+
+#[test]
 fn certificates_need_people() {
     for (verify, wanted) in [
         ("x509: {caFile: r, identities: [a@b.c]}", "accepted"),

@@ -94,8 +94,9 @@ impl Branch {
     /// Fetches what is new; the answer is for [`Self::notice`].
     pub fn fetch(&mut self, stop: &AtomicBool) -> Result<Option<CommitId>, git::Error> {
         self.renew_token()?;
+        let moved = self.source.poll(stop)?;
         self.notice_keys();
-        Ok(self.source.poll(stop)?.map(|tip| tip.commit))
+        Ok(moved.map(|tip| tip.commit))
     }
 
     /// Returns the tip that is to be considered after a fetch, if any.
@@ -138,6 +139,7 @@ impl Branch {
         if let Some(accepted) = &self.accepted
             && accepted != tip
             && self.on_rewrite == HistoryRewrite::Hold
+            && self.source.has_history()
             && self.accepted_rewrite.as_ref() != Some(tip)
             && !self.source.reader().descends(accepted, tip)?
         {

@@ -135,6 +135,8 @@ pub fn source_spec(configuration: &Configuration, source: &Source) -> Result<Sou
         branch: source.branch.clone(),
         path: source.path.clone(),
         token: source.token_file.as_deref().map(read_secret).transpose()?,
+        user: source.user.clone(),
+        signatures: source.verify.as_ref().is_some_and(|verify| verify.cosign.is_some()),
         allow_insecure_http: source.allow_insecure_http,
         https: HttpsAccess { ca_file: source.ca_file.clone(), proxy: source.proxy.clone() },
         ssh: source

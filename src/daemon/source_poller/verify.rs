@@ -1,18 +1,26 @@
-//! The keys whose signatures commits need, in files that may change while the daemon runs.
+//! The keys whose signatures commits and artifacts need, in files that may change while the daemon runs.
 
-use super::super::commit_signatures::complaints;
+use super::super::commit_signatures::{complaints, complaints_of_artifact};
 use super::branch::Branch;
 use crate::clock;
 use crate::config::{Verify, read_public};
 use crate::git;
+use crate::model::artifact::SeenArtifact;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 
 /// Checks signatures before a tip is accepted.
 pub(super) struct Verifier {
     verify: Box<Verify>,
-    /// What the files of keys held when the tip was refused for a signature.
-    refused_with: Option<Vec<Option<Vec<u8>>>>,
+    /// What the tip was refused with for a signature.
+    refused_with: Option<Signing>,
+}
+
+/// What the answer about a tip depends on: what the files of keys hold, and of an artifact the signatures beside it, which may come later.
+#[derive(PartialEq, Eq)]
+struct Signing {
+    keys: Vec<Option<Vec<u8>>>,
+    artifact: Option<SeenArtifact>,
 }
 
 impl Verifier {
@@ -20,8 +28,9 @@ impl Verifier {
         Self { verify, refused_with: None }
     }
 
-    fn contents(&self) -> Vec<Option<Vec<u8>>> {
-        self.verify.files().map(|path| read_public(path).ok()).collect()
+    fn signing(&self, source: &git::Source) -> Signing {
+        let keys = self.verify.files().map(|path| read_public(path).ok()).collect();
+        Signing { keys, artifact: source.artifact().cloned() }
     }
 }
 
@@ -34,18 +43,22 @@ impl Branch {
         let accepted = self.accepted.as_ref();
         let Some(verifier) = self.verifier.as_mut().filter(|_| accepted != Some(tip)) else { return Ok(Vec::new()) };
         // Before they are read for the check: what changes meanwhile is noticed then.
-        let contents = verifier.contents();
-        let wrong = complaints(self.source.reader(), &verifier.verify, accepted, tip, clock::wall())?;
-        verifier.refused_with = (!wrong.is_empty()).then_some(contents);
+        let signing = verifier.signing(&self.source);
+        let wrong = match &signing.artifact {
+            Some(artifact) if artifact.commit == *tip => complaints_of_artifact(artifact, &verifier.verify)?,
+            // A commit of an artifact that is not the present one has no signature, and is refused.
+            _ => complaints(self.source.reader(), &verifier.verify, accepted, tip, clock::wall())?,
+        };
+        verifier.refused_with = (!wrong.is_empty()).then_some(signing);
         Ok(wrong)
     }
 
-    /// Checks a refused tip again if the files of keys changed since: its signer may be listed now.
+    /// Checks a refused tip again if the files of keys, or the signatures of an artifact, changed since.
     pub(super) fn notice_keys(&mut self) {
         let Some(verifier) = &mut self.verifier else { return };
-        if verifier.refused_with.as_ref().is_some_and(|with| *with != verifier.contents()) {
+        if verifier.refused_with.as_ref().is_some_and(|with| *with != verifier.signing(&self.source)) {
             verifier.refused_with = None;
-            tracing::info!("the keys whose signatures count changed; the refused commit is checked again");
+            tracing::info!("signatures or the keys that count changed; the refused commit is checked again");
             self.unread = self.source.tip().map(|tip| tip.commit.clone());
         }
     }

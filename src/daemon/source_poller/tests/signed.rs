@@ -19,7 +19,7 @@ fn a_refused_commit_is_checked_again_when_its_signer_is_listed() {
     let allowed = dir.path().join("allowed");
     fs::write(&allowed, format!("alice {listed}")).unwrap();
     let ssh = Some(SshSigners { allowed_signers_file: allowed.clone() });
-    let verify = Verify { commits: VerifiedCommits::All, ssh, openpgp: None, x509: None, keyless: None };
+    let verify = Verify { commits: VerifiedCommits::All, ssh, openpgp: None, x509: None, keyless: None, cosign: None };
     let (followed, mut news) = begin_verified(&dir, Some(first.clone()), Some(verify));
     assert_eq!(told(next(&mut news), &[]), "not restored", "nothing is fetched yet");
     assert_eq!(told(next(&mut news), &[(&first, "first")]), "accepted first", "an earlier process accepted it");

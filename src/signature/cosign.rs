@@ -1,0 +1,153 @@
+//! Signatures of artifacts in OCI registries, as cosign makes them with a key.
+//!
+//! Source: cosign's specification of signatures, and its format `simplesigning`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls_pki_types::SignatureVerificationAlgorithm;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use webpki::{RawPublicKeyEntity, aws_lc_rs as verify};
+
+use super::{SIGNATURE_BYTES_MAX, about};
+use crate::model::artifact::{ArtifactSignature, SeenArtifact, digest_of};
+use crate::model::manifest::InputError;
+
+/// What the payload says that it is.
+const TYPE: &str = "cosign container image signature";
+/// Characters of a stranger's text that a message repeats.
+const SHOWN_MAX: usize = 100;
+/// How keys sign. cosign hashes with SHA-256, whatever the size of the key.
+const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 4] =
+    [verify::ECDSA_P256_SHA256, verify::ECDSA_P384_SHA256, verify::RSA_PKCS1_2048_8192_SHA256, verify::ED25519];
+
+/// The keys whose signatures of artifacts count.
+#[derive(Debug, Default)]
+pub struct CosignKeys(Vec<CosignKey>);
+
+#[derive(Debug)]
+struct CosignKey {
+    der: SubjectPublicKeyInfoDer<'static>,
+    /// SHA-256 of its DER form.
+    fingerprint: String,
+}
+
+/// Why an artifact is refused. The text continues a sentence that begins with the artifact.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArtifactRefusal {
+    /// There is no signature beside it.
+    #[error("is not signed")]
+    Unsigned,
+    /// No listed key made any of its signatures.
+    #[error("has {0} that no key of `source.verify.cosign` made")]
+    Unknown(String),
+    /// A listed key made a signature, and of something else.
+    #[error("has a signature of the key {0}, and that {1}")]
+    NotOfThis(String, String),
+}
+
+#[derive(Deserialize)]
+struct SignedPayload {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: SignedImage,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct SignedImage {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+impl CosignKeys {
+    /// Reads public keys in PEM form, one after the other.
+    ///
+    /// # Errors
+    /// What is wrong with the file, for users.
+    pub fn parse(content: &[u8]) -> Result<Self, Vec<String>> {
+        let mut keys = Vec::new();
+        for found in SubjectPublicKeyInfoDer::pem_slice_iter(content) {
+            let der = found.map_err(|error| vec![format!("it is no file of public keys in PEM form: {error}")])?;
+            RawPublicKeyEntity::try_from(&der)
+                .map_err(|error| vec![format!("its key {} cannot be read: {error}", keys.len() + 1)])?;
+            let fingerprint = digest_of(&Sha256::digest(&der));
+            keys.push(CosignKey { der, fingerprint });
+        }
+        let none = "it holds no public key in PEM form, as `cosign public-key` prints it";
+        if keys.is_empty() { Err(vec![none.to_owned()]) } else { Ok(Self(keys)) }
+    }
+
+    /// Returns how many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the fingerprint of the key that made a signature.
+    fn signer(&self, signed: &ArtifactSignature) -> Option<&str> {
+        if signed.signature.len() > SIGNATURE_BYTES_MAX {
+            return None;
+        }
+        let signature = STANDARD.decode(&signed.signature).ok()?;
+        let made = |key: &&CosignKey| {
+            let is_by = |key: RawPublicKeyEntity<'_>| {
+                ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.payload, &signature).is_ok())
+            };
+            RawPublicKeyEntity::try_from(&key.der).is_ok_and(is_by)
+        };
+        self.0.iter().find(made).map(|key| key.fingerprint.as_str())
+    }
+}
+
+/// Checks an artifact: one signature of a listed key is enough. Returns the fingerprint of the key: SHA-256 of its DER form.
+///
+/// # Errors
+/// Why the artifact is refused.
+pub fn check_artifact(artifact: &SeenArtifact, keys: &CosignKeys) -> Result<String, ArtifactRefusal> {
+    let mut refusal = match artifact.signatures.len() {
+        0 => return Err(ArtifactRefusal::Unsigned),
+        1 => ArtifactRefusal::Unknown("a signature".to_owned()),
+        count => ArtifactRefusal::Unknown(format!("{count} signatures")),
+    };
+    for signed in &artifact.signatures {
+        // Nothing of a payload is read before a listed key has signed it.
+        let Some(key) = keys.signer(signed) else { continue };
+        match objection(&signed.payload, &artifact.digest) {
+            None => return Ok(key.to_owned()),
+            Some(why) => refusal = ArtifactRefusal::NotOfThis(key.to_owned(), why),
+        }
+    }
+    Err(refusal)
+}
+
+/// Returns why a signed payload does not speak for the digest.
+fn objection(payload: &[u8], digest: &str) -> Option<String> {
+    let shown = |text: &str| text.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string();
+    let payload: SignedPayload = match serde_json::from_slice(payload) {
+        Ok(payload) => payload,
+        Err(error) => return Some(format!("signs something that names no artifact: {error}")),
+    };
+    let Critical { image, kind } = payload.critical;
+    if kind != TYPE {
+        return Some(format!("signs a {:?}, which is no {TYPE:?}", shown(&kind)));
+    }
+    (image.digest != digest).then(|| format!("signs another artifact, {}", shown(&image.digest)))
+}
+
+/// Returns the complaint about an artifact that is refused.
+pub fn artifact_complaint(artifact: &SeenArtifact, refusal: &ArtifactRefusal) -> InputError {
+    let hint = match refusal {
+        ArtifactRefusal::Unsigned => {
+            "sign it with a key that is listed: `cosign sign --key FILE HOST/REPOSITORY@DIGEST`"
+        }
+        ArtifactRefusal::Unknown(_) => "list the key if its signatures shall count, or sign it again",
+        ArtifactRefusal::NotOfThis(..) => "find out who moved the signature; then sign it again",
+    };
+    about(format!("artifact {}", artifact.digest), refusal.to_string(), hint)
+}
