@@ -75,10 +75,10 @@ impl OciRegistry {
     /// The registry refuses it.
     pub fn blob(&self, repository: &str, media_type: &str, content: &[u8], digest: &str) -> Result<Value> {
         let url = format!("http://{}/v2/{repository}/blobs/uploads/", self.host());
-        let begun = self.sent(Client::new().post(url), 202)?;
+        let begun = Self::sent(Client::new().post(url), 202)?;
         let place = begun.headers().get("Location").context("an upload has a place")?.to_str()?.to_owned();
         let request = Client::new().put(place).query(&[("digest", digest)]);
-        self.sent(request.header("Content-Type", "application/octet-stream").body(content.to_vec()), 201)?;
+        Self::sent(request.header("Content-Type", "application/octet-stream").body(content.to_vec()), 201)?;
         Ok(json!({"mediaType": media_type, "digest": digest, "size": content.len()}))
     }
 
@@ -89,10 +89,10 @@ impl OciRegistry {
     pub fn manifest(&self, repository: &str, tag: &str, manifest: &[u8]) -> Result<()> {
         let url = format!("http://{}/v2/{repository}/manifests/{tag}", self.host());
         let request = Client::new().put(url).header("Content-Type", MANIFEST).body(manifest.to_vec());
-        self.sent(request, 201).map(drop)
+        Self::sent(request, 201).map(drop)
     }
 
-    fn sent(&self, request: RequestBuilder, wanted: u16) -> Result<reqwest::blocking::Response> {
+    fn sent(request: RequestBuilder, wanted: u16) -> Result<reqwest::blocking::Response> {
         let answer = request.basic_auth(Self::USER, Some(Self::PASSWORD)).send().context("ask the registry")?;
         let status = answer.status().as_u16();
         ensure!(status == wanted, "the registry answers {status}, and not {wanted}");
