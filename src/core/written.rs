@@ -77,7 +77,6 @@ impl Core {
             self.exports = exports;
         }
         for (key, decision) in batch.decided {
-            self.doubted.remove(&key);
             self.act(&key, decision, now);
         }
         self.tell_placements(batch.restarted);
@@ -159,6 +158,7 @@ impl Core {
 
     /// Applies a stored decision.
     fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
+        self.doubted.remove(key);
         let accepted = self.source.accepted.clone();
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
         let _decision = tracing::error_span!("decision", placement = %key, commit).entered();

@@ -146,7 +146,7 @@ pub struct Checker {
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     pub(super) was_complete: BTreeSet<Spot>,
     pub(super) down: BTreeSet<Spot>,
-    /// What restored members may keep, and what an agent put back that had not heard of its removal: nobody decides about it any more.
+    /// What restored members may keep, and what an agent put back that had not noticed its removal: nobody decides about it any more.
     pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
