@@ -11,7 +11,7 @@ use crate::api::placement::ApplyStrategyType;
 use crate::decide::state::PlacementState;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::journal::JournalKind;
-use crate::model::records::JournalEntry;
+use crate::model::records::{ApplyOutcome, JournalEntry};
 use crate::model::work::WorkOrder;
 use crate::status::fleet::{fleet_states, source_failure};
 use crate::status::rollout::{RolloutState, rollout_state};
@@ -132,7 +132,10 @@ impl Core {
             };
             for cluster in sent.keys().filter(|cluster| is_here(cluster)) {
                 let Some(work) = state.works.get(cluster) else { continue };
-                let of = work.manifests.iter().filter(|manifest| manifest.applied.is_tried_again());
+                // What belonged to another placement may be free by now.
+                let is_refused =
+                    |applied: ApplyOutcome| applied.is_tried_again() || applied == ApplyOutcome::FailedToTakeOver;
+                let of = work.manifests.iter().filter(|manifest| is_refused(manifest.applied));
                 refused.extend(of.map(|manifest| (placement.clone(), cluster.clone(), manifest.id.clone())));
             }
         }

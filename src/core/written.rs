@@ -163,6 +163,10 @@ impl Core {
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
         let _decision = tracing::error_span!("decision", placement = %key, commit).entered();
         log_entries(&decision.journal);
+        if !decision.forget.is_empty() {
+            // What left a cluster may have been in the way of what members refused: a single pass has them try once more.
+            self.tried_again.clear();
+        }
         for cluster in decision.forget {
             let sent = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
             if sent.is_some() && self.members.contains_key(&cluster) {

@@ -251,12 +251,12 @@ fn a_follower_takes_over_from_a_leader_that_was_killed() {
     world.applied("green");
     eprintln!("kill -9 of the leader to applied by another, lease {LEASE}: {:.2} s", began.elapsed().as_secs_f64());
     let next = world.leader(1);
-    assert_eq!(
-        files_with(world.folder.join("members"), "gitfleet.io/epoch: '2'")
-            + files_with(world.folder.join("members"), "gitfleet.io/epoch: \"2\""),
-        3,
-        "each inventory names the epoch"
-    );
+    // An inventory is written after its objects.
+    wait("each inventory names the epoch", || {
+        let with =
+            |quote: &str| files_with(world.folder.join("members"), &format!("gitfleet.io/epoch: {quote}2{quote}"));
+        (with("'") + with("\"") == 3).then_some(())
+    });
     drop(killed);
     let (status, text) = world.command(1 - next, "pause");
     assert!(status == 200, "{status} {text}");

@@ -58,6 +58,31 @@ fn what_was_refused_is_tried_once_more_before_a_pass_fails() {
     assert_eq!(commands(&mut life), [], "nothing has changed since");
 }
 
+/// Two placements change places: the object belongs to the other until that has left the cluster.
+#[test]
+fn what_was_refused_is_tried_again_when_another_placement_has_left_the_cluster() {
+    let (member, payload) = (cluster("a", ""), payload("1"));
+    let (p_file, q_file) = (placement("p", "", ""), placement("q", "gitfleet.io/deletion-guard: 'Off'", ""));
+    let files = [("m.yaml", &member), ("a.yaml", &payload), ("p.yaml", &p_file)].map(|(path, text)| (path, &**text));
+    let mut life = Life::with(&[files[0], files[1], files[2], ("q.yaml", &q_file)]);
+    let order = life.order(&p()).expect("the cluster is assigned it");
+    tried(&mut life, &order, ApplyOutcome::FailedToTakeOver);
+    assert_eq!(commands(&mut life), [("a".into(), p())]);
+    tried(&mut life, &order, ApplyOutcome::FailedToTakeOver);
+    assert_eq!(commands(&mut life), []);
+    life.effects.clear();
+    life.handle(SourceEvent::Accepted(tree(&files)));
+    life.settle();
+    let q = PlacementKey::cluster_scoped("q");
+    let leaving = life.order(&q).expect("it leaves the cluster");
+    assert!(leaving.remove);
+    let (generation, inventory) = (leaving.generation, std::iter::empty().collect());
+    let status = WorkStatus { generation, complete: true, inventory, ..WorkStatus::default() };
+    life.take_in(Event::Member(MemberEvent::Work { cluster: "a".into(), placement: q, status: Arc::new(status) }));
+    life.settle();
+    assert_eq!(commands(&mut life), [("a".into(), p())]);
+}
+
 #[test]
 fn what_was_refused_for_a_right_that_came_later_is_no_failure_of_the_pass() {
     let (mut life, order) = refused();
