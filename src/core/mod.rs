@@ -186,7 +186,7 @@ pub struct Core {
     has_decided: bool,
     /// Commits in batches that the store refused or may have kept: the next process may start with them.
     in_doubt: BTreeSet<CommitId>,
-    /// Records of placements that the store has as before, or as such a batch has them.
+    /// Keys of records that a failed batch may have written: the store has them as before, or as that batch has them.
     doubted: BTreeMap<PlacementKey, BTreeSet<String>>,
     /// The accepted commit when the source was last told which commits are to be kept.
     retained: Option<CommitId>,
