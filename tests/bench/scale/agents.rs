@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::apiservers::{SILENCE, counted, floor};
+use super::apiservers::{SILENCE, bare_lists, connected, counted, floor};
 use super::double::{Double, Manner};
 use super::figures::{end, figures, seconds};
 use super::{FleetSize, app, settle, tail, write_fleet};
@@ -105,18 +105,19 @@ pub async fn agents(size: FleetSize, manner: &Manner, count: usize) -> Result<Va
     let Running { double, world, pool, daemon, agents } = running;
     agents.into_iter().try_for_each(|agent| end(agent).map(drop))?;
     end(daemon)?;
+    let lists = bare_lists(connected(&double, size).await?).await?;
+    double.reset()?;
     let daemon = world.start()?;
     let agents = pool.start(&world, &daemon, kubeconfigs.path())?;
     let running = Running { double, world, pool, daemon, agents };
     let restart = running.settled(size, 1)?;
     eprintln!("all restarted: {restart}");
-    let at = |name: &str| floor[name].as_f64().unwrap_or_default();
     Ok(json!({
         "members": size.members, "placements": size.placements, "objectsOfPlacement": size.objects, "agentCount": count,
         "latency": manner.latency, "faults": manner.faults, "pairs": size.pairs(), "objects": size.total(),
-        "cold": cold, "coldRatio": ratio(seconds(&cold), at("applySeconds")),
+        "cold": cold, "coldRatio": ratio(seconds(&cold), floor["applySeconds"].as_f64().unwrap_or_default()),
         "silence": silence, "rollout": rollout, "daemonRestart": daemon_restart,
-        "restart": restart, "restartRatio": ratio(seconds(&restart), at("listSeconds")),
+        "restart": restart, "restartRatio": ratio(seconds(&restart), seconds(&lists)), "bareLists": lists,
         "floor": floor, "profile": profile(), "load": load(),
     }))
 }

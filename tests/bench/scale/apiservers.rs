@@ -29,7 +29,8 @@ const IN_FLIGHT: usize = 16;
 const PAGE: u32 = 500;
 /// How long nothing happens, to see who asks for something all the same.
 pub const SILENCE: Duration = Duration::from_mins(1);
-
+/// How often the daemon is started again, by turns with bare lists: what a machine does changes within minutes.
+const RESTARTS: usize = 3;
 /// Lives that a rollout would take if each did its part and no restart took time.
 const LIVES_OF_A_ROLLOUT: f64 = 10.0;
 
@@ -58,36 +59,44 @@ pub async fn apiservers(size: FleetSize, manner: &Manner, kill_seed: Option<u64>
     let end_cold = end(daemon)?;
     eprintln!("answers: {asked}, silence: {silence}, ended in {end_cold}");
 
-    double.reset()?;
-    let daemon = world.start()?;
-    let mut restart = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
-    restart["server"] = counted(&double)?;
-    eprintln!("restarted: {restart}");
+    let (mut restarts, mut lists, mut ends) = (Vec::new(), Vec::new(), vec![end_cold]);
+    let daemon = loop {
+        lists.push(bare_lists(connected(&double, size).await?).await?);
+        double.reset()?;
+        let daemon = world.start()?;
+        let mut restart = settle(&[&daemon], size, 0).with_context(|| tail(&world))?;
+        restart["server"] = counted(&double)?;
+        eprintln!("bare lists: {}, restarted: {restart}", lists[restarts.len()]);
+        restarts.push(restart);
+        if restarts.len() == RESTARTS {
+            break daemon;
+        }
+        ends.push(end(daemon)?);
+    };
     let kubeconfigs = (0..size.members).map(|number| double.kubeconfig(number)).collect();
     let busy = under_reports(&world, &daemon, size, kubeconfigs).await?;
     eprintln!("under reports: {busy}");
-    let end_restart = end(daemon)?;
+    ends.push(end(daemon)?);
     let killed = match kill_seed {
         Some(seed) => {
             // A restart, and a part of the rollout that ten lives together do not finish.
-            let longest = seconds(&restart) + seconds(&cold) / LIVES_OF_A_ROLLOUT;
+            let longest = seconds(&restarts[0]) + seconds(&cold) / LIVES_OF_A_ROLLOUT;
             kills(&world, &double, size, seed, Duration::from_secs_f64(longest)).await?
         }
         None => Value::Null,
     };
     let store = store_bytes(&world);
-    let resident = restart["residentKb"].as_f64().unwrap_or_default();
-    let at = |name: &str| floor[name].as_f64().unwrap_or_default();
+    let resident = restarts[RESTARTS - 1]["residentKb"].as_f64().unwrap_or_default();
+    let ratios = restarts.iter().zip(&lists).map(|(restart, list)| ratio(seconds(restart), seconds(list)));
     Ok(json!({
         "members": size.members, "placements": size.placements, "objectsOfPlacement": size.objects,
         "latency": manner.latency, "faults": manner.faults, "pairs": size.pairs(), "objects": size.total(),
-        "cold": cold, "coldRatio": ratio(seconds(&cold), at("applySeconds")),
+        "cold": cold, "coldRatio": ratio(seconds(&cold), floor["applySeconds"].as_f64().unwrap_or_default()),
         "answers": asked, "underReports": busy, "kills": killed, "silence": silence,
-        "restart": restart, "restartRatio": ratio(seconds(&restart), at("listSeconds")),
-        "floor": floor,
+        "restartRatios": ratios.collect::<Vec<f64>>(), "restarts": restarts, "bareLists": lists, "floor": floor,
         "residentBytesPerObject": (resident * 1024.0 / size.total() as f64).round(),
         "storeBytes": store, "storeBytesPerPair": store / size.pairs() as u64,
-        "endSeconds": [end_cold, end_restart],
+        "endSeconds": ends,
         "profile": profile(), "load": load(),
     }))
 }
@@ -104,9 +113,8 @@ pub fn counted(double: &Double) -> Result<Value> {
 /// Applies the same objects to a double of its own, and lists them.
 pub async fn floor(size: FleetSize, manner: &Manner, folder: &std::path::Path) -> Result<Value> {
     let double = Double::start(size.members, manner, folder)?;
-    let paths: Vec<_> = (0..size.members).map(|number| double.kubeconfig(number)).collect();
     let started = Instant::now();
-    let clients = everywhere(paths, |path| async move { connect(&path).await }).await?;
+    let clients = connected(&double, size).await?;
     let connected = started.elapsed();
 
     let namespaces: Arc<Vec<Apply>> = Arc::new((0..size.placements).map(|number| namespace(&app(number))).collect());
@@ -123,13 +131,24 @@ pub async fn floor(size: FleetSize, manner: &Manner, folder: &std::path::Path) -
     .await?;
     let applied = started.elapsed();
 
+    let lists = bare_lists(clients).await?;
+    Ok(json!({
+        "connectSeconds": connected.as_secs_f64(), "applySeconds": applied.as_secs_f64(), "lists": lists,
+        "server": counted(&double)?,
+    }))
+}
+
+/// Connects to every cluster.
+pub async fn connected(double: &Double, size: FleetSize) -> Result<Vec<Client>> {
+    let paths = (0..size.members).map(|number| double.kubeconfig(number)).collect();
+    everywhere(paths, |path| async move { connect(&path).await }).await
+}
+
+/// Lists what gitfleet lists, on all clusters at once. Returns how many objects there are, and how long that took.
+pub async fn bare_lists(clients: Vec<Client>) -> Result<Value> {
     let started = Instant::now();
     let found = everywhere(clients, |client| async move { list(client).await }).await?;
-    let listed = started.elapsed();
-    Ok(json!({
-        "connectSeconds": connected.as_secs_f64(), "applySeconds": applied.as_secs_f64(),
-        "listSeconds": listed.as_secs_f64(), "listedObjects": found.iter().sum::<usize>(), "server": counted(&double)?,
-    }))
+    Ok(json!({"objects": found.iter().sum::<usize>(), "seconds": started.elapsed().as_secs_f64()}))
 }
 
 /// Applies prepared objects to a cluster.
