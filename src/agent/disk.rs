@@ -101,7 +101,7 @@ impl Disk {
 
     /// Removes the orders and objects that no current order names.
     fn sweep(&mut self) {
-        let current: BTreeSet<&Digest> = self.assignment.orders.values().flat_map(BTreeMap::values).collect();
+        let current: BTreeSet<&Digest> = self.assignment.kept().map(|(_, _, digest)| digest).collect();
         self.contents.retain(|digest, _| current.contains(digest));
         if current.iter().any(|digest| !self.contents.contains_key(*digest)) {
             // One of them is still to be fetched or cannot be read: what it names is not known.
@@ -110,9 +110,8 @@ impl Disk {
         self.loaded.retain(|_, object| object.strong_count() > 0);
         let named = self.contents.values().flatten().chain(self.contents.keys());
         let named = named.map(|digest| self.seal.name(digest.as_str()));
-        let reports = self.assignment.orders.iter().flat_map(|(cluster, orders)| {
-            orders.keys().map(|placement| self.seal.name(&report_name(cluster, placement)))
-        });
+        let reports = self.assignment.kept();
+        let reports = reports.map(|(cluster, placement, _)| self.seal.name(&report_name(cluster, placement)));
         let named: BTreeSet<String> = named.chain(reports).collect();
         let Ok(entries) = fs::read_dir(self.folder.join(CONTENT)) else { return };
         for entry in entries.flatten() {

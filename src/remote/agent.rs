@@ -31,6 +31,30 @@ pub struct Assignment {
     pub members: Vec<AgentMember>,
     /// The digests of their orders.
     pub orders: OrderDigests,
+    /// Orders from before the agent last lost its lease, of members of pools: somebody else may have delivered newer ones meanwhile. None is
+    /// given to a member; their contents stay on the disk until the server has said what there is now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outdated: OrderDigests,
+}
+
+impl Assignment {
+    /// Returns all orders whose contents stay on the disk.
+    pub fn kept(&self) -> impl Iterator<Item = (&ClusterName, &PlacementKey, &Digest)> {
+        let all = self.orders.iter().chain(&self.outdated);
+        all.flat_map(|(cluster, orders)| orders.iter().map(move |(placement, digest)| (cluster, placement, digest)))
+    }
+
+    /// Takes what a server says of the members. With `is_late` the agent had no lease before.
+    pub(super) fn set_members(&mut self, members: Vec<AgentMember>, is_late: bool) {
+        let names: BTreeSet<&ClusterName> = members.iter().map(|member| &member.cluster).collect();
+        self.orders.retain(|cluster, _| names.contains(cluster));
+        self.outdated.retain(|cluster, _| names.contains(cluster));
+        for member in members.iter().filter(|member| is_late && member.pool.is_some()) {
+            let orders = self.orders.remove(&member.cluster).unwrap_or_default();
+            self.outdated.entry(member.cluster.clone()).or_default().extend(orders);
+        }
+        self.members = members;
+    }
 }
 
 /// What an agent keeps from one start to the next.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::agent::{AgentDisk, AgentState, AgentTasks, ChangedMembers};
+use super::agent::{AgentDisk, AgentState, AgentTasks, ChangedMembers, OrderDigests};
 use crate::core::MemberCommand;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
@@ -192,13 +192,14 @@ impl AgentSession {
     ) -> AfterFrame {
         match frame {
             FromServer::Members { source, health, members } => {
-                let kept = agent.disk.assignment();
                 let names: BTreeSet<&ClusterName> = members.iter().map(|member| &member.cluster).collect();
-                kept.orders.retain(|cluster, _| names.contains(cluster));
                 self.wanted.retain(|(cluster, _), _| names.contains(cluster));
                 self.complete.retain(|cluster| names.contains(cluster));
-                (kept.source, kept.health, kept.members) = (source, health, members);
-                return AfterFrame::SetMembers { restart_pools: self.restarts_pools && !self.is_listed };
+                let restart_pools = self.restarts_pools && !self.is_listed;
+                let kept = agent.disk.assignment();
+                (kept.source, kept.health) = (source, health);
+                kept.set_members(members, restart_pools);
+                return AfterFrame::SetMembers { restart_pools };
             }
             FromServer::Order { cluster, placement, digest, reported } => {
                 let given = agent.given.get(&cluster).and_then(|given| given.get(&placement));
@@ -214,7 +215,7 @@ impl AgentSession {
                 let key = (cluster, placement);
                 self.unwant(&key);
                 let (cluster, placement) = key;
-                for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+                for orders in orders(agent) {
                     orders.entry(cluster.clone()).or_default().remove(&placement);
                 }
                 agent.tasks.send(&cluster, MemberCommand::Forget(placement));
@@ -340,6 +341,9 @@ impl AgentSession {
                     for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
                         orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
                     }
+                    if let Some(outdated) = agent.disk.assignment().outdated.get_mut(&cluster) {
+                        outdated.remove(&placement);
+                    }
                     let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
                     commands.push((cluster, command));
                 }
@@ -356,6 +360,12 @@ impl AgentSession {
     }
 }
 
+/// Returns every list that names orders of an agent.
+fn orders<D: AgentDisk, T: AgentTasks>(agent: &mut AgentState<D, T>) -> [&mut OrderDigests; 3] {
+    let kept = agent.disk.assignment();
+    [&mut agent.given, &mut kept.orders, &mut kept.outdated]
+}
+
 /// Forgets what the agent keeps of other placements of a member: it was away when they left.
 fn forget_others<D: AgentDisk, T: AgentTasks>(
     agent: &mut AgentState<D, T>,
@@ -363,7 +373,7 @@ fn forget_others<D: AgentDisk, T: AgentTasks>(
     placements: &BTreeSet<PlacementKey>,
 ) {
     let mut others = BTreeSet::new();
-    for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
+    for orders in orders(agent) {
         let Some(orders) = orders.get_mut(cluster) else { continue };
         others.extend(orders.keys().filter(|placement| !placements.contains(placement)).cloned());
         orders.retain(|placement, _| placements.contains(placement));

@@ -1,8 +1,11 @@
+use serde_json::json;
+
 use super::*;
+use crate::model::work::WorkOrder;
 use crate::remote::agent::Assignment;
 use crate::wire::{AgentHealth, AgentMember, AgentReach};
 
-/// A disk that keeps an assignment alone.
+/// A disk that keeps an assignment, and has one order under every digest.
 #[derive(Default)]
 struct Disk(Assignment);
 
@@ -29,19 +32,47 @@ impl AgentDisk for Disk {
         None
     }
     fn keep_report(&mut self, _: &ClusterName, _: &PlacementKey, _: &Arc<WorkStatus>) {}
+    fn whole(&mut self, _: &Digest) -> Option<Arc<WorkOrder>> {
+        Some(order())
+    }
 }
 
-/// Tasks that count who is to say again how it stands.
+fn order() -> Arc<WorkOrder> {
+    Arc::new(WorkOrder {
+        placement: PlacementKey::cluster_scoped("p"),
+        cluster: "m".into(),
+        generation: 1,
+        source: "fleet".into(),
+        snapshot: 0,
+        commit: "c0ffee".into(),
+        digest: "hash".into(),
+        strategy: serde_json::from_value(json!({"type": "ServerSideApply"})).expect("a strategy"),
+        manifests: [].into(),
+        held: BTreeSet::new(),
+        prune: BTreeSet::new(),
+        kept: crate::model::records::Kept::default(),
+        user: None,
+        remove: false,
+        abandon: false,
+    })
+}
+
+/// Tasks that note who is to say again how it stands, and who got an order.
 #[derive(Default)]
-struct Tasks(Vec<ClusterName>);
+struct Tasks {
+    announced: Vec<ClusterName>,
+    ordered: Vec<ClusterName>,
+}
 
 impl AgentTasks for Tasks {
     fn has(&self, _: &ClusterName) -> bool {
         true
     }
     fn send(&mut self, cluster: &ClusterName, command: MemberCommand) {
-        if matches!(command, MemberCommand::Announce) {
-            self.0.push(cluster.clone());
+        match command {
+            MemberCommand::Announce => self.announced.push(cluster.clone()),
+            MemberCommand::Order { .. } => self.ordered.push(cluster.clone()),
+            _ => {}
         }
     }
     fn announce(&mut self) {}
@@ -92,5 +123,30 @@ fn a_member_says_again_how_it_stands_when_the_server_has_sent_all_its_orders() {
     let (mut session, _) = lists(&mut agent, 0);
     let placements = FromServer::Placements { cluster: "m".into(), placements: BTreeSet::new() };
     assert_eq!(session.take_frame(&mut agent, placements), AfterFrame::Nothing);
-    assert_eq!(agent.tasks.0, [ClusterName::from("m")]);
+    assert_eq!(agent.tasks.announced, [ClusterName::from("m")]);
+}
+
+/// Another agent may have delivered a newer order, and the server may be gone before it says so (seed 13101 of the simulation).
+#[test]
+fn an_order_from_before_the_lease_was_lost_is_not_given_again() {
+    let kept = || OrderDigests::from([("m".into(), BTreeMap::from([(order().placement.clone(), "old".into())]))]);
+    let begun = || {
+        let disk = Disk(Assignment { orders: kept(), ..Assignment::default() });
+        AgentState::new(disk, Tasks::default())
+    };
+    let mut agent = begun();
+    agent.take_kept_orders();
+    assert_eq!(agent.tasks.ordered, [ClusterName::from("m")], "no server answered");
+
+    let mut agent = begun();
+    let (session, _) = lists(&mut agent, 0);
+    session.end(&mut agent);
+    agent.take_kept_orders();
+    assert!(agent.tasks.ordered.is_empty(), "a server gave it the member, and ended before it said the orders");
+    assert_eq!(agent.disk.0.kept().count(), 1, "the content is not fetched again");
+
+    let mut agent = begun();
+    let (mut session, _) = lists(&mut agent, 0);
+    session.take_frame(&mut agent, FromServer::Placements { cluster: "m".into(), placements: BTreeSet::new() });
+    assert_eq!(agent.disk.0.kept().count(), 0, "the member has no placements any more");
 }

@@ -60,12 +60,13 @@ impl AgentDisk for SimulatedDisk {
 
     fn save(&mut self) {
         self.saved = self.assignment.clone();
-        let named: BTreeSet<&Digest> = self.assignment.orders.values().flat_map(BTreeMap::values).collect();
+        let named: BTreeSet<&Digest> = self.assignment.kept().map(|(_, _, digest)| digest).collect();
         self.orders.retain(|digest, _| named.contains(digest));
         let objects: BTreeSet<&Digest> = self.orders.values().flat_map(|order| &order.objects).collect();
         self.objects.retain(|digest, _| objects.contains(digest));
-        let kept = &self.assignment.orders;
-        self.reports.retain(|(cluster, placement), _| kept.get(cluster).is_some_and(|of| of.contains_key(placement)));
+        let kept: BTreeSet<(&ClusterName, &PlacementKey)> =
+            self.assignment.kept().map(|(cluster, placement, _)| (cluster, placement)).collect();
+        self.reports.retain(|(cluster, placement), _| kept.contains(&(cluster, placement)));
     }
 
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
