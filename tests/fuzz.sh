@@ -5,6 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores lists)
 readonly USAGE=64
+# Where cargo builds.
+readonly folder=${CARGO_TARGET_DIR:-target}
 
 help() {
     cat <<'HELP'
@@ -46,10 +48,10 @@ cargo build -q --locked "${examples[@]}"
 # A program of Rust ignores it from its start on; one that libFuzzer starts would end where a process it talks to does.
 trap '' PIPE
 for target in "${wanted[@]}"; do
-    own="target/fuzz/$target"
+    own="$folder/fuzz/$target"
     mkdir -p "$own/found"
     # Leaks are not looked for: without the sanitizer nobody counts. Slow inputs and big ones are findings.
-    "target/debug/examples/fuzz-$target" "$own/found" "tests/fuzz/corpus/$target" \
+    "$folder/debug/examples/fuzz-$target" "$own/found" "tests/fuzz/corpus/$target" \
         -max_total_time="$seconds" -artifact_prefix="$own/" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -verbosity=0 -print_funcs=0 2>&1 |
         sed '/^###### Recommended/,/^###### End/d'
