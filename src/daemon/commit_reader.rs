@@ -151,7 +151,7 @@ fn listed<'a>(
     let (selection, mut wanted) = chosen(listing.files, ignore.as_deref(), rendering);
     // A path that cannot be listed does not end the reading: users get all errors of a commit at once.
     let mut errors = listing.errors;
-    let mut inputs = Inputs::new(OfCommit { reader, commit }, filter);
+    let mut inputs = Inputs::new(OfCommit::new(reader, commit), filter);
     let rendered = rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
     wanted.extend(rendered.wanted());
     Ok(ListedFiles { selection, wanted, sources: vec![RenderedSource::only(inputs, rendered)], errors })

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
-pub use self::inputs::{Inputs, Lister, Merge, OfCommit, OnDisk};
+pub use self::inputs::{Inputs, Lister, Merge, OfCommit, OfMerge, OnDisk};
 pub use self::variants::RenderedSource;
 use super::commit_reader::Error;
 use crate::config::Render;
@@ -349,7 +349,7 @@ impl Configured {
         errors: &mut Vec<InputError>,
     ) -> Result<Vec<Vec<RenderedFile>>, Error> {
         let store = self.store()?;
-        let known = wanted.iter().map(|one| store.get(&one.key)).collect::<Result<Vec<_>, _>>()?;
+        let known = store.get(wanted.iter().map(|one| one.key.as_str()))?;
         // Different inputs may come to the same values.
         let mut seen = BTreeSet::new();
         let missing = wanted.iter().zip(&known).filter(|(one, known)| known.is_none() && seen.insert(&one.key));

@@ -2,15 +2,16 @@
 
 use gix::objs::tree::EntryKind;
 
+use super::Error;
 use super::repository::Reader;
+use super::trees::TreeEntry;
 use super::walk::{Child, Children, Level, WalkedKind};
-use super::{Error, TREE_SIZE_MAX_BYTES};
 use crate::model::id::BlobId;
 
 /// The folders of a commit.
 pub(super) struct CommitLevel<'r> {
     pub reader: &'r Reader,
-    pub repo: gix::Repository,
+    pub repo: &'r gix::Repository,
     pub root: gix::ObjectId,
 }
 
@@ -19,26 +20,18 @@ impl Level for CommitLevel<'_> {
     type Content = gix::ObjectId;
 
     fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
-        let reading = Error::at(self.reader.location(), "read a folder of");
-        let size = self.reader.size_in(&self.repo, &BlobId::new(folder.to_string()))?;
-        // Asked of the header: the list of a hostile commit's folder could fill the memory.
-        if size > TREE_SIZE_MAX_BYTES {
-            return Err(Error::SourceTooLarge { location: self.reader.location().to_owned() });
-        }
-        let tree = self.reader.find(&self.repo, *folder)?.try_into_tree().map_err(&reading)?;
-        let tree = tree.decode().map_err(&reading)?;
-        let child = |entry: &gix::objs::tree::EntryRef<'_>| {
-            let content = entry.oid.to_owned();
-            let kind = match entry.mode.kind() {
+        let child = |entry: &TreeEntry| {
+            let content = entry.id;
+            let kind = match entry.kind {
                 EntryKind::Tree => WalkedKind::Folder(content),
                 EntryKind::Blob => WalkedKind::File { content, executable: false },
                 EntryKind::BlobExecutable => WalkedKind::File { content, executable: true },
                 EntryKind::Link => WalkedKind::Link(content),
                 EntryKind::Commit => WalkedKind::Submodule,
             };
-            Child { name: entry.filename.to_vec(), kind }
+            Child { name: entry.name.to_vec(), kind }
         };
-        Ok(tree.entries.iter().map(child).collect())
+        Ok(self.reader.tree(self.repo, *folder)?.iter().map(child).collect())
     }
 
     fn leads_to_file(&self, path: &str, link: &gix::ObjectId) -> Result<bool, Error> {
@@ -63,7 +56,7 @@ impl Level for CommitLevel<'_> {
             return Ok(false);
         }
         // One step only: a link that leads to a link does not certainly lead to a file.
-        let entry = self.reader.entry(&self.repo, self.root, &names.join("/"))?;
+        let entry = self.reader.entry(self.repo, self.root, &names.join("/"))?;
         Ok(matches!(entry, Some((EntryKind::Blob | EntryKind::BlobExecutable, _))))
     }
 }

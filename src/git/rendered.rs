@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::objs::tree::{Entry, EntryKind};
 use gix::refs::transaction::{PreviousValue, RefEdit};
@@ -22,6 +23,9 @@ const RESULT: &str = "result-";
 /// How names of pins start.
 const PIN: &str = "of-";
 
+/// Results that are known without asking the disk; with more, all are asked for again.
+const KNOWN_MAX: usize = 20_000;
+
 /// Results that no pin needs and that are kept all the same: those of pull requests, which may be merged.
 pub const UNPINNED_MAX: usize = 500;
 
@@ -30,6 +34,15 @@ pub const UNPINNED_MAX: usize = 500;
 pub struct RenderedStore {
     pub(super) reader: Reader,
     dir: PathBuf,
+    /// What was read or written since the repository was opened, by key: nearly all folders of a commit are those of the one before.
+    known: Arc<Mutex<BTreeMap<String, KnownResult>>>,
+}
+
+/// A result that is whole.
+#[derive(Clone, Debug)]
+struct KnownResult {
+    tree: gix::ObjectId,
+    parts: Vec<BlobId>,
 }
 
 impl RenderedStore {
@@ -40,33 +53,43 @@ impl RenderedStore {
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let location = dir.display().to_string();
         let (reader, damage) = heal::open(dir, &open_options([]), &location, ".")?;
-        let Some(damage) = damage else { return Ok(Self { reader, dir: dir.to_owned() }) };
+        let Some(damage) = damage else { return Ok(Self::new(reader, dir)) };
         tracing::warn!(repository = %location, damage, "the repository of rendered folders is damaged; it is set aside, and folders are rendered again");
         drop(reader);
         heal::set_aside(dir, dir).map_err(|source| Error::Disk { path: dir.to_owned(), source })?;
         let (reader, _) = heal::open(dir, &open_options([]), &location, ".")?;
-        Ok(Self { reader, dir: dir.to_owned() })
+        Ok(Self::new(reader, dir))
+    }
+
+    fn new(reader: Reader, dir: &Path) -> Self {
+        Self { reader, dir: dir.to_owned(), known: Arc::default() }
     }
 
     /// Opens the repository that a daemon keeps, for reading alone; `None` where there is none.
     pub fn kept(dir: &Path) -> Option<Self> {
         let reader = Reader::open(dir, open_options([]), &dir.display().to_string(), ".").ok()?;
-        Some(Self { reader, dir: dir.to_owned() })
+        Some(Self::new(reader, dir))
     }
 
-    /// Returns the parts of a result, in order; `None` where it was never made or is incomplete.
+    /// Returns the parts of results, in the order of the keys; `None` where one was never made or is incomplete.
     ///
     /// # Errors
     /// `Repository`.
-    pub fn get(&self, key: &str) -> Result<Option<Vec<BlobId>>, Error> {
-        let repo = self.reader.local();
-        let reading = Error::at(self.reader.location(), "read a result of");
-        let Some(found) = repo.try_find_reference(&ref_name(RESULT, key)).map_err(&reading)? else { return Ok(None) };
-        let Some(id) = found.try_id() else { return Ok(None) };
-        let parts = entries(&repo, id.detach()).map_err(&reading)?.into_iter().map(|(_, id)| id);
-        let parts: Vec<gix::ObjectId> = parts.collect();
-        let is_whole = parts.iter().all(|part| repo.has_object(*part));
-        Ok(is_whole.then(|| parts.iter().map(|part| BlobId::new(part.to_string())).collect()))
+    pub fn get<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> Result<Vec<Option<Vec<BlobId>>>, Error> {
+        let (mut known, mut repo) = (self.known(), None);
+        let mut get = |key: &str| {
+            if let Some(result) = known.get(key) {
+                return Ok(Some(result.parts.clone()));
+            }
+            let found = read(repo.get_or_insert_with(|| self.reader.local()), key)?;
+            Ok(found.map(|result| note(&mut known, key, result).parts.clone()))
+        };
+        let parts: gix::Result<Vec<_>> = keys.into_iter().map(&mut get).collect();
+        parts.map_err(Error::at(self.reader.location(), "read a result of"))
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, KnownResult>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads a part.
@@ -83,17 +106,18 @@ impl RenderedStore {
     /// `Repository`: it cannot be written.
     pub fn put(&self, key: &str, parts: &[Vec<u8>]) -> Result<Vec<BlobId>, Error> {
         let repo = self.reader.local();
-        let write = || -> gix::Result<Vec<BlobId>> {
+        let write = || -> gix::Result<KnownResult> {
             let mut entries = Vec::with_capacity(parts.len());
             for (position, part) in parts.iter().enumerate() {
                 let filename = format!("{position:06}.yaml").into();
                 entries.push(Entry { mode: EntryKind::Blob.into(), filename, oid: repo.write_blob(part)?.detach() });
             }
-            let ids = entries.iter().map(|entry| BlobId::new(entry.oid.to_string())).collect();
-            save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
-            Ok(ids)
+            let parts = entries.iter().map(|entry| BlobId::new(entry.oid.to_string())).collect();
+            let tree = save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
+            Ok(KnownResult { tree, parts })
         };
-        write().map_err(Error::at(self.reader.location(), "keep a result in"))
+        let result = write().map_err(Error::at(self.reader.location(), "keep a result in"))?;
+        Ok(note(&mut self.known(), key, result).parts.clone())
     }
 
     /// Has everything that was kept written to the disk: a commit is accepted only after this.
@@ -117,11 +141,13 @@ impl RenderedStore {
                 Some(pin) => entries(&repo, pin)?.into_iter().collect(),
                 None => BTreeMap::new(),
             };
-            let mut needed = before.clone();
+            let (mut needed, known) = (before.clone(), self.known());
             for key in keys {
-                let Some(found) = repo.try_find_reference(&ref_name(RESULT, key))? else { continue };
-                let Some(id) = found.try_id() else { continue };
-                needed.insert(key.clone(), repo.find_object(id.detach())?.try_into_commit()?.tree_id()?.detach());
+                let tree = match known.get(key) {
+                    Some(result) => Some(result.tree),
+                    None => result_tree(&repo, key)?,
+                };
+                needed.extend(tree.map(|tree| (key.clone(), tree)));
             }
             if needed == before {
                 return Ok(false);
@@ -163,7 +189,11 @@ impl RenderedStore {
             self.reader.unpin(name)?;
             changed = true;
         }
-        if changed { sweep(&self.reader, &self.dir) } else { Ok(()) }
+        if !changed {
+            return Ok(());
+        }
+        self.known().clear();
+        sweep(&self.reader, &self.dir)
     }
 }
 
@@ -199,19 +229,51 @@ fn ref_name(prefix: &str, name: &str) -> String {
     format!("{REF_PINS}{prefix}{name}")
 }
 
-/// Writes a commit without history, and the ref to it.
-fn save(repo: &gix::Repository, name: &str, mut entries: Vec<Entry>, message: &str) -> gix::Result<()> {
+/// Keeps in memory what a result is.
+fn note<'m>(known: &'m mut BTreeMap<String, KnownResult>, key: &str, result: KnownResult) -> &'m KnownResult {
+    if known.len() >= KNOWN_MAX {
+        known.clear();
+    }
+    known.entry(key.to_owned()).insert_entry(result).into_mut()
+}
+
+/// Returns the tree of a result, if it was made.
+fn result_tree(repo: &gix::Repository, key: &str) -> gix::Result<Option<gix::ObjectId>> {
+    let Some(id) =
+        repo.try_find_reference(&ref_name(RESULT, key))?.and_then(|found| found.try_id().map(gix::Id::detach))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(repo.find_object(id)?.try_into_commit()?.tree_id()?.detach()))
+}
+
+/// Reads a result; `None` where it was never made or lacks a part.
+fn read(repo: &gix::Repository, key: &str) -> gix::Result<Option<KnownResult>> {
+    let Some(tree) = result_tree(repo, key)? else { return Ok(None) };
+    let parts: Vec<gix::ObjectId> = tree_entries(repo, tree)?.into_iter().map(|(_, id)| id).collect();
+    let is_whole = parts.iter().all(|part| repo.has_object(*part));
+    let parts = || parts.iter().map(|part| BlobId::new(part.to_string())).collect();
+    Ok(is_whole.then(|| KnownResult { tree, parts: parts() }))
+}
+
+/// Writes a commit without history, and the ref to it. Returns the commit's tree.
+fn save(repo: &gix::Repository, name: &str, mut entries: Vec<Entry>, message: &str) -> gix::Result<gix::ObjectId> {
     entries.sort();
     let tree = repo.write_object(gix::objs::Tree { entries })?.detach();
     let commit = repo.new_commit_as(author(), author(), message, tree, std::iter::empty::<gix::ObjectId>())?.id;
     let name = gix::refs::FullName::try_from(name).expect("a prefix and hexadecimal digits are a valid name");
     repo.edit_reference(RefEdit::update(name, commit, PreviousValue::Any, message))?;
-    Ok(())
+    Ok(tree)
 }
 
 /// Returns names and ids of what a commit has at its root.
 fn entries(repo: &gix::Repository, commit: gix::ObjectId) -> gix::Result<Vec<(String, gix::ObjectId)>> {
-    let tree = repo.find_object(commit)?.try_into_commit()?.tree()?;
+    tree_entries(repo, repo.find_object(commit)?.try_into_commit()?.tree_id()?.detach())
+}
+
+/// Returns names and ids of what a tree has.
+fn tree_entries(repo: &gix::Repository, tree: gix::ObjectId) -> gix::Result<Vec<(String, gix::ObjectId)>> {
+    let tree = repo.find_object(tree)?.try_into_tree()?;
     let tree = tree.decode()?;
     Ok(tree.entries.iter().map(|entry| (entry.filename.to_string(), entry.oid.to_owned())).collect())
 }
@@ -246,18 +308,22 @@ mod tests {
         format!("{number:064x}")
     }
 
+    fn one(store: &RenderedStore, number: usize) -> Option<Vec<BlobId>> {
+        store.get([key(number).as_str()]).expect("it is read").remove(0)
+    }
+
     #[test]
     fn results_are_kept_as_long_as_a_pin_needs_them() {
         let dir = tempfile::tempdir().expect("a folder");
         let store = RenderedStore::open(&dir.path().join("rendered.git")).expect("it opens");
-        assert_eq!(store.get(&key(1)).expect("it is read"), None);
+        assert_eq!(one(&store, 1), None);
         let parts = [b"a: 1\n".to_vec(), b"b: 2\n".to_vec()];
         let put = store.put(&key(1), &parts).expect("it is kept");
-        assert_eq!(store.get(&key(1)).expect("it is read"), Some(put.clone()));
+        assert_eq!(one(&store, 1), Some(put.clone()));
         assert_eq!(store.reader.blob(&put[1]).expect("it is read"), parts[1]);
         // Nothing at all is a result too.
         store.put(&key(2), &[]).expect("it is kept");
-        assert_eq!(store.get(&key(2)).expect("it is read"), Some(Vec::new()));
+        assert_eq!(one(&store, 2), Some(Vec::new()));
         let commit = CommitId::new("a".repeat(40));
         store.pin(&commit, &BTreeSet::from([key(1)])).expect("it is pinned");
         store.pin(&commit, &BTreeSet::from([key(2)])).expect("it is pinned");
@@ -265,9 +331,9 @@ mod tests {
             store.put(&key(number), &[format!("n: {number}\n").into_bytes()]).expect("it is kept");
         }
         store.retain(|kept| *kept == commit).expect("the others go");
-        let left = (3..3 + UNPINNED_MAX + 2).filter(|number| store.get(&key(*number)).expect("it is read").is_some());
+        let left = (3..3 + UNPINNED_MAX + 2).filter(|number| one(&store, *number).is_some());
         assert_eq!(left.count(), UNPINNED_MAX);
-        assert!(store.get(&key(1)).expect("it is read").is_some() && store.get(&key(2)).expect("it is read").is_some());
+        assert!(one(&store, 1).is_some() && one(&store, 2).is_some());
         // Without its pin a result is one of many.
         store.retain(|_| false).expect("all pins go");
         assert!(store.reader.pins().expect("they are read").keys().all(|name| !name.starts_with(PIN)));
@@ -279,7 +345,7 @@ mod tests {
         let lost = again.put(&key(1), &parts).expect("it is kept");
         fs::remove_dir_all(dir.join("objects")).expect("it is damaged");
         let again = RenderedStore::open(&dir).expect("it opens");
-        assert_eq!(again.get(&key(1)).expect("it is read"), None);
+        assert_eq!(one(&again, 1), None);
         assert_eq!(again.put(&key(1), &parts).expect("it is made again"), lost);
     }
 

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use super::level::CommitLevel;
 use super::rendered::RenderedStore;
+use super::trees::KnownTrees;
 use super::walk::{self, File, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, heal};
 use crate::model::id::{BlobId, CommitId};
@@ -89,6 +90,7 @@ pub struct Reader {
     repo: gix::ThreadSafeRepository,
     location: Arc<str>,
     subtree: Arc<str>,
+    pub(super) trees: KnownTrees,
     /// Where blobs are found that this repository lacks: what programs made of folders, and the files of joined sources.
     others: Vec<gix::ThreadSafeRepository>,
 }
@@ -150,7 +152,8 @@ impl Reader {
     /// Opens the repository at a path.
     pub(super) fn open(path: &Path, options: gix::open::Options, location: &str, subtree: &str) -> Result<Self, Error> {
         let repo = gix::ThreadSafeRepository::open_opts(path, options).map_err(Error::at(location, "open"))?;
-        Ok(Self { repo, location: location.into(), subtree: normal_subtree(subtree)?.into(), others: Vec::new() })
+        let subtree = normal_subtree(subtree)?.into();
+        Ok(Self { repo, location: location.into(), subtree, trees: KnownTrees::default(), others: Vec::new() })
     }
 
     /// Returns a reader that finds blobs of rendered folders too.
@@ -211,7 +214,7 @@ impl Reader {
         Ok(commit.tree_id().map_err(&reading)?.detach())
     }
 
-    fn folder(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
+    pub(super) fn folder(&self, repo: &gix::Repository, commit: &CommitId) -> Result<gix::ObjectId, Error> {
         let root = self.tree_of(repo, commit)?;
         if self.subtree.is_empty() {
             return Ok(root);
@@ -222,18 +225,6 @@ impl Reader {
             path: self.subtree.to_string(),
             commit: commit.clone(),
         })
-    }
-
-    pub(super) fn entry(
-        &self,
-        repo: &gix::Repository,
-        root: gix::ObjectId,
-        path: &str,
-    ) -> Result<Option<(EntryKind, gix::ObjectId)>, Error> {
-        let reading = Error::at(&self.location, "read a folder of");
-        let tree = self.find(repo, root)?.try_into_tree().map_err(&reading)?;
-        let entry = tree.lookup_entry(path.split('/')).map_err(&reading)?;
-        Ok(entry.map(|e| (e.mode().kind(), e.object_id())))
     }
 
     /// Opens a view with room for walking through history.
@@ -304,28 +295,9 @@ impl Reader {
     pub fn files(&self, commit: &CommitId, is_read: &dyn Fn(&str) -> bool) -> Result<Listing, Error> {
         let repo = self.local();
         let top = self.folder(&repo, commit)?;
-        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo };
+        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo: &repo };
         let found = walk::walk(&level, top, is_read)?;
         Ok(listing(found))
-    }
-
-    /// Lists everything in and below a folder of the subtree at a commit, hidden files too: what a program that renders it may read.
-    /// The paths are relative to that folder, and every link is an error. A folder that is not there holds nothing.
-    ///
-    /// # Errors
-    /// As [`Self::files`].
-    pub fn files_below(&self, commit: &CommitId, folder: &str) -> Result<Listing, Error> {
-        let repo = self.local();
-        let mut top = self.folder(&repo, commit)?;
-        let below = normal_subtree(folder)?;
-        if !below.is_empty() {
-            match self.entry(&repo, top, &below)? {
-                Some((EntryKind::Tree, id)) => top = id,
-                _ => return Ok(Listing::default()),
-            }
-        }
-        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo };
-        Ok(listing(walk::walk_all(&level, top)?))
     }
 
     /// Reads one file of the subtree at a commit, such as `.gitfleetignore`; `None` where there is none.
@@ -380,7 +352,7 @@ impl Reader {
     }
 
     /// Reads a blob of this repository, or of the others.
-    fn data(&self, repo: &gix::Repository, blob: &BlobId) -> Result<Vec<u8>, Error> {
+    pub(super) fn data(&self, repo: &gix::Repository, blob: &BlobId) -> Result<Vec<u8>, Error> {
         let id = self.object_id(blob.as_str())?;
         let mut others = self.others.iter();
         let mut found = self.find(repo, id).map(|object| object.detach().data);
@@ -485,7 +457,7 @@ impl Reader {
     }
 }
 
-fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
+pub(super) fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
     let file =
         |(path, id, executable): (_, gix::ObjectId, _)| File { path, blob: BlobId::new(id.to_string()), executable };
     Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors }

@@ -10,11 +10,12 @@ mod launch;
 mod process;
 mod sops;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
@@ -45,12 +46,29 @@ pub const NAMESPACE: &str = "default";
 const NO_PROXY_THERE: &str = "http://127.0.0.1:9";
 
 /// Where programs are, and how they are started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Programs {
     folder: Option<PathBuf>,
     launcher: PathBuf,
     scratch: PathBuf,
     time_max: Duration,
+    /// Versions that programs said, by the file that said it: the question takes as long as a small folder.
+    said: Arc<Mutex<BTreeMap<ProgramFile, Option<String>>>>,
+}
+
+/// A program's file: another one in its place has another identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ProgramFile {
+    path: PathBuf,
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl ProgramFile {
+    fn at(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        Some(Self { path: path.to_owned(), bytes: found.len(), modified: found.modified().ok() })
+    }
 }
 
 /// A program of the version that was asked for.
@@ -92,7 +110,7 @@ impl Programs {
         } else {
             std::env::current_exe().unwrap_or_else(|_| "gitfleet".into())
         };
-        Self { folder, launcher, scratch, time_max: TIME_MAX }
+        Self { folder, launcher, scratch, time_max: TIME_MAX, said: Arc::default() }
     }
 
     /// Starts programs through another executable of gitfleet: for tests, which are executables of their own.
@@ -111,7 +129,7 @@ impl Programs {
             return Err(Error::Missing { program: name, wanted: wanted.to_owned(), places: self.places() });
         };
         let program = Program { path, renderer, programs: self.clone() };
-        let found = program.version()?;
+        let found = self.version_of(&program)?;
         if found.as_deref() == Some(wanted) {
             return Ok(program);
         }
@@ -121,6 +139,22 @@ impl Programs {
 }
 
 impl Programs {
+    /// Returns the version that a program says it has. Its file is asked once.
+    fn version_of(&self, program: &Program) -> Result<Option<String>, Error> {
+        let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = ProgramFile::at(&program.path);
+        if let Some(known) = file.as_ref().and_then(|file| said().get(file).cloned()) {
+            return Ok(known);
+        }
+        let found = program.version()?;
+        if let Some(file) = file {
+            let mut said = said();
+            said.retain(|known, _| known.path != file.path);
+            said.insert(file, found.clone());
+        }
+        Ok(found)
+    }
+
     /// Returns where a program is, if it is there.
     fn locate(&self, name: &str) -> Option<PathBuf> {
         let folders: Vec<PathBuf> = match &self.folder {

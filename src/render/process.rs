@@ -10,8 +10,11 @@ use super::{Error, MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
 /// How much is kept of what a program says beside its output, in bytes: secret values are hidden before it is shortened.
 const SAID_BYTES_MAX: usize = 32 * MESSAGE_BYTES_MAX;
 
-/// How often a program that printed everything is asked whether it has ended.
-const END_INTERVAL: Duration = Duration::from_millis(5);
+/// After how long a program that printed everything is asked first whether it has ended: most end at once. Each further pause is twice
+/// as long.
+const END_PAUSE_MIN: Duration = Duration::from_micros(100);
+/// The longest of these pauses.
+const END_PAUSE_MAX: Duration = Duration::from_millis(5);
 
 /// What a program left.
 #[derive(Debug)]
@@ -53,13 +56,13 @@ fn follow(child: &mut Child, program: &'static str, time_max: Duration) -> Resul
     // They end with the program, which the caller ends.
     start(pipes.clone(), out, OUTPUT_BYTES_MAX, Pipe::Printed).map_err(failed)?;
     start(pipes, err, SAID_BYTES_MAX, Pipe::Said).map_err(failed)?;
-    let (mut printed, mut said, mut waited) = (None, None, Duration::ZERO);
+    let (mut printed, mut said, mut waited, mut end_pause) = (None, None, Duration::ZERO, END_PAUSE_MIN);
     loop {
         let all = printed.is_some() && said.is_some();
         if all && child.try_wait().map_err(failed)?.is_some() {
             return Ok((printed.unwrap_or_default(), said.unwrap_or_default()));
         }
-        let pause = if all { END_INTERVAL } else { time_max.saturating_sub(waited).min(Duration::from_millis(100)) };
+        let pause = if all { end_pause } else { time_max.saturating_sub(waited).min(Duration::from_millis(100)) };
         if waited >= time_max {
             return Err(Error::Slow { program, seconds: time_max.as_secs() });
         }
@@ -77,6 +80,7 @@ fn follow(child: &mut Child, program: &'static str, time_max: Duration) -> Resul
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::park_timeout(pause);
                 waited += pause;
+                end_pause = (end_pause * 2).min(END_PAUSE_MAX);
             }
         }
     }

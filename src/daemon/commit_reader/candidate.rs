@@ -1,6 +1,5 @@
 //! Reads what the merge of a pull request would hold.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::joined::{SourceAt, rooted};
@@ -8,7 +7,7 @@ use super::{
     Cache, Error, ListedFiles, ParsedFile, assemble, chosen, ignore_file, parsed, refused_if_large, refused_rendering,
     varied,
 };
-use crate::daemon::rendering::{Inputs, Merge, RenderedSource, Rendering};
+use crate::daemon::rendering::{Inputs, Merge, OfMerge, RenderedSource, Rendering};
 use crate::git::{self, Reader};
 use crate::model::folder::below;
 use crate::model::id::CommitId;
@@ -24,7 +23,7 @@ use crate::source::{self, Filter};
 /// As [`read_commit`](super::read_commit).
 pub fn read_candidate(reader: &Reader, base: &CommitId, head: &CommitId, cache: &Cache) -> Result<Candidate, Error> {
     let fork = reader.merge_base(base, head)?;
-    let listed = listed_merge(Merge { reader, fork: &fork, base, head, conflicts: BTreeSet::new() }, &cache.rendering)?;
+    let listed = listed_merge(Merge { reader, fork: &fork, base, head }, &cache.rendering)?;
     read_merge(reader, (base, head), listed, cache, std::convert::identity)
 }
 
@@ -49,7 +48,7 @@ pub fn read_joined_candidate(
     let forks = sources.iter().zip(&heads).map(fork_of).collect::<Result<Vec<CommitId>, git::Error>>()?;
     let mut all = ListedFiles::default();
     for ((source, head), fork) in sources.iter().zip(&heads).zip(&forks) {
-        let merge = Merge { reader: source.reader, fork, base: source.commit, head, conflicts: BTreeSet::new() };
+        let merge = Merge { reader: source.reader, fork, base: source.commit, head };
         match listed_merge(merge, &cache.rendering) {
             Ok(listed) => all.add(source.name, listed),
             // Users get the errors of all sources at once.
@@ -63,8 +62,7 @@ pub fn read_joined_candidate(
 }
 
 /// Lists the files of a merge, and has its folders rendered.
-#[expect(clippy::needless_pass_by_value, reason = "what lists the files keeps it")]
-fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFiles<Merge<'a>>, Error> {
+fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFiles<OfMerge<'a>>, Error> {
     let Merge { reader, fork, base, head, .. } = merge;
     let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {
         // The folder may have been added after the two branches diverged.
@@ -87,8 +85,7 @@ fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFil
     };
     let (selection, mut wanted) = chosen(merged.listing.files, ignore.as_deref(), rendering);
     let mut errors = merged.listing.errors;
-    let conflicts = merged.conflicts.into_iter().collect();
-    let mut inputs = Inputs::new(Merge { conflicts, ..merge }, filter);
+    let mut inputs = Inputs::new(OfMerge::new(merge, merged.conflicts.into_iter().collect()), filter);
     let rendered = rendering.render(&mut inputs, &selection.markers, &mut errors).map_err(refused_rendering)?;
     wanted.extend(rendered.wanted());
     Ok(ListedFiles { selection, wanted, sources: vec![RenderedSource::only(inputs, rendered)], errors })
@@ -98,7 +95,7 @@ fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFil
 fn read_merge(
     reader: &Reader,
     (base, head): (&CommitId, &CommitId),
-    listed: ListedFiles<Merge<'_>>,
+    listed: ListedFiles<OfMerge<'_>>,
     cache: &Cache,
     finish: fn(ParsedFile) -> ParsedFile,
 ) -> Result<Candidate, Error> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::git::{self, Blob, Listing, Reader};
+use crate::git::{self, Blob, Listing, OpenedReader, Reader};
 use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
@@ -21,25 +21,25 @@ pub trait Lister: Sync {
 
 /// A commit's files.
 pub struct OfCommit<'a> {
-    /// What reads it.
-    pub reader: &'a Reader,
-    /// The commit.
-    pub commit: &'a CommitId,
+    opened: OpenedReader<'a>,
+    commit: &'a CommitId,
+}
+
+impl<'a> OfCommit<'a> {
+    /// Takes what reads the commit.
+    pub fn new(reader: &'a Reader, commit: &'a CommitId) -> Self {
+        Self { opened: reader.opened(), commit }
+    }
 }
 
 impl Lister for OfCommit<'_> {
     fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
-        self.reader.files_below(self.commit, folder)
+        self.opened.files_below(self.commit, folder)
     }
 
     fn read(&self, blob: &BlobId) -> Result<Blob, git::Error> {
-        read(self.reader, blob)
+        self.opened.blob(blob)
     }
-}
-
-fn read(reader: &Reader, blob: &BlobId) -> Result<Blob, git::Error> {
-    let one = reader.blobs(std::slice::from_ref(blob))?;
-    Ok(one.into_iter().next().expect("one blob was asked for"))
 }
 
 /// The files that a merge has.
@@ -52,27 +52,41 @@ pub struct Merge<'a> {
     pub base: &'a CommitId,
     /// What is merged.
     pub head: &'a CommitId,
+}
+
+/// The files of a merge, with those that both changed.
+pub struct OfMerge<'a> {
+    merge: Merge<'a>,
+    opened: OpenedReader<'a>,
     /// Files that both changed.
     pub conflicts: BTreeSet<String>,
 }
 
-impl Lister for Merge<'_> {
+impl<'a> OfMerge<'a> {
+    /// Takes the merge, and the files that are known to be changed by both.
+    pub fn new(merge: Merge<'a>, conflicts: BTreeSet<String>) -> Self {
+        Self { opened: merge.reader.opened(), merge, conflicts }
+    }
+}
+
+impl Lister for OfMerge<'_> {
     fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
-        let at = |commit: &CommitId| match self.reader.files_below(commit, folder) {
+        let Merge { fork, base, head, .. } = self.merge;
+        let at = |commit: &CommitId| match self.opened.files_below(commit, folder) {
             // The source's path may have been added after the two parted.
-            Err(git::Error::PathMissing { .. }) if commit == self.fork => Ok(Listing::default()),
+            Err(git::Error::PathMissing { .. }) if commit == fork => Ok(Listing::default()),
             other => other,
         };
-        if self.fork == self.base {
-            return at(self.head);
+        if fork == base {
+            return at(head);
         }
-        let merged = git::merged(at(self.fork)?, at(self.base)?, at(self.head)?);
+        let merged = git::merged(at(fork)?, at(base)?, at(head)?);
         self.conflicts.extend(merged.conflicts.into_iter().map(|path| below(folder, &path)));
         Ok(merged.listing)
     }
 
     fn read(&self, blob: &BlobId) -> Result<Blob, git::Error> {
-        read(self.reader, blob)
+        self.opened.blob(blob)
     }
 }
 
