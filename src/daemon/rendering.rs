@@ -24,7 +24,7 @@ use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::model::rendering::{Renderer, Versions};
 use crate::render::{self, InputFile, Job, Program, Programs};
-use crate::source::{self, ParsedBlob, RenderedFolder};
+use crate::source::{self, KnownMarkers, ParsedBlob, RenderedFolder};
 
 /// Files that one folder may have its program read.
 pub const INPUT_FILES_MAX: usize = 10_000;
@@ -52,6 +52,8 @@ struct Configured {
     place: ResultsPlace,
     /// Opened when something is rendered first.
     store: Mutex<Option<RenderedStore>>,
+    /// What was read for commits before.
+    markers: Mutex<KnownMarkers>,
 }
 
 /// Where results are.
@@ -156,7 +158,13 @@ impl Rendering {
             (ResultsPlace::Scratch(dir), scratch)
         };
         let programs = Programs::new(render.folder.clone(), scratch);
-        Ok(Self(Some(Arc::new(Configured { versions: render.versions(), programs, place, store: Mutex::new(None) }))))
+        Ok(Self(Some(Arc::new(Configured {
+            versions: render.versions(),
+            programs,
+            place,
+            store: Mutex::default(),
+            markers: Mutex::default(),
+        }))))
     }
 
     /// Changes how programs are started: for tests, before anything is rendered.
@@ -241,7 +249,10 @@ impl Rendering {
         let Some(configured) = self.0.as_ref().filter(|_| !markers.is_empty()) else {
             return Ok(RenderedTree::default());
         };
-        let folders = source::folders(markers, inputs)?;
+        let folders = {
+            let mut said = configured.markers.lock().unwrap_or_else(PoisonError::into_inner);
+            source::folders(markers, inputs, &mut said)?
+        };
         errors.extend(folders.errors);
         let mut wanted = Vec::new();
         for folder in folders.rendered {

@@ -14,8 +14,10 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::kustomization::{Kustomization, kustomization};
+use self::chart::Chart;
+use self::kustomization::{Kustomization, References, kustomization};
 use crate::model::folder::folder_of;
+use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
 use crate::model::rendering::{KUSTOMIZE_FILES, Renderer};
 
@@ -27,6 +29,9 @@ pub use values::{FILLED_BYTES_MAX, VALUES_BYTES_MAX, ValuesTemplate};
 /// Folders that one kustomization may reach through others.
 pub const REACHED_MAX: usize = 1_000;
 
+/// Kustomizations, and charts, of which it is known what they say; with more, all are read again.
+const KNOWN_MAX: usize = 20_000;
+
 /// The files of a tree, as far as they are asked for. Paths are relative to the root of the source's subtree.
 pub trait Files {
     /// Why files cannot be read.
@@ -35,9 +40,22 @@ pub trait Files {
     /// Lists all files in and below a folder, sorted; the root is an empty text. A folder that is not there has none.
     fn below(&mut self, folder: &str) -> Result<Vec<String>, Self::Error>;
 
-    /// Returns the content of a listed file.
-    fn content(&mut self, path: &str) -> Result<Vec<u8>, Self::Error>;
+    /// Identifies what a listed file holds: equal ids are equal contents. `None` where there is no such file.
+    fn id(&mut self, path: &str) -> Result<Option<BlobId>, Self::Error>;
+
+    /// Returns the content of a listed file; `None` where it cannot be read, which is a complaint of its own.
+    fn content(&mut self, path: &str) -> Result<Option<Vec<u8>>, Self::Error>;
 }
+
+/// What kustomizations and charts say, by path and content: nearly all of a commit stood in the one before.
+#[derive(Debug, Default)]
+pub struct KnownMarkers {
+    kustomizations: Said<Result<(Kustomization, References), Vec<InputError>>>,
+    charts: Said<Result<Chart, Box<InputError>>>,
+}
+
+/// What files say, by path and content.
+type Said<T> = BTreeMap<(String, BlobId), T>;
 
 /// A folder to render.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,12 +81,12 @@ pub struct Folders {
     pub errors: Vec<InputError>,
 }
 
-/// Returns the folders that the files in `markers` ask to be rendered; see the module.
+/// Returns the folders that the files in `markers` ask to be rendered; see the module. `said` has what was read for other commits.
 ///
 /// # Errors
 /// Those of `files`.
-pub fn folders<F: Files>(markers: &[String], files: &mut F) -> Result<Folders, F::Error> {
-    let mut resolver = Resolver { files, known: BTreeMap::new(), found: Folders::default() };
+pub fn folders<F: Files>(markers: &[String], files: &mut F, said: &mut KnownMarkers) -> Result<Folders, F::Error> {
+    let mut resolver = Resolver { files, said, known: BTreeMap::new(), found: Folders::default() };
     let mut by_folder: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     for marker in markers {
         by_folder.entry(folder_of(marker)).or_default().push(marker);
@@ -127,6 +145,7 @@ fn complaint(path: &str, message: impl Into<String>, hint: &str) -> InputError {
 
 struct Resolver<'f, F> {
     files: &'f mut F,
+    said: &'f mut KnownMarkers,
     /// Kustomizations that were read, by folder.
     known: BTreeMap<String, Option<Kustomization>>,
     found: Folders,
@@ -137,9 +156,33 @@ impl<F: Files> Resolver<'_, F> {
         self.found.errors.push(complaint(path, message, hint));
     }
 
+    /// Returns what a file says, and reads it unless that is known.
+    fn said<T: Clone>(
+        &mut self,
+        path: &str,
+        of: fn(&mut KnownMarkers) -> &mut Said<T>,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, F::Error> {
+        let key = self.files.id(path)?.map(|id| (path.to_owned(), id));
+        if let Some(known) = key.as_ref().and_then(|key| of(self.said).get(key)) {
+            return Ok(known.clone());
+        }
+        // Asked for again with the next commit, which needs the complaint too.
+        let Some(content) = self.files.content(path)? else { return Ok(read(&[])) };
+        let said = read(&content);
+        if let Some(key) = key {
+            let known = of(self.said);
+            if known.len() >= KNOWN_MAX {
+                known.clear();
+            }
+            known.insert(key, said.clone());
+        }
+        Ok(said)
+    }
+
     fn chart(&mut self, folder: &str, marker: &str) -> Result<(), F::Error> {
-        let content = self.files.content(marker)?;
-        let chart = match chart::chart(marker, &content) {
+        let said = self.said(marker, |said| &mut said.charts, |content| chart::chart(marker, content))?;
+        let chart = match said {
             Ok(chart) => chart,
             Err(error) => {
                 self.found.errors.push(*error);
@@ -234,23 +277,15 @@ impl<F: Files> Resolver<'_, F> {
         let read = match marker {
             // The program says that there is none.
             None => None,
-            Some(marker) => {
-                let content = self.files.content(&marker)?;
-                self.understood(folder, &marker, &content, &below)?
-            }
+            Some(marker) => self.understood(folder, &marker, &below)?,
         };
         self.known.insert(folder.to_owned(), read);
         Ok(())
     }
 
-    fn understood(
-        &mut self,
-        folder: &str,
-        marker: &str,
-        content: &[u8],
-        below: &[String],
-    ) -> Result<Option<Kustomization>, F::Error> {
-        let (mut read, references) = match kustomization(marker, content) {
+    fn understood(&mut self, folder: &str, marker: &str, below: &[String]) -> Result<Option<Kustomization>, F::Error> {
+        let said = self.said(marker, |said| &mut said.kustomizations, |content| kustomization(marker, content))?;
+        let (mut read, references) = match said {
             Ok(read) => read,
             Err(errors) => {
                 self.found.errors.extend(errors);

@@ -185,17 +185,21 @@ impl<L: Lister> Files for Inputs<L> {
         Ok(self.list(folder)?.iter().map(ToString::to_string).collect())
     }
 
-    fn content(&mut self, path: &str) -> Result<Vec<u8>, git::Error> {
+    fn id(&mut self, path: &str) -> Result<Option<BlobId>, git::Error> {
         // A marker is asked for before its folder is listed.
         if !self.blobs.contains_key(path) {
             self.list(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
         }
-        let Some(blob) = self.blobs.get(path) else { return Ok(Vec::new()) };
-        match self.lister.read(blob)?.into_content(path) {
-            Ok(content) => Ok(content),
+        Ok(self.blobs.get(path).cloned())
+    }
+
+    fn content(&mut self, path: &str) -> Result<Option<Vec<u8>>, git::Error> {
+        let Some(blob) = self.id(path)? else { return Ok(None) };
+        match self.lister.read(&blob)?.into_content(path) {
+            Ok(content) => Ok(Some(content)),
             Err(error) => {
                 self.errors.push(*error);
-                Ok(Vec::new())
+                Ok(None)
             }
         }
     }

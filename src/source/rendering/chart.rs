@@ -8,6 +8,7 @@ use crate::model::manifest::InputError;
 use crate::yaml;
 
 /// A chart, as far as it matters here.
+#[derive(Clone, Debug)]
 pub(super) struct Chart {
     /// It is a library: only other charts use it.
     pub is_library: bool,

@@ -15,24 +15,45 @@ impl Files for Tree {
         Ok(self.0.keys().filter(|path| is_in(path, folder)).map(ToString::to_string).collect())
     }
 
-    fn content(&mut self, path: &str) -> Result<Vec<u8>, Infallible> {
-        Ok(self.0.get(path).map(|content| content.as_bytes().to_vec()).unwrap_or_default())
+    fn id(&mut self, path: &str) -> Result<Option<BlobId>, Infallible> {
+        Ok(self.0.get(path).map(|content| BlobId::from(*content)))
+    }
+
+    fn content(&mut self, path: &str) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(self.0.get(path).map(|content| content.as_bytes().to_vec()))
     }
 }
 
 /// Returns the folders of a tree, as `path: what is read`, and its errors.
 fn found(files: &[(&'static str, &'static str)]) -> (Vec<String>, Vec<String>) {
+    let mut said = KnownMarkers::default();
+    let found = found_again(files, &mut said);
+    assert_eq!(found_again(files, &mut said), found, "what is known says the same");
+    found
+}
+
+fn found_again(files: &[(&'static str, &'static str)], said: &mut KnownMarkers) -> (Vec<String>, Vec<String>) {
     let markers: Vec<String> = files
         .iter()
         .map(|(path, _)| (*path).to_owned())
         .filter(|path| Renderer::of_file(name(path)).is_some())
         .collect();
-    let Ok(folders) = folders(&markers, &mut Tree(files.iter().copied().collect()));
+    let Ok(folders) = folders(&markers, &mut Tree(files.iter().copied().collect()), said);
     let shown = |folder: RenderedFolder| {
         let reads: Vec<String> = folder.reads.into_iter().collect();
         format!("{} {:?}: {}", folder.renderer.program(), folder.path, reads.join(" "))
     };
     (folders.rendered.into_iter().map(shown).collect(), folders.errors.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn what_changed_is_read_again() {
+    let mut said = KnownMarkers::default();
+    let chart = |kind| [("web/Chart.yaml", kind), ("web/templates/x.yaml", "")];
+    let (rendered, _) = found_again(&chart("{name: web, type: application}"), &mut said);
+    assert_eq!(rendered, ["helm \"web\": web"]);
+    let (rendered, _) = found_again(&chart("{name: web, type: library}"), &mut said);
+    assert!(rendered.is_empty());
 }
 
 #[test]
