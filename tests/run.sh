@@ -174,6 +174,8 @@ part "format" cargo fmt --check
 part "lints" cargo clippy -q --locked --all-targets -- -D warnings
 part "build" cargo build -q --locked
 $fast || part "test servers" cargo run --locked --example fleet -- build
+# All at once: alone, the largest of them keeps one core busy for minutes.
+part "build of the tests" cargo test -q --locked --no-run --lib --tests --example fleet
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
 part "tests of the test fleet" cargo test --locked --example fleet

@@ -14,7 +14,7 @@ use crate::model::id::BlobId;
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a folder has.
-pub(super) type Entries = Arc<[TreeEntry]>;
+pub(super) type TreeEntries = Arc<[TreeEntry]>;
 
 /// What stands in a folder under a name.
 #[derive(Clone, Debug)]
@@ -26,20 +26,20 @@ pub(super) struct TreeEntry {
 
 /// Folders by id. Cheap to clone: the clones know the same.
 #[derive(Clone, Default)]
-pub(super) struct KnownTrees(Arc<Mutex<Known>>);
+pub(super) struct KnownTrees(Arc<Mutex<TreeMemory>>);
 
 #[derive(Default)]
-struct Known {
-    trees: BTreeMap<ObjectId, Entries>,
+struct TreeMemory {
+    trees: BTreeMap<ObjectId, TreeEntries>,
     bytes: usize,
 }
 
 impl KnownTrees {
-    fn get(&self, id: &ObjectId) -> Option<Entries> {
+    fn get(&self, id: &ObjectId) -> Option<TreeEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trees.get(id).cloned()
     }
 
-    fn insert(&self, id: ObjectId, entries: &Entries) {
+    fn insert(&self, id: ObjectId, entries: &TreeEntries) {
         let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
         let bytes = size_of_val::<[TreeEntry]>(entries) + names;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl KnownTrees {
             return;
         }
         if known.bytes + bytes > KNOWN_BYTES_MAX {
-            *known = Known::default();
+            *known = TreeMemory::default();
         }
         if bytes <= KNOWN_BYTES_MAX {
             known.trees.insert(id, Arc::clone(entries));
@@ -58,7 +58,7 @@ impl KnownTrees {
 
 impl Reader {
     /// Returns what stands in a folder.
-    pub(super) fn tree(&self, repo: &gix::Repository, id: ObjectId) -> Result<Entries, Error> {
+    pub(super) fn tree(&self, repo: &gix::Repository, id: ObjectId) -> Result<TreeEntries, Error> {
         if let Some(known) = self.trees.get(&id) {
             return Ok(known);
         }
@@ -74,7 +74,7 @@ impl Reader {
             kind: entry.mode.kind(),
             id: entry.oid.to_owned(),
         };
-        let entries: Entries = tree.entries.iter().map(entry).collect();
+        let entries: TreeEntries = tree.entries.iter().map(entry).collect();
         self.trees.insert(id, &entries);
         Ok(entries)
     }
@@ -107,7 +107,7 @@ mod tests {
     fn what_is_known_has_a_limit() {
         let known = KnownTrees::default();
         let id = |number: u8| ObjectId::from_bytes_or_panic(&[number; 20]);
-        let folder = |count: usize| -> Entries {
+        let folder = |count: usize| -> TreeEntries {
             let entry = TreeEntry { name: vec![b'n'; 1_000].into(), kind: EntryKind::Blob, id: id(0) };
             vec![entry; count].into()
         };

@@ -50,12 +50,12 @@ pub trait Files {
 /// What kustomizations and charts say, by path and content: nearly all of a commit stood in the one before.
 #[derive(Debug, Default)]
 pub struct KnownMarkers {
-    kustomizations: Said<Result<(Kustomization, References), Vec<InputError>>>,
-    charts: Said<Result<Chart, Box<InputError>>>,
+    kustomizations: SaidByFile<Result<(Kustomization, References), Vec<InputError>>>,
+    charts: SaidByFile<Result<Chart, Box<InputError>>>,
 }
 
 /// What files say, by path and content.
-type Said<T> = BTreeMap<(String, BlobId), T>;
+type SaidByFile<T> = BTreeMap<(String, BlobId), T>;
 
 /// A folder to render.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl<F: Files> Resolver<'_, F> {
     fn said<T: Clone>(
         &mut self,
         path: &str,
-        of: fn(&mut KnownMarkers) -> &mut Said<T>,
+        of: fn(&mut KnownMarkers) -> &mut SaidByFile<T>,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, F::Error> {
         let key = self.files.id(path)?.map(|id| (path.to_owned(), id));

@@ -69,6 +69,8 @@ struct Seen {
     led: Timestamp,
     /// The member's entry changed then.
     moved: BTreeMap<ClusterName, Timestamp>,
+    /// Another has the member that was written to last: the request was under way for long.
+    wrote_late: bool,
 }
 
 /// What a seed has shown.
@@ -138,6 +140,7 @@ impl WatchedAgents {
     /// Whoever writes to a member is the one that was given it last when the write began.
     fn wrote(&mut self, agent: Option<usize>, cluster: &ClusterName, passed: Timestamp) -> Verdict {
         let given = self.seen.given.get(cluster).map(Vec::as_slice).unwrap_or_default();
+        self.seen.wrote_late = given.last().is_some_and(|(_, of)| *of != agent);
         if was(given, passed, |of| *of == agent) {
             return Ok(());
         }
@@ -261,6 +264,16 @@ impl Run {
         let (Fact::Sent { order, .. } | Fact::Answered { order, .. }) = fact else { return };
         let spot = (order.placement.clone(), order.cluster.clone());
         if !self.checker.is_bound(&spot) {
+            self.checker.forgotten.insert(spot);
+        }
+    }
+
+    /// An inventory that such a request makes again stays, where its placement is gone meanwhile: nobody decides about it.
+    pub(super) fn note_late(&mut self, fact: &Fact) {
+        let Fact::Inventory { order, holds: Some(_) } = fact else { return };
+        let is_late = self.agents.as_ref().is_some_and(|watched| watched.seen.wrote_late);
+        let spot = (order.placement.clone(), order.cluster.clone());
+        if is_late && !self.checker.is_bound(&spot) {
             self.checker.forgotten.insert(spot);
         }
     }

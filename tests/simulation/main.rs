@@ -321,6 +321,7 @@ impl Run {
                 } else {
                     self.checker.see(&fact)?;
                 }
+                self.note_late(&fact);
                 self.is_true(&fact)?;
                 match fact {
                     Fact::Mark(mark) => self.mark(mark)?,

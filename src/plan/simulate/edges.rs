@@ -410,8 +410,19 @@ impl Simulation {
     /// Changes or creates an object on a member without the daemon; watches report it. The daemon need not know the member yet.
     pub fn meddle(&mut self, cluster: &ClusterName, object: LiveObject) {
         let member = self.members.entry(cluster.clone()).or_default();
+        let before = member.objects.get(&object.id.key()).map(|live| live.resource_version);
         let key = member.meddle(object);
         let sight = member.sight(&key);
+        // What becomes available does so whoever owns it.
+        if let Sight::There(live) = &sight {
+            for (_, happening) in self.queue.values_mut() {
+                if let Happening::Ripen(of, named, version) = happening
+                    && (&*of, &*named, Some(*version)) == (cluster, &key, before)
+                {
+                    *version = live.resource_version;
+                }
+            }
+        }
         self.observe(cluster, &sight);
     }
 }
