@@ -56,7 +56,7 @@ pub struct Programs {
     said: Arc<Mutex<BTreeMap<ProgramFile, Option<String>>>>,
 }
 
-/// A program's file: another one in its place has another identity.
+/// A program's file. Another one in its place is told apart by its size and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ProgramFile {
     path: PathBuf,
