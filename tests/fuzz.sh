@@ -41,19 +41,27 @@ done
 
 # Cargo calls this for packages of the workspace only, and keeps what it builds apart from the ordinary build.
 export RUSTC_WORKSPACE_WRAPPER="$PWD/tests/fuzz/rustc.sh"
-examples=()
-for target in "${wanted[@]}"; do examples+=(--example "fuzz-$target"); done
-cargo build -q --locked "${examples[@]}"
+cargo build -q --locked --example fuzz
+readonly program="$folder/debug/examples/fuzz"
+
+# Runs one target and writes what it says to its log. Leaks are not looked for: without the sanitizer nobody counts. Slow inputs and big
+# ones are findings.
+run() {
+    local target=$1 own="$folder/fuzz/$1" code=0
+    mkdir -p "$own/found"
+    GITFLEET_FUZZ_TARGET=$target "$program" "$own/found" "tests/fuzz/corpus/$target" \
+        -max_total_time="$seconds" -artifact_prefix="$own/" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
+        -print_final_stats=1 -verbosity=0 -print_funcs=0 >"$own/log" 2>&1 || code=$?
+    printf '%s: ended with %d\n' "$target" "$code"
+    sed '/^###### Recommended/,/^###### End/d' "$own/log"
+    [[ $code -eq 0 ]] || printf 'Run a finding again: GITFLEET_FUZZ_TARGET=%s %s FILE\n' "$target" "$program"
+    return "$code"
+}
+export -f run
+export folder seconds program
 
 # A program of Rust ignores it from its start on; one that libFuzzer starts would end where a process it talks to does.
 trap '' PIPE
-for target in "${wanted[@]}"; do
-    own="$folder/fuzz/$target"
-    mkdir -p "$own/found"
-    # Leaks are not looked for: without the sanitizer nobody counts. Slow inputs and big ones are findings.
-    "$folder/debug/examples/fuzz-$target" "$own/found" "tests/fuzz/corpus/$target" \
-        -max_total_time="$seconds" -artifact_prefix="$own/" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -verbosity=0 -print_funcs=0 2>&1 |
-        sed '/^###### Recommended/,/^###### End/d'
-done
+# One on each core. `xargs` fails where one of them does, after all have ended.
+printf '%s\0' "${wanted[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -c 'run "$1"' run
 printf 'test result: ok. %d passed; %s s each\n' "${#wanted[@]}" "$seconds"

@@ -11,6 +11,8 @@ readonly GO_MINOR_MIN=21
 readonly NODE_MIN=20 NODE_INSTALLED=22
 # Test binaries that start the servers of tests/fleet.
 readonly NEEDS_SERVERS="e2e postgres artifacts"
+# Tests that run at a time there, for each two cores: they wait for servers much of the time.
+readonly TESTS_FOR_TWO_CORES=3
 
 help() {
     cat <<'HELP'
@@ -172,19 +174,21 @@ $fast || node_tools
 
 part "format" cargo fmt --check
 part "lints" cargo clippy -q --locked --all-targets -- -D warnings
-part "build" cargo build -q --locked
-$fast || part "test servers" cargo run --locked --example fleet -- build
 # All at once: alone, the largest of them keeps one core busy for minutes.
-part "build of the tests" cargo test -q --locked --no-run --lib --tests --example fleet
+part "build" cargo test -q --locked --no-run --lib --tests --example fleet
+$fast || part "test servers" cargo run --locked --example fleet -- build
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
 part "tests of the test fleet" cargo test --locked --example fleet
+threads_with_servers=$((($(nproc) * TESTS_FOR_TWO_CORES + 1) / 2))
 for binary in $(test_binaries); do
-    if $fast && [[ " $NEEDS_SERVERS " == *" $binary "* ]]; then
+    if [[ " $NEEDS_SERVERS " != *" $binary "* ]]; then
+        part "tests/$binary" cargo test --locked --test "$binary"
+    elif $fast; then
         say "tests/$binary needs the test servers: not run with --fast"
-        continue
+    else
+        part "tests/$binary" cargo test --locked --test "$binary" -- --test-threads "$threads_with_servers"
     fi
-    part "tests/$binary" cargo test --locked --test "$binary"
 done
 if $fast; then
     say "tests/page needs a browser: not run with --fast"

@@ -33,7 +33,7 @@ pub fn launch() -> Option<ExitCode> {
 #[cfg(unix)]
 fn become_program(program: &std::ffi::OsStr, arguments: impl Iterator<Item = std::ffi::OsString>) -> std::io::Error {
     use std::os::unix::process::CommandExt as _;
-    if let Err(error) = limit() {
+    if let Err(error) = limit().and_then(|()| end_with_the_starter()) {
         return error.into();
     }
     std::process::Command::new(program).args(arguments).exec()
@@ -57,6 +57,18 @@ fn leave_network() {
 
 #[cfg(not(target_os = "linux"))]
 fn leave_network() {}
+
+/// Has the program end when gitfleet does, however that ends: it is of a process group of its own, which no Ctrl-C of a terminal reaches.
+#[cfg(target_os = "linux")]
+fn end_with_the_starter() -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+#[expect(clippy::unnecessary_wraps, reason = "Linux may refuse")]
+fn end_with_the_starter() -> nix::Result<()> {
+    Ok(())
+}
 
 #[cfg(unix)]
 fn limit() -> nix::Result<()> {

@@ -38,14 +38,42 @@ enum Pipe {
 /// `Start`, `Slow`, `Large`.
 pub(super) fn run(command: &mut Command, program: &'static str, time_max: Duration) -> Result<Output, Error> {
     let failed = |source| Error::Start { program, source };
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = in_own_group(command).spawn().map_err(failed)?;
     let ended = follow(&mut child, program, time_max);
-    // It may have ended by itself meanwhile. Without this it would stay, and a program may never end.
-    drop(child.kill());
+    // Without this it would stay, and a program may never end.
+    if ended.is_err() {
+        kill_group(&mut child);
+    }
     let status = child.wait().map_err(failed)?;
     let (printed, said) = ended?;
     Ok(Output { status, printed, said })
+}
+
+/// Has a command begin a process group: what it starts is ended with it.
+#[cfg(unix)]
+fn in_own_group(command: &mut Command) -> &mut Command {
+    std::os::unix::process::CommandExt::process_group(command, 0)
+}
+
+#[cfg(not(unix))]
+fn in_own_group(command: &mut Command) -> &mut Command {
+    command
+}
+
+/// Ends a program that nobody has waited for yet, and what it started.
+fn kill_group(child: &mut Child) {
+    #[cfg(unix)]
+    // The number of a program that has ended by itself stays its own until somebody waits for it.
+    let is_killed = i32::try_from(child.id()).is_ok_and(|group| {
+        use nix::sys::signal::{Signal, killpg};
+        killpg(nix::unistd::Pid::from_raw(group), Signal::SIGKILL).is_ok()
+    });
+    #[cfg(not(unix))]
+    let is_killed = false;
+    if !is_killed {
+        drop(child.kill());
+    }
 }
 
 /// Reads what a program prints until it ends.

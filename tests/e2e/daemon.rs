@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::fleet::{Member, commit_all, free_port, git, http, until};
 
 /// How long anything may take before a test gives up: generous, because machines are slow and shared.
-pub const LIMIT: Duration = Duration::from_secs(90);
+pub const LIMIT: Duration = Duration::from_mins(4);
 
 /// How the daemon is run.
 const RUN: [&str; 7] = ["run", "-c", "gitfleet.yaml", "--log-format", "json", "--log", "gitfleet=debug"];

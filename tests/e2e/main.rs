@@ -24,6 +24,7 @@ mod chart;
 mod checks;
 mod console;
 mod contract;
+mod crashes;
 mod daemon;
 mod decisions;
 mod delivery;

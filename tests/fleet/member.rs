@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use reqwest::{Certificate, StatusCode, blocking::Client};
 use serde_json::Value;
 
 use super::{
@@ -19,8 +20,11 @@ use super::{
     wait::{free_port, listens, secret, until},
 };
 
-/// No single kubectl request takes longer, so that a test against an API server that hangs ends by itself.
-const REQUEST_TIMEOUT: &str = "--request-timeout=60s";
+/// No single request takes longer, so that a test against an API server that hangs ends by itself.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The same for a look whether the API server is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One cluster of the fleet, with an administrator's rights.
 #[derive(Debug)]
@@ -39,7 +43,13 @@ pub struct Member {
 
 #[derive(Debug)]
 pub(super) enum Backend {
-    Processes { port: u16, apiserver: Process, helpers: Vec<Process> },
+    /// `client` is there once the API server has a certificate.
+    Processes {
+        port: u16,
+        apiserver: Process,
+        helpers: Vec<Process>,
+        client: Option<Client>,
+    },
     Kind(Kind),
 }
 
@@ -55,18 +65,19 @@ impl Member {
             token,
             kubectl: binaries.kubectl.clone(),
             folder: folder.to_owned(),
-            backend: Backend::Processes { port, apiserver, helpers: Vec::new() },
+            backend: Backend::Processes { port, apiserver, helpers: Vec::new(), client: None },
         })
     }
 
     /// Waits for the API server and starts what belongs beside it.
     pub(super) fn complete(&mut self, binaries: &Binaries, controller_manager: bool) -> Result<()> {
-        let Backend::Processes { port, apiserver, helpers } = &mut self.backend else { return Ok(()) };
+        let Backend::Processes { port, apiserver, helpers, client } = &mut self.backend else { return Ok(()) };
         let port = *port;
         apiserver.until("the port of the API server", servers::READY, || Ok(listens(port).then_some(())))?;
         // The server wrote its certificate before it listened. Embedded, so that the kubeconfig may be copied anywhere.
         let certificate = self.folder.join(&self.name).join("apiserver.crt");
         servers::write_kubeconfig(&self.kubeconfig, &self.name, &self.url, &self.token, &certificate)?;
+        *client = Some(client_of(&certificate)?);
         let view = ["config", "view", "--raw", "--flatten"];
         let flat = run(kubectl(&self.kubectl, &self.folder, &self.kubeconfig).args(view), None)?;
         fs::write(&self.kubeconfig, flat).context("write the kubeconfig with the certificate in it")?;
@@ -131,11 +142,31 @@ impl Member {
     /// # Errors
     /// When the cluster cannot be asked.
     pub fn get(&self, namespace: &str, kind: &str, name: &str) -> Result<Option<Value>> {
-        let text = self.kubectl(&["-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json"])?;
-        if text.trim().is_empty() {
+        let text = match (&self.backend, path_of(namespace, kind, name)) {
+            (Backend::Processes { client: Some(client), .. }, Some(path)) => {
+                self.read(client, &path, REQUEST_TIMEOUT)?
+            }
+            _ => Some(self.kubectl(&["-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json"])?),
+        };
+        let text = text.filter(|text| !text.trim().is_empty());
+        let parse =
+            |text: String| serde_json::from_str(&text).with_context(|| format!("parse {kind} {namespace}/{name}"));
+        text.map(parse).transpose()
+    }
+
+    /// Reads a path of the API server, or nothing where there is none. Much cheaper than a kubectl, for what is looked at again and
+    /// again. Each time by a connection of its own, as kubectl does, so that a server may go away between two.
+    fn read(&self, client: &Client, path: &str, limit: Duration) -> Result<Option<String>> {
+        let what = || format!("get {path} of {}", self.name);
+        let request = client.get(format!("{}{path}", self.url)).bearer_auth(&self.token).timeout(limit);
+        let answer = request.send().with_context(what)?;
+        let status = answer.status();
+        let text = answer.text().with_context(what)?;
+        if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        serde_json::from_str(&text).map(Some).with_context(|| format!("parse {kind} {namespace}/{name}"))
+        ensure!(status.is_success(), "{}: {status}: {text}", what());
+        Ok(Some(text))
     }
 
     /// Waits until the object exists and `wanted` holds for it, and returns it.
@@ -176,7 +207,12 @@ impl Member {
     /// # Errors
     /// When the cluster cannot be asked.
     pub fn metrics(&self) -> Result<String> {
-        self.kubectl(&["get", "--raw", "/metrics"])
+        match &self.backend {
+            Backend::Processes { client: Some(client), .. } => {
+                self.read(client, "/metrics", REQUEST_TIMEOUT)?.context("the API server has no metrics")
+            }
+            _ => self.kubectl(&["get", "--raw", "/metrics"]),
+        }
     }
 
     /// Waits until the API server is ready and has its first namespaces.
@@ -184,11 +220,13 @@ impl Member {
     /// # Errors
     /// When it ended, or is not ready in time.
     pub fn await_ready(&self) -> Result<()> {
-        let look = || {
-            let ready = self.kubectl(&["get", "--raw", "/readyz", "--request-timeout=5s"]).is_ok()
-                && self.kubectl(&["get", "--raw", "/api/v1/namespaces/default", "--request-timeout=5s"]).is_ok();
-            Ok(ready.then_some(()))
+        let is_there = |path| match &self.backend {
+            Backend::Processes { client: Some(client), .. } => {
+                self.read(client, path, READY_TIMEOUT).is_ok_and(|answer| answer.is_some())
+            }
+            _ => self.kubectl(&["get", "--raw", path, "--request-timeout=5s"]).is_ok(),
         };
+        let look = || Ok((is_there("/readyz") && is_there("/api/v1/namespaces/default")).then_some(()));
         let what = format!("{} to be ready", self.name);
         match &self.backend {
             Backend::Processes { apiserver, .. } => apiserver.until(&what, servers::READY, look),
@@ -255,10 +293,32 @@ impl Member {
     }
 }
 
+/// Returns where an API server has an object, for the kinds that tests wait for; kubectl finds out for the others.
+fn path_of(namespace: &str, kind: &str, name: &str) -> Option<String> {
+    Some(match kind {
+        "namespace" => format!("/api/v1/namespaces/{name}"),
+        "configmap" | "secret" => format!("/api/v1/namespaces/{namespace}/{kind}s/{name}"),
+        "deployment" => format!("/apis/apps/v1/namespaces/{namespace}/{kind}s/{name}"),
+        _ => return None,
+    })
+}
+
+fn client_of(certificate: &Path) -> Result<Client> {
+    let text = fs::read(certificate).with_context(|| format!("read {}", certificate.display()))?;
+    let certificates = Certificate::from_pem_bundle(&text).context("parse the certificate of the API server")?;
+    let client = Client::builder().no_proxy().tls_certs_only(certificates).pool_max_idle_per_host(0).build();
+    client.context("make a client of the API server")
+}
+
 fn kubectl(program: &Path, folder: &Path, kubeconfig: &Path) -> Command {
     let mut command = Command::new(program);
     // Settings and caches of the person who runs the tests play no part.
-    command.env("HOME", folder).env_remove("KUBECONFIG").arg(REQUEST_TIMEOUT).arg("--kubeconfig").arg(kubeconfig);
+    command
+        .env("HOME", folder)
+        .env_remove("KUBECONFIG")
+        .arg(format!("--request-timeout={}s", REQUEST_TIMEOUT.as_secs()))
+        .arg("--kubeconfig")
+        .arg(kubeconfig);
     command
 }
 

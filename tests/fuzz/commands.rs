@@ -1,18 +1,9 @@
 //! Fuzz target: whatever somebody comments, it holds at most five commands, and none out of places that are no commands.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use gitfleet::forge::grammar::{COMMANDS_MAX, COMMENT_BYTES_MAX, parse};
 use gitfleet::model::chat::Chat;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     for short in [true, false] {
         let said = parse(&text, "gitfleet", short);
@@ -29,4 +20,4 @@ fuzz_target!(|input: &[u8]| {
             "a quote commands nothing: {quoted:?}"
         );
     }
-});
+}

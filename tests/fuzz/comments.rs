@@ -1,20 +1,11 @@
 //! Fuzz target: whatever is done to a comment after it was written, a command in it counts only where its author wrote it; and what
 //! stands in an element of HTML is none.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use gitfleet::daemon::forge_bot::origin::{Origin, origin};
 use gitfleet::forge::grammar::parse;
 use gitfleet::forge::webhook::text_digest;
 use gitfleet::model::chat::Chat;
 use gitfleet::model::forge::{Comment, ForgeUser, History, Said};
-use libfuzzer_sys::fuzz_target;
 
 /// Elements whose content hosts fold away, drop or show otherwise.
 const ELEMENTS: [&str; 24] = [
@@ -46,7 +37,7 @@ const ELEMENTS: [&str; 24] = [
 /// The author, and somebody else who may write.
 const PEOPLE: [u64; 2] = [2, 3];
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let [steps @ .., which] = input else { return };
     comment_with_edits(steps);
 
@@ -58,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(!matches!(parse(&hidden, "gitfleet", true), Chat::Commands(_)), "{hidden:?}");
         }
     }
-});
+}
 
 /// Plays what a host, its people and its deliveries do, a step for each byte.
 fn comment_with_edits(steps: &[u8]) {

@@ -1,19 +1,10 @@
 //! Fuzz target: what a commit holds is counted before it is made, whatever its aliases, lists and documents are.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use std::sync::Arc;
 
 use gitfleet::model::id::BlobId;
 use gitfleet::source::{COMMIT, Filter, ParsedBlob, Weight, assemble, parse_blob, parse_blob_within, select};
 use gitfleet::yaml::{Cost, Meter};
-use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 /// Stands between two files of one input; the first is the file that names what is not read.
@@ -25,7 +16,7 @@ const PATHS: [&str; 3] = ["a.yaml", "b.yaml", "deep/c.yaml"];
 /// What the small reader may hold.
 const SMALL: Cost = Cost { nodes: 300, bytes: 100_000 };
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let mut parts = split(input);
     let ignore = parts.remove(0);
     let filter = Filter::new(Some(ignore));
@@ -53,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
     let files = PATHS.iter().zip(blobs).map(|(path, blob)| (Arc::from(*path), BlobId::from(*path), Arc::new(blob)));
     let tree = assemble(None, &selection, files);
     assert!(refusal.is_none() || tree.is_err(), "what is too much is refused");
-});
+}
 
 /// Checks that what is held is no more than what was counted.
 fn counted(blob: &ParsedBlob) {

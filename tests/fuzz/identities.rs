@@ -1,27 +1,18 @@
 //! Fuzz target: whatever an object claims to be, its file stays in its folder, and no two objects share one.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use std::path::{Component, Path};
 
 use gitfleet::api::identity::identify;
 use gitfleet::cluster::WatchedKind;
 use gitfleet::cluster::directory::names::FileName;
 use gitfleet::model::id::{ObjectId, ObjectKey};
-use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
 /// Bytes of a file name that file systems take.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
 // Two identities, one line a part: API version, kind, namespace, name.
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut lines = text.split('\n');
     let mut next = || {
@@ -44,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let [one, other] = claimed.map(|id| ObjectKey { kind: id.kind.to_ascii_lowercase().into(), ..id.key() });
     assert_eq!(FileName::of(&one) == FileName::of(&other), one == other, "{one:?} {other:?}");
-});
+}
 
 fn stays_in_its_folder(key: &ObjectKey) {
     let kind = WatchedKind { group: key.group.to_string(), kind: key.kind.to_string() };

@@ -1,14 +1,5 @@
 //! Fuzz target: whatever happened to the files of a mirror, the next polls make it readable again, and pins are kept or gone.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 
 use gitfleet::git::{Error, Source, SourceSpec};
 use gitfleet::model::id::CommitId;
-use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
 /// Damages of one input.
@@ -30,7 +20,7 @@ struct World {
     old: CommitId,
 }
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     static WORLD: OnceLock<World> = OnceLock::new();
     let world = WORLD.get_or_init(World::new);
     let state = world.dir.path().join("state");
@@ -54,7 +44,7 @@ fuzz_target!(|input: &[u8]| {
         Some(pinned) => assert_eq!(*pinned, world.old, "a pin holds what it held"),
         None => drop(readable(&source, &world.old)),
     }
-});
+}
 
 fn readable(source: &Source, commit: &CommitId) -> Result<(), Error> {
     for file in source.files(commit, &|path| path == "a.yaml")?.files {

@@ -1,15 +1,6 @@
 //! Fuzz target: whatever is damaged in a store's file, the answer is what was asked for or says that the store is damaged and what
 //! to do; and a backup is read whole or not at all.
 
-#![no_main]
-#![allow(
-    unsafe_code,
-    missing_docs,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the fuzzer calls the target by a C symbol, and looks for panics"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -17,7 +8,6 @@ use std::sync::LazyLock;
 use gitfleet::model::records::JournalEntry;
 use gitfleet::store::embedded::{DATABASE_FILE, EmbeddedStore};
 use gitfleet::store::{Error, Expected, Op, Store as _, backup};
-use libfuzzer_sys::fuzz_target;
 
 /// Records of the store; enough for pages that point to others.
 const RECORDS: usize = 60;
@@ -61,7 +51,7 @@ fn use_all(folder: &Path) -> Result<(), Error> {
     EmbeddedStore::open_read_only(folder)?.list("").map(drop)
 }
 
-fuzz_target!(|input: &[u8]| {
+pub(super) fn run(input: &[u8]) {
     let (intact, text) = &*INTACT;
     let mut damaged = intact.clone();
     // Where, in four bytes, and what to write there.
@@ -84,4 +74,4 @@ fuzz_target!(|input: &[u8]| {
     }
     let changed = String::from_utf8_lossy(&changed);
     assert_eq!(backup::read(&changed).is_ok(), *changed == *text, "a changed backup is refused");
-});
+}

@@ -6,7 +6,9 @@ export default defineConfig({
     outputDir: "../../target/page-tests",
     timeout: 60_000,
     expect: { timeout: 20_000 },
-    workers: 1,
+    // Each test has a daemon of its own.
+    fullyParallel: true,
+    workers: 2,
     retries: 0,
     forbidOnly: true,
     reporter: "list",

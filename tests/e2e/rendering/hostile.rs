@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use gitfleet::daemon::commit_reader::Error;
@@ -9,6 +11,8 @@ use gitfleet::model::rendering::Renderer;
 use gitfleet::render::{InputFile, Job, Programs};
 
 use super::*;
+use crate::daemon::LIMIT;
+use crate::fleet::until;
 
 /// What becomes of a hostile folder.
 enum End {
@@ -551,6 +555,9 @@ fn a_program_that_does_not_end_is_ended() {
     let folder = place.path().join("programs");
     fs::create_dir(&folder).expect("a folder");
     let version = "#!/bin/bash\nif [[ $1 == version ]]; then echo v5.8.2; exit; fi\n";
+    // Its argument tells it from others.
+    let words = place.path().join("words").display().to_string();
+    let complaint = format!("/usr/bin/yes {words} >&2");
     let rows = [
         ("waits", "exec /usr/bin/tail -f /dev/null", "kustomize took longer than 1 s and was ended"),
         (
@@ -559,7 +566,7 @@ fn a_program_that_does_not_end_is_ended() {
             "kustomize took longer than 1 s",
         ),
         ("prints without end", "exec /usr/bin/yes", "kustomize printed more than 67108864 bytes and was ended"),
-        ("complains without end", "/usr/bin/yes >&2", "kustomize took longer than 1 s"),
+        ("has another program complain without end", &complaint, "kustomize took longer than 1 s"),
         ("dies", "kill -9 $$", "kustomize was ended at a limit of memory, time or size of files"),
     ];
     for (name, text, words) in rows {
@@ -567,11 +574,41 @@ fn a_program_that_does_not_end_is_ended() {
         let programs = Programs::new(Some(folder.clone()), place.path().join("scratch"))
             .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
         let found = programs.find(Renderer::Kustomize, KUSTOMIZE).expect("it is there");
-        let program = if text.ends_with("bin/yes") { found } else { found.within(Duration::from_secs(1)) };
+        let program = if text.contains("exec /usr/bin/yes") { found } else { found.within(Duration::from_secs(1)) };
         let error =
             program.render(Job { folder: "", release: "", values: None, inputs: &[] }).expect_err(name).to_string();
         assert!(error.contains(words), "{name}: {error}");
     }
     let left = fs::read_dir(place.path().join("scratch")).expect("the folder").count();
     assert_eq!(left, 0, "no scratch folder is left");
+    until("what the programs started is ended, too", LIMIT, || Ok((!is_running(&words)).then_some(()))).expect("it is");
+}
+
+/// Tells whether a process has an argument.
+fn is_running(argument: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("the processes are listed").flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
+}
+
+#[test]
+fn a_program_ends_with_whoever_started_it() {
+    let place = TempDir::new().expect("a folder");
+    let file = place.path().join("empty");
+    fs::write(&file, "").expect("a file");
+    let argument = file.display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+    command.args(["--launch-renderer", "/usr/bin/tail", "-f", &argument]).stdout(Stdio::null());
+    // To Linux the thread is the starter.
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let starter = thread::spawn(move || {
+        let child = command.spawn().expect("it starts");
+        wait.recv().expect_err("nothing is sent");
+        child
+    });
+    until("it runs", LIMIT, || Ok(is_running(&argument).then_some(()))).expect("it does");
+    drop(end);
+    let mut child = starter.join().expect("it gives the child back");
+    assert!(!child.wait().expect("it ends").success());
+    assert!(!is_running(&argument));
 }
