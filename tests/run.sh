@@ -11,8 +11,6 @@ readonly GO_MINOR_MIN=21
 readonly NODE_MIN=20 NODE_INSTALLED=22
 # Test binaries that start the servers of tests/fleet.
 readonly NEEDS_SERVERS="e2e postgres artifacts"
-# Tests that run at a time there, for each two cores: they wait for servers much of the time.
-readonly TESTS_FOR_TWO_CORES=3
 
 help() {
     cat <<'HELP'
@@ -166,6 +164,8 @@ test_binaries() {
 # Snapshots are reviewed by people: a run here never writes any.
 export INSTA_UPDATE=no CARGO_TERM_PROGRESS_WHEN=never
 if [[ -t 1 ]]; then export CARGO_TERM_COLOR=always; fi
+# Half as many tests at a time again as there are cores: many wait for servers and limits of time.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((($(nproc) * 3 + 1) / 2))}
 
 system_tools
 rust
@@ -180,15 +180,12 @@ $fast || part "test servers" cargo run --locked --example fleet -- build
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
 part "tests of the test fleet" cargo test --locked --example fleet
-threads_with_servers=$((($(nproc) * TESTS_FOR_TWO_CORES + 1) / 2))
 for binary in $(test_binaries); do
-    if [[ " $NEEDS_SERVERS " != *" $binary "* ]]; then
-        part "tests/$binary" cargo test --locked --test "$binary"
-    elif $fast; then
+    if $fast && [[ " $NEEDS_SERVERS " == *" $binary "* ]]; then
         say "tests/$binary needs the test servers: not run with --fast"
-    else
-        part "tests/$binary" cargo test --locked --test "$binary" -- --test-threads "$threads_with_servers"
+        continue
     fi
+    part "tests/$binary" cargo test --locked --test "$binary"
 done
 if $fast; then
     say "tests/page needs a browser: not run with --fast"

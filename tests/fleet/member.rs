@@ -154,8 +154,8 @@ impl Member {
         text.map(parse).transpose()
     }
 
-    /// Reads a path of the API server, or nothing where there is none. Much cheaper than a kubectl, for what is looked at again and
-    /// again. Each time by a connection of its own, as kubectl does, so that a server may go away between two.
+    /// Reads a path of the API server, or nothing where there is none. A request costs much less than a kubectl, for what is
+    /// polled. Each has a connection of its own, as kubectl has, so that the server may go away between two.
     fn read(&self, client: &Client, path: &str, limit: Duration) -> Result<Option<String>> {
         let what = || format!("get {path} of {}", self.name);
         let request = client.get(format!("{}{path}", self.url)).bearer_auth(&self.token).timeout(limit);

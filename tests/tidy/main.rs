@@ -409,6 +409,7 @@ fn no_test_is_forgotten() {
             complaints.push(format!("{}: not declared in Cargo.toml, so it never runs; add a [[test]]", file.path));
         }
     }
+    let declared: BTreeSet<String> = sources.iter().chain(&tests).flat_map(declared).collect();
     for file in sources.iter().chain(&tests) {
         for (at, _) in file.code.match_indices("#[ignore") {
             complaints.push(format!("{}:{}: an ignored test; fix it or remove it", file.path, file.line(at)));
@@ -416,7 +417,7 @@ fn no_test_is_forgotten() {
         let is_root = ["src/main.rs", "src/lib.rs"].contains(&file.path.as_str())
             || file.path.ends_with("/main.rs")
             || cargo.contains(&format!("path = \"{}\"", file.path));
-        if !is_root && !sources.iter().chain(&tests).any(|other| declares(other, file)) {
+        if !is_root && !declared.contains(&file.path) {
             complaints
                 .push(format!("{}: no `mod` declares it, so it is not compiled; declare or remove it", file.path));
         }
@@ -424,24 +425,24 @@ fn no_test_is_forgotten() {
     none(&complaints, "Every test that is written runs.");
 }
 
-/// Tells whether a file has the `mod` line of another.
-fn declares(file: &File, other: &File) -> bool {
-    let stem = other.path.trim_end_matches(".rs").trim_end_matches("/mod");
-    let (folder, name) = stem.rsplit_once('/').expect("files stand in folders");
-    let is_child = file.children() == folder && file.code.contains(&format!("mod {name};"));
-    is_child
-        || file.uncommented.split("#[path = \"").skip(1).any(|rest| {
-            let mut at: Vec<&str> = file.path.split('/').collect();
-            at.pop();
-            for part in rest.split('"').next().unwrap_or_default().split('/') {
-                if part == ".." {
-                    at.pop();
-                } else {
-                    at.push(part);
-                }
+/// Returns the paths of the files that a file may mean with its `mod` lines.
+fn declared(file: &File) -> Vec<String> {
+    let names = file.code.split("mod ").skip(1).filter_map(|rest| rest.split_once(';').map(|(name, _)| name));
+    let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let child = |name: &str| [format!("{}/{name}.rs", file.children()), format!("{}/{name}/mod.rs", file.children())];
+    let elsewhere = file.uncommented.split("#[path = \"").skip(1).map(|rest| {
+        let mut at: Vec<&str> = file.path.split('/').collect();
+        at.pop();
+        for part in rest.split('"').next().unwrap_or_default().split('/') {
+            if part == ".." {
+                at.pop();
+            } else {
+                at.push(part);
             }
-            at.join("/") == other.path
-        })
+        }
+        at.join("/")
+    });
+    names.filter(is_name).flat_map(child).chain(elsewhere).collect()
 }
 
 #[test]
