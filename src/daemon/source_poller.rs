@@ -322,8 +322,16 @@ impl Follower {
         if !self.branches.iter().any(|branch| branch.unread.is_some() && branch.unread == branch.accepted) {
             self.restore();
         }
+        self.sync_results();
         for index in polled {
             self.branches[index].rest();
+        }
+    }
+
+    /// Has results of folders written to the disk, those of refused commits and of pull requests too: a loss of power could damage them.
+    fn sync_results(&self) {
+        if let Err(error) = self.rendering.sync() {
+            tracing::warn!("results of rendered folders may not be on the disk: {}", error.in_full());
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::objs::tree::{Entry, EntryKind};
@@ -36,6 +37,8 @@ pub struct RenderedStore {
     dir: PathBuf,
     /// What was read or written since the repository was opened, by key: nearly all folders of a commit are those of the one before.
     known: Arc<Mutex<BTreeMap<String, KnownResult>>>,
+    /// Whether something was written since the disk had all of it.
+    is_unsynced: Arc<AtomicBool>,
 }
 
 /// A result that is whole.
@@ -62,7 +65,7 @@ impl RenderedStore {
     }
 
     fn new(reader: Reader, dir: &Path) -> Self {
-        Self { reader, dir: dir.to_owned(), known: Arc::default() }
+        Self { reader, dir: dir.to_owned(), known: Arc::default(), is_unsynced: Arc::default() }
     }
 
     /// Opens the repository that a daemon keeps, for reading alone; `None` where there is none.
@@ -100,7 +103,7 @@ impl RenderedStore {
         self.reader.blob(part)
     }
 
-    /// Keeps a result, and returns its parts.
+    /// Keeps a result, and returns its parts. It is on the disk after the next [`pin`](Self::pin) or [`sync`](Self::sync).
     ///
     /// # Errors
     /// `Repository`: it cannot be written.
@@ -116,27 +119,31 @@ impl RenderedStore {
             let tree = save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
             Ok(KnownResult { tree, parts })
         };
+        self.is_unsynced.store(true, Ordering::Release);
         let result = write().map_err(Error::at(self.reader.location(), "keep a result in"))?;
         Ok(note(&mut self.known(), key, result).parts.clone())
     }
 
-    /// Has everything that was kept written to the disk: a commit is accepted only after this.
+    /// Has everything that was kept written to the disk. It does nothing where that is the case already.
     ///
     /// # Errors
     /// `Disk`.
     pub fn sync(&self) -> Result<(), Error> {
-        heal::sync_below(&self.dir)
+        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        heal::sync_below(&self.dir).inspect_err(|_| self.is_unsynced.store(true, Ordering::Release))
     }
 
     /// Keeps the results that a commit of the source needs, beside those it needed before: snapshots of it may be of another version
-    /// of a program.
+    /// of a program. All of it is on the disk then: a commit is accepted only after this.
     ///
     /// # Errors
-    /// `Repository`.
+    /// `Repository`, `Disk`.
     pub fn pin(&self, commit: &CommitId, keys: &BTreeSet<String>) -> Result<(), Error> {
         let repo = self.reader.local();
         let name = ref_name(PIN, commit.as_str());
-        let write = || -> gix::Result<bool> {
+        let write = || -> gix::Result<()> {
             let before = match repo.try_find_reference(&name)?.and_then(|found| found.try_id().map(gix::Id::detach)) {
                 Some(pin) => entries(&repo, pin)?.into_iter().collect(),
                 None => BTreeMap::new(),
@@ -150,14 +157,15 @@ impl RenderedStore {
                 needed.extend(tree.map(|tree| (key.clone(), tree)));
             }
             if needed == before {
-                return Ok(false);
+                return Ok(());
             }
+            self.is_unsynced.store(true, Ordering::Release);
             let entry = |(key, oid): (String, _)| Entry { mode: EntryKind::Tree.into(), filename: key.into(), oid };
             save(&repo, &name, needed.into_iter().map(entry).collect(), "results that a commit needs")?;
-            Ok(true)
+            Ok(())
         };
-        let is_new = write().map_err(Error::at(self.reader.location(), "write a pin to"))?;
-        if is_new { self.sync() } else { Ok(()) }
+        write().map_err(Error::at(self.reader.location(), "write a pin to"))?;
+        self.sync()
     }
 
     /// Drops the pins of commits that are not kept, and more than [`UNPINNED_MAX`] results that no pin needs, with their objects.
@@ -321,12 +329,14 @@ mod tests {
         let put = store.put(&key(1), &parts).expect("it is kept");
         assert_eq!(one(&store, 1), Some(put.clone()));
         assert_eq!(store.reader.blob(&put[1]).expect("it is read"), parts[1]);
+        assert!(store.is_unsynced.load(Ordering::Acquire));
         // Nothing at all is a result too.
         store.put(&key(2), &[]).expect("it is kept");
         assert_eq!(one(&store, 2), Some(Vec::new()));
         let commit = CommitId::new("a".repeat(40));
         store.pin(&commit, &BTreeSet::from([key(1)])).expect("it is pinned");
         store.pin(&commit, &BTreeSet::from([key(2)])).expect("it is pinned");
+        assert!(!store.is_unsynced.load(Ordering::Acquire), "what a commit needs is on the disk");
         for number in 3..3 + UNPINNED_MAX + 2 {
             store.put(&key(number), &[format!("n: {number}\n").into_bytes()]).expect("it is kept");
         }

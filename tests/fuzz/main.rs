@@ -27,7 +27,10 @@ use libfuzzer_sys::fuzz_target;
 
 const TARGET_VARIABLE: &str = "GITFLEET_FUZZ_TARGET";
 
-const TARGETS: [(&str, fn(&[u8])); 9] = [
+/// Takes one input; a defect is a panic.
+type Target = fn(&[u8]);
+
+const TARGETS: [(&str, Target); 9] = [
     ("commands", commands::run),
     ("comments", comments::run),
     ("commits", commits::run),
@@ -39,7 +42,7 @@ const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("webhooks", webhooks::run),
 ];
 
-static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+static TARGET: LazyLock<Target> = LazyLock::new(|| {
     let wanted = env::var(TARGET_VARIABLE).unwrap_or_default();
     let found = TARGETS.iter().find(|(name, _)| *name == wanted);
     let names = TARGETS.map(|(name, _)| name).join(", ");

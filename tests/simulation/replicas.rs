@@ -13,7 +13,7 @@ use super::timeline::CLUSTERS_MAX;
 use super::{Line, Run, Trace, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
-const SHARE: u64 = 40;
+const SHARE: u64 = 20;
 /// The length of the lease.
 pub const LEASE: Duration = Duration::from_secs(15);
 /// How long something is wrong between replicas, in seconds.

@@ -1,3 +1,4 @@
+use super::folder::parts;
 use super::*;
 
 #[test]

@@ -53,6 +53,7 @@ impl Follower {
             }
         }
         let read = self.read_merge(source, &accepted, head);
+        self.sync_results();
         let read = read.and_then(|candidate| self.within_limits(&candidate.tree).map(|()| candidate));
         read.map_err(|error| match error {
             commit_reader::Error::Refused(errors) => self.refuse(key, head, &accepted, errors),
