@@ -13,7 +13,9 @@ use gitfleet::config::Render;
 use gitfleet::daemon::commit_reader::{Cache, read_candidate, read_commit, read_folder};
 use gitfleet::daemon::rendering::Rendering;
 use gitfleet::git;
+use gitfleet::model::rendering::Renderer;
 use gitfleet::model::tree::Tree;
+use gitfleet::render::Programs;
 use tempfile::TempDir;
 
 use crate::fleet::Tools;
@@ -201,6 +203,22 @@ fn another_version_of_a_program_renders_nothing() {
     configure(&scratch, "{kustomize: five}");
     let refused = scratch.run(&["validate", FLEET, "-c", CONFIG]);
     assert!(refused.code != 0 && refused.err.contains("render.kustomize: \"vfive\" is no version"), "{}", refused.err);
+}
+
+#[test]
+fn a_program_that_is_replaced_is_asked_for_its_version_again() {
+    let place = TempDir::new().expect("a folder");
+    let folder = place.path().join("programs");
+    fs::create_dir(&folder).expect("a folder");
+    let install = |version: &str| script(&folder.join("kustomize"), &format!("#!/bin/bash\necho {version}\n"));
+    let programs = Programs::new(Some(folder.clone()), place.path().join("scratch"))
+        .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
+    install("v5.8.2");
+    programs.find(Renderer::Kustomize, "v5.8.2").expect("it is there");
+    install("v5.10.0");
+    let error = programs.find(Renderer::Kustomize, "v5.8.2").expect_err("it is another").to_string();
+    assert!(error.contains("kustomize is v5.10.0"), "{error}");
+    programs.find(Renderer::Kustomize, "v5.10.0").expect("it is there");
 }
 
 #[test]

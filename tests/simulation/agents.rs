@@ -385,9 +385,9 @@ fn one_seed_with_agents() {
 fn a_missing_guard_of_agents_is_caught() {
     let guarded = AgentGuards::default();
     let rows = [
-        ("agents ignore their lease", AgentGuards { lease: false, ..guarded }, "is written by agent"),
-        ("members are given away too early", AgentGuards { patience: false, ..guarded }, "is written by agent"),
-        ("a report is taken twice", AgentGuards { once: false, ..guarded }, "is taken twice"),
+        ("agents ignore their lease", AgentGuards { lease: false, ..guarded }, "is written by agent", 8),
+        ("members are given away too early", AgentGuards { patience: false, ..guarded }, "is written by agent", 7),
+        ("a report is taken twice", AgentGuards { once: false, ..guarded }, "is taken twice", 1),
     ];
     is_each_missed("13:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop).map_err(|(why, _)| why));
 }

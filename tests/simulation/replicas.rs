@@ -271,12 +271,13 @@ fn one_seed_with_replicas() {
 #[test]
 fn a_missing_guard_is_caught() {
     let rows = [
-        ("the epoch is not checked", Guards { epoch: false, ..GUARDED }, "12: a batch of epoch"),
-        ("there is no fence", Guards { fence: false, ..GUARDED }, "is written under epoch"),
+        ("the epoch is not checked", Guards { epoch: false, ..GUARDED }, "12: a batch of epoch", 1),
+        ("there is no fence", Guards { fence: false, ..GUARDED }, "is written under epoch", 7),
         (
             "the lease is counted from the answer",
             Guards { counts_from_answer: true, ..GUARDED },
             "is written under epoch",
+            31,
         ),
     ];
     is_each_missed("12:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop).map_err(|(why, _)| why));

@@ -63,7 +63,7 @@ pub fn read_joined_candidate(
 
 /// Lists the files of a merge, and has its folders rendered.
 fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFiles<OfMerge<'a>>, Error> {
-    let Merge { reader, fork, base, head, .. } = merge;
+    let Merge { reader, fork, base, head } = merge;
     let ignore_at = |commit: &CommitId| match ignore_file(reader, commit) {
         // The folder may have been added after the two branches diverged.
         Err(Error::Git(git::Error::PathMissing { .. })) if commit == fork => Ok(None),

@@ -7,8 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use gitfleet::daemon::commit_reader::Error;
-use gitfleet::model::rendering::Renderer;
-use gitfleet::render::{InputFile, Job, Programs};
+use gitfleet::render::{InputFile, Job};
 
 use super::*;
 use crate::daemon::LIMIT;
