@@ -583,11 +583,12 @@ fn a_program_that_does_not_end_is_ended() {
     until("what the programs started is ended, too", LIMIT, || Ok((!is_running(&words)).then_some(()))).expect("it is");
 }
 
-/// Tells whether a process has an argument.
+/// Tells whether a program runs that has an argument; its launcher, which has it too, is none.
 fn is_running(argument: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("the processes are listed").flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    lines.into_iter().any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
+    let has = |line: &[u8], wanted: &str| line.split(|byte| *byte == 0).any(|part| part == wanted.as_bytes());
+    lines.into_iter().any(|line| has(&line, argument) && !has(&line, "--launch-renderer"))
 }
 
 #[test]
