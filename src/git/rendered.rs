@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gix::objs::tree::{Entry, EntryKind};
@@ -37,8 +36,8 @@ pub struct RenderedStore {
     dir: PathBuf,
     /// What was read or written since the repository was opened, by key: nearly all folders of a commit are those of the one before.
     known: Arc<Mutex<BTreeMap<String, KnownResult>>>,
-    /// Whether something was written since the disk had all of it.
-    is_unsynced: Arc<AtomicBool>,
+    /// Whether something was written since the disk had all of it. Locked while it is written to the disk: who needs it there waits.
+    is_unsynced: Arc<Mutex<bool>>,
 }
 
 /// A result that is whole.
@@ -119,8 +118,8 @@ impl RenderedStore {
             let tree = save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
             Ok(KnownResult { tree, parts })
         };
-        self.is_unsynced.store(true, Ordering::Release);
         let result = write().map_err(Error::at(self.reader.location(), "keep a result in"))?;
+        *self.is_unsynced() = true;
         Ok(note(&mut self.known(), key, result).parts.clone())
     }
 
@@ -129,10 +128,16 @@ impl RenderedStore {
     /// # Errors
     /// `Disk`.
     pub fn sync(&self) -> Result<(), Error> {
-        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
-            return Ok(());
+        let mut is_unsynced = self.is_unsynced();
+        if *is_unsynced {
+            heal::sync_below(&self.dir)?;
+            *is_unsynced = false;
         }
-        heal::sync_below(&self.dir).inspect_err(|_| self.is_unsynced.store(true, Ordering::Release))
+        Ok(())
+    }
+
+    fn is_unsynced(&self) -> MutexGuard<'_, bool> {
+        self.is_unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the results that a commit of the source needs, beside those it needed before: snapshots of it may be of another version
@@ -159,9 +164,9 @@ impl RenderedStore {
             if needed == before {
                 return Ok(());
             }
-            self.is_unsynced.store(true, Ordering::Release);
             let entry = |(key, oid): (String, _)| Entry { mode: EntryKind::Tree.into(), filename: key.into(), oid };
             save(&repo, &name, needed.into_iter().map(entry).collect(), "results that a commit needs")?;
+            *self.is_unsynced() = true;
             Ok(())
         };
         write().map_err(Error::at(self.reader.location(), "write a pin to"))?;
@@ -329,14 +334,14 @@ mod tests {
         let put = store.put(&key(1), &parts).expect("it is kept");
         assert_eq!(one(&store, 1), Some(put.clone()));
         assert_eq!(store.reader.blob(&put[1]).expect("it is read"), parts[1]);
-        assert!(store.is_unsynced.load(Ordering::Acquire));
+        assert!(*store.is_unsynced());
         // Nothing at all is a result too.
         store.put(&key(2), &[]).expect("it is kept");
         assert_eq!(one(&store, 2), Some(Vec::new()));
         let commit = CommitId::new("a".repeat(40));
         store.pin(&commit, &BTreeSet::from([key(1)])).expect("it is pinned");
         store.pin(&commit, &BTreeSet::from([key(2)])).expect("it is pinned");
-        assert!(!store.is_unsynced.load(Ordering::Acquire), "what a commit needs is on the disk");
+        assert!(!*store.is_unsynced(), "what a commit needs is on the disk");
         for number in 3..3 + UNPINNED_MAX + 2 {
             store.put(&key(number), &[format!("n: {number}\n").into_bytes()]).expect("it is kept");
         }

@@ -1,5 +1,5 @@
-//! All fuzz targets in one program, since most of the time to build one goes to linking. `GITFLEET_FUZZ_TARGET` says which one runs;
-//! `tests/fuzz.sh` sets it.
+//! All fuzz targets in one program, so that one is built and not nine. `GITFLEET_FUZZ_TARGET` says which one runs; `tests/fuzz.sh`
+//! sets it.
 
 #![no_main]
 #![allow(

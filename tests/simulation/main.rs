@@ -681,7 +681,8 @@ fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String
     (count, shown.into_inner().unwrap())
 }
 
-/// A guard that is missing: its name, all others, what a failure says, and the first seed that is tried. Seeds before it show nothing.
+/// A missing guard: what is wrong then, the guards without it, what a failure says, and the first seed that is tried, since those before
+/// it pass.
 type MissingGuard<Guards> = (&'static str, Guards, &'static str, u64);
 
 /// What each guard prevents is noticed where it is missing: one of so many seeds fails, and says so.

@@ -583,7 +583,7 @@ fn a_program_that_does_not_end_is_ended() {
     until("what the programs started is ended, too", LIMIT, || Ok((!is_running(&words)).then_some(()))).expect("it is");
 }
 
-/// Tells whether a program runs that has an argument; its launcher, which has it too, is none.
+/// Tells whether a program with an argument runs. Its launcher has the same argument and does not count.
 fn is_running(argument: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("the processes are listed").flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
