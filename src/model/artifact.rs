@@ -41,11 +41,16 @@ pub struct SeenArtifact {
 
 /// A signature that cosign stored beside an artifact. Nothing of it is checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArtifactSignature {
-    /// What was signed: a JSON text that names the artifact.
-    pub payload: Vec<u8>,
-    /// The signature, as base64.
-    pub signature: String,
+pub enum ArtifactSignature {
+    /// As versions before 3 store it, under a tag that is made of the artifact's digest.
+    Tagged {
+        /// What was signed: a JSON text that names the artifact.
+        payload: Vec<u8>,
+        /// The signature, as base64.
+        signature: String,
+    },
+    /// As versions from 3 on store it: a Sigstore bundle, a JSON text with the signature and what it signs.
+    Bundle(Vec<u8>),
 }
 
 /// Tells whether a location is one in a registry.

@@ -1,6 +1,8 @@
 //! Signatures of artifacts in OCI registries, as cosign makes them with a key.
 //!
-//! Source: cosign's specification of signatures, and its format `simplesigning`.
+//! Source: cosign's specification of signatures, and its format `simplesigning`; bundles are in the module below.
+
+mod bundle;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +13,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use webpki::{RawPublicKeyEntity, aws_lc_rs as verify};
 
+use self::bundle::Envelope;
 use super::{SIGNATURE_BYTES_MAX, about};
 use crate::model::artifact::{ArtifactSignature, SeenArtifact, digest_of};
 use crate::model::manifest::InputError;
@@ -90,18 +93,56 @@ impl CosignKeys {
     }
 
     /// Returns the fingerprint of the key that made a signature.
-    fn signer(&self, signed: &ArtifactSignature) -> Option<&str> {
-        if signed.signature.len() > SIGNATURE_BYTES_MAX {
-            return None;
-        }
-        let signature = STANDARD.decode(&signed.signature).ok()?;
+    fn signer(&self, signed: &Signed) -> Option<&str> {
         let made = |key: &&CosignKey| {
             let is_by = |key: RawPublicKeyEntity<'_>| {
-                ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.payload, &signature).is_ok())
+                ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.message, &signed.signature).is_ok())
             };
             RawPublicKeyEntity::try_from(&key.der).is_ok_and(is_by)
         };
         self.0.iter().find(made).map(|key| key.fingerprint.as_str())
+    }
+}
+
+/// A signature, taken apart. Nothing of it is checked yet.
+struct Signed {
+    /// The bytes that the key signed.
+    message: Vec<u8>,
+    signature: Vec<u8>,
+    statement: Statement,
+}
+
+/// What a signature says, in one of the two forms of cosign.
+enum Statement {
+    /// The format `simplesigning`.
+    Image(Vec<u8>),
+    /// A statement of in-toto.
+    InToto(Vec<u8>),
+}
+
+impl Signed {
+    /// Takes a signature apart; `None` where it cannot be read.
+    fn read(signature: &ArtifactSignature) -> Option<Self> {
+        match signature {
+            ArtifactSignature::Tagged { payload, signature } if signature.len() <= SIGNATURE_BYTES_MAX => Some(Self {
+                message: payload.clone(),
+                signature: STANDARD.decode(signature).ok()?,
+                statement: Statement::Image(payload.clone()),
+            }),
+            ArtifactSignature::Tagged { .. } => None,
+            ArtifactSignature::Bundle(text) => {
+                let Envelope { message, payload, signature } = Envelope::read(text)?;
+                Some(Self { message, signature, statement: Statement::InToto(payload) })
+            }
+        }
+    }
+
+    /// Returns why it does not speak for the digest; `None` where it does.
+    fn objection(&self, digest: &str) -> Option<String> {
+        match &self.statement {
+            Statement::Image(payload) => objection(payload, digest),
+            Statement::InToto(payload) => bundle::objection(payload, digest),
+        }
     }
 }
 
@@ -115,10 +156,10 @@ pub fn check_artifact(artifact: &SeenArtifact, keys: &CosignKeys) -> Result<Stri
         1 => ArtifactRefusal::Unknown("a signature".to_owned()),
         count => ArtifactRefusal::Unknown(format!("{count} signatures")),
     };
-    for signed in &artifact.signatures {
+    for signed in artifact.signatures.iter().filter_map(Signed::read) {
         // Nothing of a payload is read before a listed key has signed it.
-        let Some(key) = keys.signer(signed) else { continue };
-        match objection(&signed.payload, &artifact.digest) {
+        let Some(key) = keys.signer(&signed) else { continue };
+        match signed.objection(&artifact.digest) {
             None => return Ok(key.to_owned()),
             Some(why) => refusal = ArtifactRefusal::NotOfThis(key.to_owned(), why),
         }
@@ -128,7 +169,6 @@ pub fn check_artifact(artifact: &SeenArtifact, keys: &CosignKeys) -> Result<Stri
 
 /// Returns why a signed payload does not speak for the digest.
 fn objection(payload: &[u8], digest: &str) -> Option<String> {
-    let shown = |text: &str| text.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string();
     let payload: SignedPayload = match serde_json::from_slice(payload) {
         Ok(payload) => payload,
         Err(error) => return Some(format!("signs something that names no artifact: {error}")),
@@ -138,6 +178,11 @@ fn objection(payload: &[u8], digest: &str) -> Option<String> {
         return Some(format!("signs a {:?}, which is no {TYPE:?}", shown(&kind)));
     }
     (image.digest != digest).then(|| format!("signs another artifact, {}", shown(&image.digest)))
+}
+
+/// Returns a text of a stranger as a message repeats it.
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
 /// Returns the complaint about an artifact that is refused.

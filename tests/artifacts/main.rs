@@ -30,6 +30,7 @@ use scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
 const REPOSITORY: &str = "team/fleet";
 const FLUX: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 const PLAIN: &str = "application/vnd.oci.image.layer.v1.tar";
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const SIGNED: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 /// A layer of a manifest: media type, content, annotations.
@@ -105,9 +106,8 @@ impl World {
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": layers,
             "annotations": {"org.opencontainers.image.revision": revision},
         });
-        let manifest = manifest.to_string().into_bytes();
         self.registry.manifest(REPOSITORY, tag, &manifest).unwrap();
-        digest(&manifest)
+        digest(manifest.to_string().as_bytes())
     }
 
     /// Makes a key as cosign does; its public half is in `NAME.pub`.
@@ -133,12 +133,42 @@ impl World {
             "optional": null,
         });
         let payload = payload.to_string();
-        fs::write(self.scratch.path("payload"), &payload).unwrap();
-        self.openssl(&["dgst", "-sha256", "-sign", key, "-out", "signature", "payload"]);
-        let signature = STANDARD.encode(fs::read(self.scratch.path("signature")).unwrap());
-        let annotations = json!({ "dev.cosignproject.cosign/signature": signature });
+        let annotations = json!({ "dev.cosignproject.cosign/signature": self.signature(&payload, key) });
         let tag = format!("{}.sig", artifact.replace(':', "-"));
         self.put(&tag, &[(SIGNED, payload.as_bytes(), annotations)], key);
+    }
+
+    /// Returns a key's signature of a message, as base64.
+    fn signature(&self, message: &str, key: &str) -> String {
+        fs::write(self.scratch.path("payload"), message).unwrap();
+        self.openssl(&["dgst", "-sha256", "-sign", key, "-out", "signature", "payload"]);
+        STANDARD.encode(fs::read(self.scratch.path("signature")).unwrap())
+    }
+
+    /// States something of an artifact by a bundle, as cosign does from version 3 on: `https://sigstore.dev/cosign/sign/v1` is a signature. This
+    /// registry keeps no lists of what refers to an artifact, so cosign keeps one under a tag.
+    fn bundle(&self, artifact: &str, states: &str, key: &str) {
+        const IN_TOTO: &str = "application/vnd.in-toto+json";
+        let subject = json!([{"digest": {"sha256": artifact.trim_start_matches("sha256:")}, "annotations": {}}]);
+        let statement = json!({
+            "_type": "https://in-toto.io/Statement/v1", "subject": subject, "predicateType": states, "predicate": {},
+        })
+        .to_string();
+        let message = format!("DSSEv1 {} {IN_TOTO} {} {statement}", IN_TOTO.len(), statement.len());
+        let signatures = json!([{ "sig": self.signature(&message, key) }]);
+        let bundle = json!({
+            "mediaType": BUNDLE,
+            "verificationMaterial": {"publicKey": {"hint": "any"}, "tlogEntries": []},
+            "dsseEnvelope": {"payload": STANDARD.encode(&statement), "payloadType": IN_TOTO, "signatures": signatures},
+        })
+        .to_string();
+        let manifest = self.put("bundle", &[(BUNDLE, bundle.as_bytes(), json!({}))], states);
+        let kind = "application/vnd.oci.image.manifest.v1+json";
+        let index = json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [{"mediaType": kind, "digest": manifest, "size": 1, "artifactType": BUNDLE}],
+        });
+        self.registry.manifest(REPOSITORY, &artifact.replace(':', "-"), &index).unwrap();
     }
 
     fn once(&self) -> Outcome {
@@ -226,5 +256,26 @@ fn an_artifact_needs_the_signature_of_a_listed_key() {
     world.refuses("signs another artifact", "1");
     // A signature that comes after the push.
     world.sign(&second, &second, "alice");
+    world.delivers("2");
+}
+
+#[test]
+fn a_bundle_of_a_listed_key_counts_if_it_states_a_signature() {
+    const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
+    let world = World::new();
+    world.configure(":main", ", verify: {cosign: {keysFile: alice.pub}}");
+    world.key("alice");
+    world.key("mallory");
+    let first = world.push("1", FLUX);
+    world.bundle(&first, SIGNATURE, "alice");
+    world.delivers("1");
+    let second = world.push("2", FLUX);
+    world.refuses("is not signed", "1");
+    world.bundle(&second, SIGNATURE, "mallory");
+    world.refuses("has a signature that no key of `source.verify.cosign` made", "1");
+    // What was found out about an artifact does not say that it may run.
+    world.bundle(&second, "https://slsa.dev/provenance/v1", "alice");
+    world.refuses("which is not that the artifact is signed", "1");
+    world.bundle(&second, SIGNATURE, "alice");
     world.delivers("2");
 }

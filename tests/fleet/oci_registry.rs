@@ -14,8 +14,6 @@ use super::{
 
 /// How long it may take to become ready.
 const READY_MAX: Duration = Duration::from_mins(1);
-/// The kind of manifests.
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// What bcrypt makes of the password.
 const HASH: &str = "$2b$05$abcdefghijklmnopqrstuuoXuKqgZXLiJqzfmMXDDhSFPIvxV7t8.";
 
@@ -82,13 +80,14 @@ impl OciRegistry {
         Ok(json!({"mediaType": media_type, "digest": digest, "size": content.len()}))
     }
 
-    /// Puts a manifest under a tag.
+    /// Puts a manifest, or a list of them, under a tag or its digest.
     ///
     /// # Errors
     /// The registry refuses it.
-    pub fn manifest(&self, repository: &str, tag: &str, manifest: &[u8]) -> Result<()> {
-        let url = format!("http://{}/v2/{repository}/manifests/{tag}", self.host());
-        let request = Client::new().put(url).header("Content-Type", MANIFEST).body(manifest.to_vec());
+    pub fn manifest(&self, repository: &str, name: &str, manifest: &Value) -> Result<()> {
+        let url = format!("http://{}/v2/{repository}/manifests/{name}", self.host());
+        let kind = manifest["mediaType"].as_str().context("a manifest says what it is")?;
+        let request = Client::new().put(url).header("Content-Type", kind).body(manifest.to_string());
         Self::sent(request, 201).map(drop)
     }
 

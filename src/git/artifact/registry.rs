@@ -1,7 +1,6 @@
-//! Reads manifests, layers and signatures from a registry. Everything is checked against its digest.
+//! Reads manifests and layers from a registry. Everything is checked against its digest.
 //!
-//! Source: OCI Distribution Specification 1.1, pulling; OCI Image Specification 1.1, manifests; for signatures the specification of
-//! cosign's signatures in registries.
+//! Source: OCI Distribution Specification 1.1, pulling; OCI Image Specification 1.1, manifests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +15,14 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::super::error::Secrets;
-use super::super::{
-    Cause, Error, OCI_LAYER_MAX_BYTES, OCI_MANIFEST_MAX_BYTES, OCI_SIGNATURE_MAX_BYTES, OCI_SIGNATURES_MAX, SourceSpec,
-};
+use super::super::{Cause, Error, OCI_LAYER_MAX_BYTES, OCI_MANIFEST_MAX_BYTES, SourceSpec};
 use super::REVISION_CHARS_MAX;
-use crate::model::artifact::{ArtifactReference, ArtifactSignature, digest_of, is_digest};
+use crate::model::artifact::{ArtifactReference, digest_of, is_digest};
 
 mod sign_in;
+mod signatures;
+
+pub(super) use self::signatures::SignaturesSeen;
 
 /// Bytes that are read between two looks at the stop flag.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -36,10 +36,6 @@ const LAYERS: [(&str, bool); 3] = [
     ("application/vnd.oci.image.layer.v1.tar+gzip", true),
     ("application/vnd.oci.image.layer.v1.tar", false),
 ];
-/// The kind of what cosign signs.
-const SIGNED_PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// Where cosign's manifest has a signature.
-const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 
 /// A registry, for one poll.
 pub(super) struct RegistryClient<'a> {
@@ -60,12 +56,6 @@ pub(super) struct FoundArtifact {
     layer: LayerDescriptor,
 }
 
-/// The signatures of an artifact, and the manifest that has them.
-pub(super) struct SignaturesSeen {
-    digest: String,
-    pub signatures: Vec<ArtifactSignature>,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ImageManifest {
@@ -73,8 +63,17 @@ struct ImageManifest {
     layers: Vec<LayerDescriptor>,
     /// Those of an index.
     #[serde(default)]
-    manifests: Vec<serde::de::IgnoredAny>,
+    manifests: Vec<ListedManifest>,
     #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// A manifest that an index lists.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListedManifest {
+    digest: String,
+    artifact_type: String,
     annotations: BTreeMap<String, String>,
 }
 
@@ -165,50 +164,6 @@ impl<'a> RegistryClient<'a> {
             return Err(self.unusable(&artifact.digest, reason));
         }
         Ok(())
-    }
-
-    /// Reads the signatures that cosign stored for an artifact. What is `known` is not read again if it is still there; `None` where there
-    /// are none.
-    ///
-    /// # Errors
-    /// `Artifact` where they cannot be used; else as a poll.
-    pub fn signatures(
-        &mut self,
-        artifact: &str,
-        known: Option<SignaturesSeen>,
-    ) -> Result<Option<SignaturesSeen>, Error> {
-        let tag = format!("{}.sig", artifact.replace(':', "-"));
-        let answer = self.get(&format!("manifests/{tag}"), MANIFEST)?;
-        if answer.status() == StatusCode::NOT_FOUND {
-            return Ok(None);
-        }
-        let body = self.read(answer, artifact, OCI_MANIFEST_MAX_BYTES)?;
-        let digest = digest_of(&Sha256::digest(&body));
-        if let Some(known) = known.filter(|known| known.digest == digest) {
-            return Ok(Some(known));
-        }
-        let manifest = self.parsed(&body, artifact)?;
-        if manifest.layers.len() > OCI_SIGNATURES_MAX {
-            let count = manifest.layers.len();
-            let reason = format!("it has {count} signatures, more than the {OCI_SIGNATURES_MAX} that are read");
-            return Err(self.unusable(artifact, reason));
-        }
-        let mut signatures = Vec::new();
-        for layer in manifest.layers.iter().filter(|layer| layer.media_type == SIGNED_PAYLOAD) {
-            let Some(signature) = layer.annotations.get(SIGNATURE) else { continue };
-            if !is_digest(&layer.digest) {
-                let reason = "what a signature of it signs has no digest of SHA-256".to_owned();
-                return Err(self.unusable(artifact, reason));
-            }
-            let answer = self.get(&format!("blobs/{}", layer.digest), "*/*")?;
-            let payload = self.read(answer, artifact, OCI_SIGNATURE_MAX_BYTES)?;
-            if digest_of(&Sha256::digest(&payload)) != layer.digest {
-                let reason = "what a signature of it signs is not what its digest says".to_owned();
-                return Err(self.unusable(artifact, reason));
-            }
-            signatures.push(ArtifactSignature { payload, signature: signature.clone() });
-        }
-        Ok(Some(SignaturesSeen { digest, signatures }))
     }
 
     fn parsed(&self, body: &[u8], digest: &str) -> Result<ImageManifest, Error> {

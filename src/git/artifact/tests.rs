@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::{OCI_LAYER_MAX_BYTES, Source, SourceSpec};
 use super::*;
-use crate::model::artifact::digest_of;
+use crate::model::artifact::{ArtifactSignature, digest_of};
 
 /// An answer: status, headers, body.
 type Answer = (u16, Vec<(&'static str, String)>, Vec<u8>);
@@ -352,10 +352,11 @@ fn signatures_are_read_where_cosign_puts_them() {
     followed.double.put(&tag, 200, &body(&[json!({"mediaType": "x", "digest": "y", "size": 1}), layer(&payload)]));
     assert_eq!(followed.poll(), Ok(None));
     let seen = followed.source.artifact().unwrap().signatures.clone();
-    assert_eq!((seen.len(), seen[0].payload.as_slice(), seen[0].signature.as_str()), (1, &b"payload"[..], "c2ln"));
+    let signed = ArtifactSignature::Tagged { payload: b"payload".to_vec(), signature: "c2ln".to_owned() };
+    assert_eq!(seen, [signed]);
     followed.double.asked();
     assert_eq!(followed.poll(), Ok(None));
-    assert_eq!(followed.double.asked().len(), 2, "the two manifests");
+    assert_eq!(followed.double.asked().len(), 4, "manifests and lists alone");
     let other = digest(b"other");
     followed.double.put(&format!("/v2/fleet/blobs/{other}"), 200, b"payload");
     for (layers, wanted) in [
@@ -366,5 +367,62 @@ fn signatures_are_read_where_cosign_puts_them() {
         followed.double.put(&tag, 200, &body(&layers));
         let found = followed.refused();
         assert!(found.contains(wanted), "{wanted}: {found}");
+    }
+}
+
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+/// Puts a bundle that refers to an artifact into the double; returns its entry in a list.
+fn refer(double: &Double, bundle: &[u8], states: Option<&str>) -> serde_json::Value {
+    double.put(&format!("/v2/fleet/blobs/{}", digest(bundle)), 200, bundle);
+    let manifest = manifest(&[(BUNDLE, &digest(bundle), bundle.len())]);
+    double.put(&format!("/v2/fleet/manifests/{}", digest(&manifest)), 200, &manifest);
+    let annotations: BTreeMap<_, _> =
+        states.map(|states| ("dev.sigstore.bundle.predicateType", states)).into_iter().collect();
+    json!({"digest": digest(&manifest), "artifactType": BUNDLE, "annotations": annotations})
+}
+
+#[test]
+fn bundles_are_read_where_they_are_listed() {
+    let index = |entries: &[serde_json::Value]| json!({ "manifests": entries }).to_string().into_bytes();
+    for unknown in [None, Some(400), Some(405)] {
+        let mut followed = Followed::new(|spec| spec.signatures = true);
+        let (artifact, _) = followed.double.push("a: 1\n");
+        let referrers = format!("/v2/fleet/referrers/{artifact}");
+        let tag = format!("/v2/fleet/manifests/{}", artifact.replace(':', "-"));
+        // A registry that keeps lists, and one that does not.
+        let list = if let Some(status) = unknown {
+            followed.double.put(&referrers, status, b"no such path");
+            tag
+        } else {
+            referrers
+        };
+        let signature = refer(&followed.double, b"a bundle", Some("https://sigstore.dev/cosign/sign/v1"));
+        let unnamed = refer(&followed.double, b"another bundle", None);
+        let built = refer(&followed.double, b"how it was built", Some("https://slsa.dev/provenance/v1"));
+        let large = refer(&followed.double, &vec![b'x'; 70_000], None);
+        let other = json!({"digest": digest(b"x"), "artifactType": "application/spdx+json"});
+        followed.double.put(&list, 200, &index(&[built, other, large, signature, unnamed.clone()]));
+        followed.poll().unwrap().unwrap();
+        let seen = followed.source.artifact().unwrap().signatures.clone();
+        let bundles = [b"a bundle".to_vec(), b"another bundle".to_vec()].map(ArtifactSignature::Bundle);
+        assert_eq!(seen, bundles, "{unknown:?}");
+        followed.double.asked();
+        assert_eq!(followed.poll(), Ok(None));
+        assert!(followed.double.asked().iter().all(|(path, _)| !path.contains("/blobs/")), "nothing is read again");
+        let gone = json!({"digest": digest(b"gone"), "artifactType": BUNDLE});
+        let pathless = json!({"digest": "sha256:../x", "artifactType": BUNDLE});
+        followed.double.put(&format!("/v2/fleet/manifests/{}", digest(b"changed")), 200, b"{}");
+        let changed = json!({"digest": digest(b"changed"), "artifactType": BUNDLE});
+        for (entries, wanted) in [
+            (vec![gone], "lacks a part of it"),
+            (vec![pathless], "no digest of SHA-256"),
+            (vec![changed], "is not what its digest says"),
+            (vec![unnamed; 51], "more than the 50"),
+        ] {
+            followed.double.put(&list, 200, &index(&entries));
+            let found = followed.refused();
+            assert!(found.contains(wanted), "{wanted}: {found}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::super::*;
@@ -23,15 +24,40 @@ fn key(folder: &Path, name: &str, kind: &[&str]) -> Vec<u8> {
     fs::read(folder.join("public")).unwrap()
 }
 
-fn sign(folder: &Path, name: &str, payload: &str) -> ArtifactSignature {
-    fs::write(folder.join("payload"), payload).unwrap();
+/// Returns a key's signature of a message, as base64.
+fn signature(folder: &Path, name: &str, message: &str) -> String {
+    fs::write(folder.join("payload"), message).unwrap();
     if name == "ed" {
         openssl(folder, &["pkeyutl", "-sign", "-rawin", "-inkey", name, "-in", "payload", "-out", "signature"]);
     } else {
         openssl(folder, &["dgst", "-sha256", "-sign", name, "-out", "signature", "payload"]);
     }
-    let signature = STANDARD.encode(fs::read(folder.join("signature")).unwrap());
-    ArtifactSignature { payload: payload.as_bytes().to_vec(), signature }
+    STANDARD.encode(fs::read(folder.join("signature")).unwrap())
+}
+
+fn sign(folder: &Path, name: &str, payload: &str) -> ArtifactSignature {
+    ArtifactSignature::Tagged { payload: payload.as_bytes().to_vec(), signature: signature(folder, name, payload) }
+}
+
+const IN_TOTO: &str = "application/vnd.in-toto+json";
+
+/// Makes a bundle of a statement, as cosign does from version 3 on.
+fn bundle(folder: &Path, name: &str, statement: &str) -> serde_json::Value {
+    let message = format!("DSSEv1 {} {IN_TOTO} {} {statement}", IN_TOTO.len(), statement.len());
+    let sig = signature(folder, name, &message);
+    json!({
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": {"publicKey": {"hint": "any"}},
+        "dsseEnvelope": {"payload": STANDARD.encode(statement), "payloadType": IN_TOTO, "signatures": [{"sig": sig}]},
+    })
+}
+
+fn statement(digest: &str, predicate: &str) -> String {
+    let hex = digest.trim_start_matches("sha256:");
+    json!({
+        "_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": hex}}], "predicateType": predicate, "predicate": {},
+    })
+    .to_string()
 }
 
 fn payload(digest: &str, kind: &str) -> String {
@@ -56,10 +82,13 @@ fn a_listed_key_must_have_signed_this_digest() {
     let (digest, other) = (format!("sha256:{}", "0a".repeat(32)), format!("sha256:{}", "0b".repeat(32)));
     let (good, moved) = (payload(&digest, KIND), payload(&other, KIND));
     let altered = |mut signed: ArtifactSignature| {
-        signed.payload = good.clone().into_bytes();
+        if let ArtifactSignature::Tagged { payload, .. } = &mut signed {
+            *payload = good.clone().into_bytes();
+        }
         signed
     };
-    let unreadable = |signature: &str| ArtifactSignature { payload: good.clone().into(), signature: signature.into() };
+    let unreadable =
+        |signature: &str| ArtifactSignature::Tagged { payload: good.clone().into(), signature: signature.into() };
     let rows: Vec<(&str, Vec<ArtifactSignature>, &str)> = vec![
         ("none", vec![], "is not signed"),
         ("P-256", vec![sign(folder, "ec", &good)], "accepted"),
@@ -76,20 +105,83 @@ fn a_listed_key_must_have_signed_this_digest() {
         ("too long", vec![unreadable(&"A".repeat(SIGNATURE_BYTES_MAX + 4))], "has a signature that no key"),
     ];
     for (name, signatures, wanted) in rows {
-        let artifact = SeenArtifact { digest: digest.clone(), commit: CommitId::new("c"), signatures };
-        let found = match check_artifact(&artifact, &keys) {
-            Ok(key) => {
-                assert!(key.starts_with("sha256:"), "{key}");
-                "accepted".to_owned()
-            }
-            Err(refusal) => {
-                let complaint = artifact_complaint(&artifact, &refusal);
-                assert_eq!(complaint.path, format!("artifact {digest}"));
-                complaint.message
-            }
-        };
+        let found = checked(&digest, signatures, &keys);
         assert!(found.contains(wanted), "{name}: {found}");
     }
+}
+
+/// Returns what is said of an artifact.
+fn checked(digest: &str, signatures: Vec<ArtifactSignature>, keys: &CosignKeys) -> String {
+    let artifact = SeenArtifact { digest: digest.to_owned(), commit: CommitId::new("c"), signatures };
+    match check_artifact(&artifact, keys) {
+        Ok(key) => {
+            assert!(key.starts_with("sha256:"), "{key}");
+            "accepted".to_owned()
+        }
+        Err(refusal) => {
+            let complaint = artifact_complaint(&artifact, &refusal);
+            assert_eq!(complaint.path, format!("artifact {digest}"));
+            complaint.message
+        }
+    }
+}
+
+#[test]
+fn a_bundle_counts_if_it_states_a_signature_of_this_digest() {
+    const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path();
+    let p256 = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    let public = key(folder, "ec", &p256);
+    key(folder, "stranger", &p256);
+    let keys = CosignKeys::parse(&public).unwrap();
+    let (digest, other) = (format!("sha256:{}", "0a".repeat(32)), format!("sha256:{}", "0b".repeat(32)));
+    let good = bundle(folder, "ec", &statement(&digest, SIGNATURE));
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut bundle = good.clone();
+        change(&mut bundle["dsseEnvelope"]);
+        bundle
+    };
+    let moved = STANDARD.encode(statement(&other, SIGNATURE));
+    let none = "has a signature that no key";
+    let rows = [
+        ("signed", good.clone(), "accepted"),
+        ("a stranger", bundle(folder, "stranger", &statement(&digest, SIGNATURE)), none),
+        ("another digest", bundle(folder, "ec", &statement(&other, SIGNATURE)), "signs another artifact, sha256:0b0b"),
+        (
+            "how it was built",
+            bundle(folder, "ec", &statement(&digest, "https://slsa.dev/provenance/v1")),
+            "states \"https://slsa.dev/provenance/v1\", which is not that",
+        ),
+        ("no statement", bundle(folder, "ec", "{}"), "names no artifact"),
+        (
+            "no subject",
+            bundle(folder, "ec", &json!({"predicateType": SIGNATURE}).to_string()),
+            "signs another artifact",
+        ),
+        ("another payload", changed(&|envelope| envelope["payload"] = json!(moved)), none),
+        ("another type", changed(&|envelope| envelope["payloadType"] = json!("text/plain")), none),
+        ("no signature", changed(&|envelope| envelope["signatures"] = json!([])), none),
+        (
+            "two signatures",
+            changed(&|envelope| {
+                let one = envelope["signatures"][0].clone();
+                envelope["signatures"] = json!([one.clone(), one]);
+            }),
+            none,
+        ),
+        ("no base64", changed(&|envelope| envelope["payload"] = json!("?")), none),
+        ("too long", changed(&|envelope| envelope["signatures"][0]["sig"] = json!("A".repeat(20_000))), none),
+        ("a signature of a message", json!({"messageSignature": {"signature": "AAAA"}}), none),
+    ];
+    for (name, bundle, wanted) in rows {
+        let found = checked(&digest, vec![ArtifactSignature::Bundle(bundle.to_string().into_bytes())], &keys);
+        assert!(found.contains(wanted), "{name}: {found}");
+    }
+    // One that counts is enough.
+    let text = |bundle: &serde_json::Value| ArtifactSignature::Bundle(bundle.to_string().into_bytes());
+    let built = bundle(folder, "ec", &statement(&digest, "https://slsa.dev/provenance/v1"));
+    assert_eq!(checked(&digest, vec![text(&built), text(&good)], &keys), "accepted");
 }
 
 #[test]
