@@ -237,7 +237,7 @@ pub enum VerifiedCommits {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SshSigners {
-    /// File of allowed signers as ssh-keygen reads it, with times in UTC and without certificates. It is read again when it changes.
+    /// File of allowed signers as ssh-keygen reads it, with times in UTC. It is read again when it changes.
     pub allowed_signers_file: PathBuf,
 }
 

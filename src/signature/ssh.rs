@@ -1,11 +1,13 @@
 //! Signatures of SSH keys, and the file of those that count, as `ssh-keygen -Y verify` reads it.
 
+mod certificate;
+
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use ssh_key::authorized_keys::ConfigOpts;
 use ssh_key::public::KeyData;
-use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
+use ssh_key::{Certificate, HashAlg, LineEnding, PublicKey, SshSig};
 
 use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
 
@@ -36,6 +38,8 @@ struct SignerLine {
     namespaces: Option<String>,
     valid_after: Option<Timestamp>,
     valid_before: Option<Timestamp>,
+    /// The key is one of an authority: keys count that it issued a certificate for, and itself does not.
+    is_authority: bool,
     key: PublicKey,
 }
 
@@ -90,7 +94,8 @@ impl SignerLine {
             data => weakness(data).map_or(Ok(()), Err)?,
         }
         let principals = principals.trim_matches('"').to_owned();
-        let line = Self { principals, namespaces: None, valid_after: None, valid_before: None, key };
+        let line =
+            Self { principals, namespaces: None, valid_after: None, valid_before: None, is_authority: false, key };
         line.with(options)
     }
 
@@ -104,27 +109,36 @@ impl SignerLine {
                 "namespaces" => self.namespaces = Some(value.to_owned()),
                 "valid-after" => self.valid_after = Some(time(value)?),
                 "valid-before" => self.valid_before = Some(time(value)?),
-                "cert-authority" => {
-                    return Err(
-                        "certificates are not supported: list each signer's own key instead of `cert-authority`"
-                            .to_owned(),
-                    );
-                }
+                "cert-authority" => self.is_authority = true,
                 _ => return Err(format!("has an unknown option {name:?}")),
             }
         }
         Ok(self)
     }
 
-    /// Returns why it does not let its key sign commits; `None` where it does.
-    fn objection(&self, now: Timestamp) -> Option<String> {
+    /// Tells whether it is about a key: its own, or one that its authority vouches for.
+    fn is_about(&self, key: &PublicKey, certificate: Option<&Certificate>) -> bool {
+        match certificate {
+            None => !self.is_authority && self.key.key_data() == key.key_data(),
+            Some(certificate) => self.is_authority && certificate::is_of(certificate, &self.key),
+        }
+    }
+
+    /// Returns whose key it is.
+    fn signer(&self, certificate: Option<&Certificate>) -> String {
+        let people = certificate.map(|certificate| certificate::people(certificate, &self.principals));
+        people.filter(|people| !people.is_empty()).unwrap_or_else(|| self.principals.clone())
+    }
+
+    /// Returns why it does not let a key sign commits; `None` where it does.
+    fn objection(&self, certificate: Option<&Certificate>, now: Timestamp) -> Option<String> {
         if self.namespaces.as_ref().is_some_and(|patterns| !is_among(patterns, NAMESPACE)) {
             return Some(format!("whose `namespaces` lack {NAMESPACE:?}"));
         }
         match (self.valid_after, self.valid_before) {
             (Some(from), _) if now < from => Some(format!("which is valid only after {from}")),
             (_, Some(until)) if now > until => Some(format!("which was valid only before {until}")),
-            _ => None,
+            _ => certificate.and_then(|certificate| certificate::objection(certificate, &self.principals, now)),
         }
     }
 }
@@ -189,6 +203,9 @@ pub(super) fn check(
     allowed: &AllowedSigners,
     now: Timestamp,
 ) -> Result<Signer, SignatureRefusal> {
+    let certified = certificate::read(text).map_err(SignatureRefusal::Unreadable)?;
+    let text = certified.as_ref().map_or(text, |certified| &certified.plain);
+    let certificate = certified.as_ref().map(|certified| &certified.certificate);
     let signature = SshSig::from_pem(wrapped(text)).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     // The library reads versions that there never were, and lengths that do not fit.
     let written = signature.to_pem(LineEnding::LF).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
@@ -198,11 +215,11 @@ pub(super) fn check(
     }
     let key = PublicKey::from(signature.public_key().clone());
     let name = KeyName { kind: SignatureKind::Ssh, fingerprint: key.fingerprint(HashAlg::Sha256).to_string() };
-    let listed: Vec<&SignerLine> = allowed.lines.iter().filter(|line| line.key.key_data() == key.key_data()).collect();
+    let listed: Vec<&SignerLine> = allowed.lines.iter().filter(|line| line.is_about(&key, certificate)).collect();
     // One key may stand in several lines, such as one for each time that it is valid: any of them is enough.
-    let line = listed.iter().find(|line| line.objection(now).is_none()).or(listed.last());
+    let line = listed.iter().find(|line| line.objection(certificate, now).is_none()).or(listed.last());
     let Some(line) = line else { return Err(SignatureRefusal::Unknown(name)) };
-    let signer = Signer { key: name, name: line.principals.clone() };
+    let signer = Signer { key: name, name: line.signer(certificate) };
     if signature.namespace() != NAMESPACE {
         let namespace: String = signature.namespace().chars().take(NAMESPACE_CHARS_MAX).collect();
         return Err(SignatureRefusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
@@ -210,7 +227,7 @@ pub(super) fn check(
     if key.verify(NAMESPACE, payload, &signature).is_err() {
         return Err(SignatureRefusal::Bad(signer));
     }
-    match line.objection(now) {
+    match line.objection(certificate, now) {
         Some(why) => Err(SignatureRefusal::NotValid(signer, why)),
         None => Ok(signer),
     }

@@ -44,6 +44,19 @@ impl Folder {
         fs::read_to_string(self.dir.path().join(format!("{name}.pub"))).unwrap().trim().to_owned()
     }
 
+    /// Has an authority certify a key, which is then also there under another name, with its certificate.
+    pub fn ssh_certify(&self, key: &str, name: &str, authority: &str, more: &[&str]) {
+        for end in ["", ".pub"] {
+            let path = |name: &str| self.dir.path().join(format!("{name}{end}"));
+            fs::copy(path(key), path(name)).unwrap();
+        }
+        let public = format!("{name}.pub");
+        self.run("ssh-keygen", &[&["-q", "-s", authority, "-I", name], more, &[&public]].concat(), b"");
+        // ssh-keygen signs with the certificate that it is given in place of the key.
+        let certificate = self.dir.path().join(format!("{name}-cert.pub"));
+        fs::rename(certificate, self.dir.path().join(public)).unwrap();
+    }
+
     /// Signs a text with an SSH key.
     pub fn ssh_sign(&self, name: &str, namespace: &str, text: &str) -> Vec<u8> {
         self.run("ssh-keygen", &["-Y", "sign", "-q", "-n", namespace, "-f", name], text.as_bytes())

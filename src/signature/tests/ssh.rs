@@ -164,7 +164,6 @@ fn files_that_are_wrong() {
         (format!("ok {key}\n\nalice {type_of_key}"), "line 3: has no key"),
         (format!("alice {type_of_key} AAAA"), "line 1: has a key that cannot be read"),
         (format!("alice {}", key.replace("ssh-ed25519", "ssh-rsa")), "line 1: has a key that cannot be read"),
-        (format!("alice cert-authority {key}"), "line 1: certificates are not supported"),
         (format!("alice no-touch {key}"), "line 1: has an unknown option \"no-touch\""),
         (format!("alice valid-before=\"tomorrow\" {key}"), "line 1: has a time \"tomorrow\""),
         (format!("alice valid-before=\"20261301\" {key}"), "line 1: has a time \"20261301\""),
@@ -184,6 +183,96 @@ fn no_bit_of_a_signature_may_differ() {
     let keys = keys(&format!("alice {key}"));
     for (bit, signature) in flipped(&folder.ssh_sign("alice", "git", COMMIT)).into_iter().enumerate() {
         let said = said(COMMIT, &[signature], &keys, at("2026-01-01T00:00:00Z"));
+        assert!(!said.starts_with("signed"), "bit {bit}: {said}");
+    }
+}
+
+#[test]
+fn certificates_of_a_listed_authority_count() {
+    let folder = Folder::new();
+    let authority = folder.ssh_key("authority", &["ed25519"]);
+    let other = folder.ssh_key("other", &["ecdsa", "-b", "384"]);
+    let key = folder.ssh_key("alice", &["ed25519"]);
+    let now = at("2026-06-15T12:00:00Z");
+    let forever = "20260101Z:20270101Z";
+    let mut made = 0;
+    let mut signed = |by: &str, people: &str, time: &str, more: &[&str]| {
+        made += 1;
+        let name = format!("certified-{made}");
+        folder.ssh_certify("alice", &name, by, &[&["-n", people, "-V", time], more].concat());
+        vec![folder.ssh_sign(&name, "git", COMMIT)]
+    };
+    let listed = format!("*@example.com cert-authority,namespaces=\"git\" {authority}");
+    let good = signed("authority", "alice@example.com", forever, &[]);
+    let two = signed("authority", "alice@elsewhere.example,alice@example.com", forever, &[]);
+    let rows = [
+        ("good", good.clone(), listed.clone(), "signed by alice@example.com"),
+        ("one of two people", two, listed.clone(), "signed by alice@example.com"),
+        ("another authority", signed("other", "alice@example.com", forever, &[]), listed.clone(), "does not list"),
+        ("both authorities", good.clone(), format!("x cert-authority {other}\n{listed}"), "signed by alice"),
+        (
+            "somebody else",
+            signed("authority", "bob", forever, &[]),
+            listed.clone(),
+            "which names bob, and its authority counts for *@",
+        ),
+        (
+            "excluded",
+            good.clone(),
+            format!("*,!alice@* cert-authority {authority}"),
+            "which names alice@example.com, and",
+        ),
+        (
+            "past",
+            signed("authority", "alice@example.com", "20260101Z:20260601Z", &[]),
+            listed.clone(),
+            "valid only before 2026-06-01T00:00:00Z",
+        ),
+        (
+            "ahead",
+            signed("authority", "alice@example.com", "20260701Z:20270101Z", &[]),
+            listed.clone(),
+            "valid only after 2026-07-01T00:00:00Z",
+        ),
+        (
+            "of a host",
+            signed("authority", "alice@example.com", forever, &["-h"]),
+            listed.clone(),
+            "which is one of a host",
+        ),
+        (
+            "restricted",
+            signed("authority", "alice@example.com", forever, &["-O", "force-command=ls"]),
+            listed.clone(),
+            "restricted by \"force-command\"",
+        ),
+        (
+            "without an end",
+            signed("authority", "alice@example.com", "always:forever", &[]),
+            listed.clone(),
+            "it has no end",
+        ),
+        (
+            "the authority is no longer valid",
+            good.clone(),
+            format!("* cert-authority,valid-before=\"20260601\" {authority}"),
+            "valid only before 2026-06-01",
+        ),
+        ("for files", good.clone(), format!("* cert-authority,namespaces=\"file\" {authority}"), "lack \"git\""),
+        ("the authority as a key", good.clone(), format!("* {authority}"), "does not list"),
+        ("the key without its certificate", good.clone(), format!("alice {key}"), "does not list"),
+        ("no certificate", vec![folder.ssh_sign("alice", "git", COMMIT)], listed.clone(), "does not list"),
+        ("the authority itself", vec![folder.ssh_sign("authority", "git", COMMIT)], listed.clone(), "does not list"),
+    ];
+    for (name, signature, lines, wanted) in rows {
+        let said = said(COMMIT, &signature, &keys(&lines), now);
+        assert!(said.contains(wanted), "{name}: {said}");
+    }
+    let keys = keys(&listed);
+    assert!(said(&other_tree(), &good, &keys, now).contains("bad signature"));
+    // A prime step meets every field of the certificate, and every place in a byte.
+    for (bit, signature) in flipped(&good[0]).into_iter().enumerate().step_by(11) {
+        let said = said(COMMIT, &[signature], &keys, now);
         assert!(!said.starts_with("signed"), "bit {bit}: {said}");
     }
 }

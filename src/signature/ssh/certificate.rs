@@ -1,0 +1,106 @@
+//! Certificates of SSH: an authority vouches for a key, for some time and for named people.
+//!
+//! Source: OpenSSH, PROTOCOL.sshsig for where a signature has one, PROTOCOL.certkeys for what it says, and sshsig.c for what counts of it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use ssh_key::certificate::CertType;
+use ssh_key::{Certificate, HashAlg, PublicKey};
+
+use super::{is_among, weakness};
+
+/// What a signature begins with: its name and its version.
+const HEAD_BYTES: usize = 10;
+/// How the types of certificates end.
+const TYPE_END: &[u8] = b"-cert-v01@openssh.com";
+/// Characters of the people in a certificate that a message repeats.
+const PEOPLE_CHARS_MAX: usize = 100;
+
+/// A signature whose key came in a certificate.
+pub(super) struct Certified {
+    /// Nothing of it is checked yet.
+    pub certificate: Certificate,
+    /// The signature as it would be with the key alone, which the library reads.
+    pub plain: String,
+}
+
+/// Reads the certificate of a signature; `None` where it has none.
+///
+/// # Errors
+/// Why the certificate cannot be read.
+pub(super) fn read(text: &str) -> Result<Option<Certified>, String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let [begin, body @ .., end] = &lines[..] else { return Ok(None) };
+    let body: String = body.iter().map(|line| line.trim()).collect();
+    let Ok(bytes) = STANDARD.decode(body) else { return Ok(None) };
+    let Some((head, rest)) = bytes.split_at_checked(HEAD_BYTES) else { return Ok(None) };
+    let Some((key, rest)) = prefixed(rest) else { return Ok(None) };
+    if !prefixed(key).is_some_and(|(kind, _)| kind.ends_with(TYPE_END)) {
+        return Ok(None);
+    }
+    let unreadable = |why: &dyn std::fmt::Display| format!("its certificate cannot be read: {why}");
+    let certificate = Certificate::from_bytes(key).map_err(|error| match error {
+        // That is how one says that it has no end.
+        ssh_key::Error::Time => unreadable(&"it has no end, and one with an end is needed"),
+        other => unreadable(&other),
+    })?;
+    if certificate.to_bytes().ok().as_deref() != Some(key) {
+        return Err(unreadable(&"it is not as ssh-keygen writes it"));
+    }
+    let key = PublicKey::from(certificate.public_key().clone()).to_bytes().map_err(|error| unreadable(&error))?;
+    let length = u32::try_from(key.len()).map_err(|error| unreadable(&error))?;
+    let plain = [head, &length.to_be_bytes(), &key, rest].concat();
+    Ok(Some(Certified { certificate, plain: format!("{begin}\n{}\n{end}", STANDARD.encode(plain)) }))
+}
+
+/// Takes a text with its length before it off some bytes.
+fn prefixed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
+}
+
+/// Tells whether an authority issued a certificate, at whatever time.
+pub(super) fn is_of(certificate: &Certificate, authority: &PublicKey) -> bool {
+    // The library checks a signature together with a time: any within the certificate's own.
+    let fingerprint = authority.fingerprint(HashAlg::Sha256);
+    certificate.signature_key() == authority.key_data()
+        && certificate.validate_at(certificate.valid_after(), [&fingerprint]).is_ok()
+}
+
+/// Returns who signed: the people of a certificate whom the patterns of a line have; nobody where they have none.
+pub(super) fn people(certificate: &Certificate, principals: &str) -> String {
+    let named = certificate.valid_principals().iter().filter(|name| is_among(principals, name));
+    shown(&named.map(String::as_str).collect::<Vec<_>>().join(","))
+}
+
+/// Returns why a certificate does not let its key sign commits; `None` where it does.
+pub(super) fn objection(certificate: &Certificate, principals: &str, now: Timestamp) -> Option<String> {
+    if certificate.cert_type() != CertType::User {
+        return Some("which is one of a host".to_owned());
+    }
+    if let Some(weak) = weakness(certificate.public_key()) {
+        return Some(format!("which {weak}"));
+    }
+    if let Some((option, _)) = certificate.critical_options().iter().next() {
+        return Some(format!("which is restricted by {:?}", shown(option)));
+    }
+    let people = certificate.valid_principals();
+    if !people.iter().any(|name| is_among(principals, name)) {
+        let people = if people.is_empty() { "nobody".to_owned() } else { shown(&people.join(",")) };
+        return Some(format!("which names {people}, and its authority counts for {principals}"));
+    }
+    let time = |seconds: u64| i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let (from, until) = (time(certificate.valid_after()), time(certificate.valid_before()));
+    match (from, until) {
+        (Some(from), _) if now < from => Some(format!("which is valid only after {from}")),
+        (None, _) => Some("which is valid only after all time".to_owned()),
+        (_, Some(until)) if now >= until => Some(format!("which was valid only before {until}")),
+        _ => None,
+    }
+}
+
+/// Returns a text that whoever asked for the certificate chose, as a message shows it.
+fn shown(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(PEOPLE_CHARS_MAX).collect()
+}
