@@ -22,7 +22,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 /// Two examples for each command that does not give its own.
 const EXAMPLES: &[(&str, [&str; 2])] = &[
     ("run", ["gitfleet run -c gitfleet.yaml", "gitfleet run -c gitfleet.yaml --once --timeout 10m"]),
-    ("validate", ["gitfleet validate", "gitfleet validate fleet -o json"]),
+    ("validate", ["gitfleet validate fleet -o json", "gitfleet validate -c gitfleet.yaml --source shop=../shop"]),
     ("explain", ["gitfleet explain web", "gitfleet explain web --cluster prod-eu-1"]),
     ("get", ["gitfleet get placements", "gitfleet get runs web-3 -o yaml"]),
     ("describe", ["gitfleet describe placement web", "gitfleet describe cluster prod-eu-1"]),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 
+use super::checkouts;
 use super::exit::Exit;
 use super::output::{self, Terminal};
 use super::plan_config::{PlanRequest, Wanted};
-use super::plan_sources;
 use crate::clock;
 use crate::daemon::commit_reader::{self, Cache, read_candidate, read_commit, read_folder};
 use crate::daemon::rendering::Rendering;
@@ -117,7 +117,7 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
         bail!("-o markdown is made to be published, so it always masks secret values; leave --show-secrets out");
     }
     if !asked.sources.is_empty() {
-        let pull = plan_sources::read_pull(&asked.sources, asked.renders(), &asked.rendering()?)?;
+        let pull = checkouts::read_pull(&asked.sources, asked.renders(), &asked.rendering()?)?;
         return report(args, asked, (&pull.base, &pull.head), pull.candidate, Some(&pull.name));
     }
     let Some(revision) = asked.base.as_deref() else {
@@ -197,7 +197,7 @@ fn within_limits(asked: &PlanRequest) -> anyhow::Result<Result<Trees, RefusedHea
     let rendering = asked.rendering()?;
     let read = match &asked.sources[..] {
         [] => read_revisions(&asked.repo, asked.base.as_deref(), asked.head.as_deref(), &rendering)?,
-        several => plan_sources::read(several, asked.renders(), &rendering)?,
+        several => checkouts::read(several, asked.renders(), &rendering)?,
     };
     Ok(read.and_then(|(base, head)| match violations(&head, &asked.tenants()) {
         broken if broken.is_empty() => Ok((base, head)),

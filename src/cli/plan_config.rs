@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::bail;
 use jiff::Timestamp;
 
+use super::checkouts::{Checkout, SourceOptions, checkouts};
 use super::folder::TreeFolder;
 use super::opened;
-use super::plan_sources::{Checkout, SourceOptions, checkouts};
 use super::records::{RecordsSource, load_configuration};
 use super::rendering;
 use crate::config::Configuration;

@@ -1,17 +1,22 @@
 //! `gitfleet validate`: every error of a tree, with file and line.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::bail;
 use serde::Serialize;
 
+use super::checkouts::{self, SourceOptions, checkouts};
 use super::exit::Exit;
 use super::output;
 use super::records::load_configuration;
 use super::rendering;
 use crate::api::groups::OCM_GROUP;
 use crate::clock;
+use crate::config::Configuration;
 use crate::daemon::commit_reader::{Survey, survey};
+use crate::decide::tenancy::violations;
 use crate::model::manifest::InputError;
 use crate::model::tree::{Skipped, Tree};
 use crate::plan::plan;
@@ -20,12 +25,16 @@ use crate::status::work::{counted, objects};
 /// Options of `validate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder to check, as it stands on disk; the current one by default.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
-    /// The daemon's configuration file, for its `render:`; by default that of a gitfleet.yaml in the folder or above it in its repository.
+    /// The folder to check, as it stands on disk; the current one by default, or with --config all of several sources.
+    dir: Option<PathBuf>,
+    /// The daemon's configuration file: for its `render:`, `tenants:` and `sources:`. By default only the `render:` of a gitfleet.yaml in the
+    /// folder or above it in its repository counts.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Where a clone of one of several sources is, such as shop=../shop; for each that is not on this machine where the configuration
+    /// has it. Its files count as they stand.
+    #[arg(long, value_name = "NAME=DIR", requires = "config", conflicts_with = "dir")]
+    source: Vec<String>,
     /// How to show what is wrong.
     #[arg(short, long, value_enum, default_value_t)]
     output: ValidateFormat,
@@ -61,8 +70,7 @@ struct SkippedDocument {
 /// Runs the command. Exits 0 without errors, 1 with any, 2 where the folder cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let configuration = args.config.as_deref().map(load_configuration).transpose()?;
-    let rendering = rendering::of_tree(&args.dir, configuration.as_ref())?;
-    let (findings, summary) = output::with_spinner("reading", || survey(&args.dir, &rendering).map(findings))?;
+    let (findings, summary) = output::with_spinner("reading", || surveyed(args, configuration.as_ref()).map(findings))?;
     match args.output {
         ValidateFormat::Table => {
             output::print(
@@ -80,6 +88,35 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     eprintln!("{summary}");
     Ok(if findings.errors.is_empty() { Exit::Done } else { Exit::NotAsWished })
+}
+
+/// Reads what is to be checked, and holds it against the limits of tenants.
+fn surveyed(args: &Args, configuration: Option<&Configuration>) -> anyhow::Result<Survey> {
+    let dir = args.dir.as_deref().unwrap_or(Path::new("."));
+    let rendering = rendering::of_tree(dir, configuration)?;
+    let mut survey = match configuration {
+        Some(configuration) if args.dir.is_none() && !configuration.sources.is_empty() => {
+            let options = SourceOptions::read(configuration, &args.source, &[], &[])?;
+            // Nothing is compared, so nobody asks which commits are accepted.
+            let checkouts = checkouts(configuration, &options, || Ok(BTreeMap::new()))?;
+            checkouts::survey(&checkouts, configuration.render.is_some(), &rendering)?
+        }
+        Some(configuration) if !args.source.is_empty() => {
+            let file = args.config.as_deref().unwrap_or(dir).display();
+            bail!(
+                "{file} has one source ({}); name a clone of it without --source: gitfleet validate DIR",
+                configuration.source.url
+            );
+        }
+        _ => survey(dir, &rendering)?,
+    };
+    if let (Some(configuration), Ok(tree)) = (configuration, &survey.tree) {
+        let broken = violations(tree, &configuration.tenants());
+        if !broken.is_empty() {
+            survey.tree = Err(broken);
+        }
+    }
+    Ok(survey)
 }
 
 /// Returns what is to be said, and the summary.

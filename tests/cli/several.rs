@@ -118,6 +118,31 @@ fn a_source_is_the_folder_of_a_tenant() {
 }
 
 #[test]
+fn validate_reads_all_of_them_with_the_limits_of_tenants() {
+    let scratch = two();
+    let tenants = "tenants: [{name: shop, path: shop, namespaces: [shop], clusterKinds: [Namespace]}]\n";
+    configure(&scratch, SOURCES, tenants);
+    let validate = |more: &[&str]| scratch.run(&[&["validate", "-c", CONFIG], more].concat());
+    let all = validate(&[]);
+    assert_eq!((all.code, all.out.as_str()), (0, ""), "{}", all.err);
+    assert!(all.err.contains("2 objects, 1 placement, 2 clusters: no errors"), "{}", all.err);
+    // What is not committed counts in a clone that is named.
+    fs::write(scratch.path("shop/deploy/east.yaml"), cluster("east", "x")).expect("a file");
+    let clone = format!("shop={}", scratch.path("shop/deploy").display());
+    let twice = validate(&["--source", &clone]);
+    let twice = twice.text(1);
+    let wanted = "shop/east.yaml:2: MemberCluster.cluster.kubernetes-fleet.io east: metadata.name: the same object stands at platform/clusters.yaml:2 too";
+    assert!(twice.contains(wanted), "{twice}");
+    assert_eq!(validate(&[]).code, 0, "it is in no commit");
+    fs::write(scratch.path("shop/deploy/east.yaml"), namespace("bank", &[])).expect("a file");
+    let foreign = validate(&["--source", &clone]);
+    let foreign = foreign.text(1);
+    assert!(foreign.contains("shop/east.yaml:") && foreign.contains("tenant shop"), "{foreign}");
+    let unknown = validate(&["--source", "bank=."]);
+    assert!(unknown.code == 2 && unknown.err.contains("names no source"), "{}", unknown.err);
+}
+
+#[test]
 fn a_kustomization_reads_nothing_of_another_repository() {
     let scratch = two();
     configure(&scratch, SOURCES, "render: {kustomize: v5.9.0}\n");

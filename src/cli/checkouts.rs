@@ -1,4 +1,4 @@
-//! Several sources for `gitfleet plan`: a clone of each, read as one tree, as the daemon joins them.
+//! Several sources for `gitfleet plan` and `gitfleet validate`: a clone of each, read as one tree, as the daemon joins them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::plan::{RefusedHead, Trees, base_refused};
 use super::plan_config::is_repository;
 use crate::config::Configuration;
-use crate::daemon::commit_reader::{self, Cache, SourceAt, read_joined, read_joined_candidate};
+use crate::daemon::commit_reader::{self, Cache, SourceAt, Survey, read_joined, read_joined_candidate};
 use crate::daemon::rendering::Rendering;
 use crate::git::{self, JoinedRepository, Reader};
 use crate::model::id::CommitId;
@@ -248,6 +248,20 @@ pub(super) fn read(
         }
         Err(error) => Err((commit, error.refused()?)),
     })
+}
+
+/// Returns all findings about what is planned. Where it is refused, the documents that are not read are not known.
+///
+/// # Errors
+/// A source cannot be read.
+pub(super) fn survey(checkouts: &[Checkout], everything: bool, rendering: &Rendering) -> anyhow::Result<Survey> {
+    let joined = Joined::open(checkouts, everything)?;
+    let tree = match joined.read(&joined.head(), &mut Cache::rendering(rendering.clone()))? {
+        Ok(tree) => Ok(tree),
+        Err(error) => Err(error.refused()?),
+    };
+    let skipped = tree.as_ref().map(|tree| tree.skipped.clone()).unwrap_or_default();
+    Ok(Survey { tree, skipped })
 }
 
 /// What a pull request of one of several sources would bring.
