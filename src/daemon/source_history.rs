@@ -10,6 +10,7 @@ use crate::config::{self, Configuration};
 use crate::git;
 use crate::http::{Compared, SourceHistory};
 use crate::model::id::CommitId;
+use crate::model::tree::JoinedSource;
 use crate::status::records::PlacementRecords;
 use crate::store::saved::Records;
 use crate::views::differences::{changes, live_differences};
@@ -17,8 +18,8 @@ use crate::views::redact::MaskKey;
 use crate::views::subjects::Subjects;
 use crate::views::tree::Line;
 
-/// Commits whose subjects are remembered; more begin from nothing.
-const SUBJECTS_MAX: usize = 1_000;
+/// Commits of which is remembered what they are about; more begin from nothing.
+const COMMITS_MAX: usize = 1_000;
 
 /// What git holds of the source of a configuration.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct GitHistory {
     state_dir: PathBuf,
     mask: MaskKey,
     subjects: Mutex<BTreeMap<CommitId, String>>,
+    joined: Mutex<BTreeMap<CommitId, Vec<JoinedSource>>>,
 }
 
 impl GitHistory {
@@ -37,6 +39,7 @@ impl GitHistory {
             state_dir: state_dir(configuration),
             mask,
             subjects: Mutex::default(),
+            joined: Mutex::default(),
         }
     }
 
@@ -58,18 +61,35 @@ pub fn kept_reader(sources: &[config::Source], state_dir: &Path) -> Result<git::
 
 impl Subjects for GitHistory {
     fn subject(&self, commit: &CommitId) -> Option<String> {
-        let known = || self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(subject) = known().get(commit) {
-            return Some(subject.clone());
-        }
-        let subject = self.reader().and_then(|reader| reader.subject(commit)).ok()?;
-        let mut known = known();
-        if known.len() >= SUBJECTS_MAX {
-            known.clear();
-        }
-        known.insert(commit.clone(), subject.clone());
-        Some(subject)
+        remembered(&self.subjects, commit, || self.reader().and_then(|reader| reader.subject(commit)).ok())
     }
+
+    fn joined(&self, commit: &CommitId) -> Vec<JoinedSource> {
+        if matches!(&self.sources[..], [only] if only.name.is_empty()) {
+            return Vec::new();
+        }
+        let read = || self.reader().and_then(|reader| git::joined_sources(&reader, commit)).ok().flatten();
+        remembered(&self.joined, commit, read).unwrap_or_default()
+    }
+}
+
+/// Returns what is known of a commit, or what is read of it. What cannot be read is tried again next time.
+fn remembered<T: Clone>(
+    known: &Mutex<BTreeMap<CommitId, T>>,
+    commit: &CommitId,
+    read: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known().get(commit) {
+        return Some(found.clone());
+    }
+    let found = read()?;
+    let mut known = known();
+    if known.len() >= COMMITS_MAX {
+        known.clear();
+    }
+    known.insert(commit.clone(), found.clone());
+    Some(found)
 }
 
 impl SourceHistory for GitHistory {

@@ -19,7 +19,7 @@ use super::rendering::Rendering;
 use super::supervise::Supervisor;
 use crate::clock::{self, Uptime};
 use crate::core::SourceEvent;
-use crate::git::{self, JoinedRepository, Reader};
+use crate::git::{self, JoinedRepository, Reader, joined_sources};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::records::ResourceSnapshot;
@@ -401,7 +401,7 @@ fn retained(
     let mut of_branches = vec![BTreeSet::new(); branches.len()];
     for commit in kept {
         // Another daemon made one that is not here: this machine pinned nothing for it.
-        for source in joined.sources(commit)?.into_iter().flatten() {
+        for source in joined_sources(joined.reader(), commit)?.into_iter().flatten() {
             if let Some(index) = branches.iter().position(|branch| branch.name == source.name) {
                 of_branches[index].insert(source.commit);
             }

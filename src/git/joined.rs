@@ -72,27 +72,6 @@ impl JoinedRepository {
         write().map_err(Error::at(self.reader.location(), "write a commit to"))
     }
 
-    /// Returns the sources that a commit joins, by name; `None` where the commit is not there.
-    ///
-    /// # Errors
-    /// `Repository`.
-    pub fn sources(&self, commit: &CommitId) -> Result<Option<Vec<JoinedSource>>, Error> {
-        if !self.reader.has(commit) {
-            return Ok(None);
-        }
-        let repo = self.reader.local();
-        let root = self.reader.tree_of(&repo, commit)?;
-        let reading = Error::at(self.reader.location(), "read a commit of");
-        let tree = self.reader.find(&repo, root)?.try_into_tree().map_err(&reading)?;
-        let tree = tree.decode().map_err(&reading)?;
-        let linked = tree.entries.iter().filter(|entry| entry.mode.kind() == EntryKind::Commit);
-        let source = |entry: &gix::objs::tree::EntryRef<'_>| JoinedSource {
-            name: entry.filename.to_string(),
-            commit: CommitId::new(entry.oid.to_string()),
-        };
-        Ok(Some(linked.map(source).collect()))
-    }
-
     /// Keeps the pinned commits, and removes the objects of all others.
     ///
     /// # Errors
@@ -100,6 +79,27 @@ impl JoinedRepository {
     pub fn sweep(&self) -> Result<(), Error> {
         sweep(&self.reader, &self.dir)
     }
+}
+
+/// Returns the sources that a commit joins, by name; `None` where the commit is not there.
+///
+/// # Errors
+/// `Repository`.
+pub fn joined_sources(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<JoinedSource>>, Error> {
+    if !reader.has(commit) {
+        return Ok(None);
+    }
+    let repo = reader.local();
+    let root = reader.tree_of(&repo, commit)?;
+    let reading = Error::at(reader.location(), "read a commit of");
+    let tree = reader.find(&repo, root)?.try_into_tree().map_err(&reading)?;
+    let tree = tree.decode().map_err(&reading)?;
+    let linked = tree.entries.iter().filter(|entry| entry.mode.kind() == EntryKind::Commit);
+    let source = |entry: &gix::objs::tree::EntryRef<'_>| JoinedSource {
+        name: entry.filename.to_string(),
+        commit: CommitId::new(entry.oid.to_string()),
+    };
+    Ok(Some(linked.map(source).collect()))
 }
 
 #[cfg(test)]
@@ -122,9 +122,9 @@ mod tests {
         assert_eq!(other.join(&sources).expect("it is written"), commit);
         assert_eq!(other.join(&[sources[1].clone(), sources[0].clone()]).expect("it is written"), commit);
         assert_ne!(one.join(&[source("platform", 'a'), source("shop", 'c')]).expect("it is written"), commit);
-        assert_eq!(one.sources(&commit).expect("it is read"), Some(sources.to_vec()));
+        assert_eq!(joined_sources(one.reader(), &commit).expect("it is read"), Some(sources.to_vec()));
         assert_eq!(one.reader().subject(&commit).expect("it is read"), "platform aaaaaaa, shop bbbbbbb");
-        assert_eq!(other.sources(&CommitId::new("d".repeat(40))).expect("it is read"), None);
+        assert_eq!(joined_sources(other.reader(), &CommitId::new("d".repeat(40))).expect("it is read"), None);
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         joined.reader().pin("commit-kept", &kept).expect("it is pinned");
         joined.sweep().expect("it is swept");
         let again = JoinedRepository::open(dir.path()).expect("it opens");
-        assert_eq!(again.sources(&kept).expect("it is read"), Some(vec![source("a", '1')]));
-        assert_eq!(again.sources(&gone).expect("it is read"), None);
+        assert_eq!(joined_sources(again.reader(), &kept).expect("it is read"), Some(vec![source("a", '1')]));
+        assert_eq!(joined_sources(again.reader(), &gone).expect("it is read"), None);
     }
 }

@@ -47,7 +47,7 @@ pub use error::{Cause, Error};
 pub use fetch::Excess;
 pub use folder::{Folder, read_folder, read_folder_below};
 pub use https::HttpsAccess;
-pub use joined::JoinedRepository;
+pub use joined::{JoinedRepository, joined_sources};
 pub use opened::OpenedReader;
 pub use packed::PackedCommits;
 pub use pull::{Commit, Merged, merged};

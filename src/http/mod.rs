@@ -116,7 +116,7 @@ pub struct Shared {
     /// What git holds of the source.
     pub history: Arc<dyn SourceHistory>,
     /// The pull requests that brought commits.
-    pub pulls: watch::Receiver<Arc<CommitPulls>>,
+    pub pulls: Vec<watch::Receiver<Arc<CommitPulls>>>,
     /// Limits who follows it.
     pub streams: Streams,
     /// Receives questions.

@@ -133,7 +133,8 @@ impl PageRequest {
     ) -> Result<T, Response> {
         let (settings, process, visitor) =
             (Arc::clone(&self.settings), self.shared.views.process, self.visitor.clone());
-        let (history, pulls) = (Arc::clone(&self.shared.history), Arc::clone(&self.shared.pulls.borrow()));
+        let history = Arc::clone(&self.shared.history);
+        let pulls: Vec<_> = self.shared.pulls.iter().map(|pulls| Arc::clone(&pulls.borrow())).collect();
         let work = tokio::task::spawn_blocking(move || {
             let form_token =
                 visitor.as_ref().map(|known| settings.sessions.form_token(&known.identity)).unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::model::commands::{Done, Person, Refusal, RefusalReason};
 use crate::model::id::{CommitId, PlacementKey};
 use crate::model::records::JournalEntry;
 use crate::model::runs::Channel;
+use crate::model::tree::JoinedSource;
 use crate::status::records::PlacementRecords;
 use crate::store::{Expected, MemoryStore, Op};
 use crate::views::subjects::Subjects;
@@ -30,7 +31,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         changes: watch::channel(1).1,
         views: Publisher::new(1).1,
         history: Arc::new(OneCommit),
-        pulls: watch::channel(Arc::default()).1,
+        pulls: Vec::new(),
         streams: Streams::default(),
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),
@@ -57,6 +58,10 @@ pub(super) struct OneCommit;
 impl Subjects for OneCommit {
     fn subject(&self, _: &CommitId) -> Option<String> {
         Some("Bigger <pods>".to_owned())
+    }
+
+    fn joined(&self, _: &CommitId) -> Vec<JoinedSource> {
+        Vec::new()
     }
 }
 

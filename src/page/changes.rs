@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
+use super::git_host::{HostedFiles, compare_link};
 use super::words::{commit_link, placement_path, said, subject, to_copy, toned};
 use crate::model::id::ObjectKey;
 use crate::model::records::{ResourceSnapshot, SnapshotResource};
@@ -102,9 +103,7 @@ pub(super) fn between(
             @if let Some(from) = from { "from snapshot " (from.index) " of commit " (commit_link(visit.site, &from.commit)) (subject(visit, &from.commit)) " " }
             @else { "from nothing " }
             "to snapshot " (to.index) " of commit " (commit_link(visit.site, &to.commit)) (subject(visit, &to.commit))
-            @if let (Some(links), Some(from)) = (&visit.site.links, from) {
-                "; " a.outside href=(links.compare(&from.commit, &to.commit)) rel="noreferrer" { "the changed lines on the git host" }
-            }
+            @if let Some(from) = from { (compare_link(visit, &from.commit, &to.commit)) }
         }
         @match contents {
             Some(contents) => { (lines(placed, contents)) }
@@ -199,10 +198,10 @@ fn choice(placed: &Placed, from: Option<u64>, to: u64, cluster: Option<&str>) ->
 pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &ResourceSnapshot) -> Markup {
     let changes = compared(from, to);
     let count = |wanted: ObjectChange| changes.iter().filter(|(change, _)| *change == wanted).count();
+    let (before, after) = (HostedFiles::of(visit, &from.unwrap_or(to).commit), HostedFiles::of(visit, &to.commit));
     let place = |change: ObjectChange, resource: &SnapshotResource| {
-        let snapshot = if change == ObjectChange::Removed { from.unwrap_or(to) } else { to };
-        let href = visit.site.links.as_ref();
-        let href = href.map(|links| links.line(&snapshot.commit, &resource.origin.path, resource.origin.line));
+        let files = if change == ObjectChange::Removed { &before } else { &after };
+        let href = files.line(&resource.origin.path, resource.origin.line);
         let place = said(&format!("{}:{}", resource.origin.path, resource.origin.line));
         html! { @if let Some(href) = href { a.outside href=(href) rel="noreferrer" { (place) } } @else { (place) } }
     };

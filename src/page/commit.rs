@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use super::badge::Tone;
+use super::git_host::host_link;
 use super::history::{approvals, approved, run_words};
-use super::words::{host_link, pager, placement_link, placement_path, said, subject, time, toned};
+use super::words::{pager, placement_link, placement_path, said, subject, time, toned};
 use super::{HtmlPage, Section, Visit};
 use crate::model::id::CommitId;
 use crate::model::progress::{Progress, StageProgress};

@@ -3,12 +3,13 @@
 use maud::{Markup, html};
 
 use super::badge::Tone;
+use super::git_host::host_link;
 use super::groups::{Grouping, groups};
 use super::matrix::{MatrixRow, matrix};
 use super::needs::{Ask, asks, list, longest_first};
 use super::query::{ListQuery, Sort};
 use super::standing::{ClusterStanding, PlacementStanding};
-use super::words::{act_link, commit_link, count_link, host_link, pager, said, subject, time, to_copy, toned};
+use super::words::{act_link, commit_link, count_link, pager, said, subject, time, to_copy, toned};
 use super::{HtmlPage, Section, Visit};
 use crate::model::records::{ClusterRecord, SourceRecord, StoreRecord};
 use crate::status::fleet::{fleet_warnings, source_failure};

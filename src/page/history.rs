@@ -5,7 +5,8 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
-use super::words::{act_link, commit_link, host_link, placement_path, said, subject, time, toned};
+use super::git_host::host_link;
+use super::words::{act_link, commit_link, placement_path, said, subject, time, toned};
 use crate::model::progress::Progress;
 use crate::model::records::ResourceSnapshot;
 use crate::model::runs::{Approval, RunPhase, RunRecord};

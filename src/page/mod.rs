@@ -1,10 +1,12 @@
 //! The live page, as HTML made of values: it shows what `status` and the comments say, and decides nothing.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-use crate::model::forge::{CommitPulls, ThreadNumber};
-use crate::model::id::{CommitId, PlacementKey};
+use crate::model::forge::CommitPulls;
+use crate::model::id::PlacementKey;
 use crate::views::comments::style::CommandStyle;
 use crate::views::fleet::FleetView;
 use crate::views::subjects::Subjects;
@@ -19,6 +21,7 @@ pub mod commit;
 pub mod events;
 mod explain;
 pub mod fleet;
+mod git_host;
 pub mod graph;
 mod grid;
 mod groups;
@@ -35,6 +38,7 @@ mod standing;
 pub mod timeline;
 mod words;
 
+pub use git_host::GitLinks;
 pub use layout::{document, fragment};
 
 /// What all pages of a daemon share.
@@ -42,49 +46,12 @@ pub use layout::{document, fragment};
 pub struct Site {
     /// The path that all links begin with: empty, or a slash and more, without one at the end.
     pub base: String,
-    /// The repository on the git host; absent without one.
-    pub links: Option<GitLinks>,
+    /// The repositories on git hosts: one, or one for each of several sources that has one.
+    pub links: Vec<GitLinks>,
     /// How commands in comments are written; absent without a git host.
     pub voice: Option<CommandStyle>,
     /// Known people may command in the page.
     pub commands: bool,
-}
-
-/// Where the git host shows what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GitLinks {
-    /// The address of the repository, without a slash at the end.
-    pub repository: String,
-    /// GitHub has other words for files and pull requests than Gitea and Forgejo.
-    pub is_github: bool,
-    /// The folder of the repository that is followed: empty for all of it.
-    pub folder: String,
-}
-
-impl GitLinks {
-    /// Returns where a commit is shown.
-    pub fn commit(&self, commit: &CommitId) -> String {
-        format!("{}/commit/{commit}", self.repository)
-    }
-
-    /// Returns where a pull request is shown.
-    pub fn pull(&self, number: ThreadNumber) -> String {
-        let pulls = if self.is_github { "pull" } else { "pulls" };
-        format!("{}/{pulls}/{number}", self.repository)
-    }
-
-    /// Returns where the changes between two commits are shown.
-    pub fn compare(&self, from: &CommitId, to: &CommitId) -> String {
-        format!("{}/compare/{from}...{to}", self.repository)
-    }
-
-    /// Returns where a line of a file is shown.
-    pub fn line(&self, commit: &CommitId, path: &str, line: u32) -> String {
-        let files = if self.is_github { "blob" } else { "src/commit" };
-        let folders = self.folder.split('/').chain(path.split('/')).filter(|part| !["", "."].contains(part));
-        let path: Vec<String> = folders.map(words::encoded).collect();
-        format!("{}/{files}/{commit}/{}#L{line}", self.repository, path.join("/"))
-    }
 }
 
 /// Who asks for a page.
@@ -109,8 +76,8 @@ pub struct Visit<'a> {
     pub fleet: &'a FleetView,
     /// What commits are about.
     pub subjects: &'a dyn Subjects,
-    /// The pull requests that brought commits.
-    pub pulls: &'a CommitPulls,
+    /// The pull requests that brought commits, in each repository.
+    pub pulls: &'a [Arc<CommitPulls>],
     /// The moment.
     pub now: Timestamp,
     /// Who asks.

@@ -7,10 +7,9 @@ use maud::{Markup, html};
 
 use super::Visit;
 use super::badge::Tone;
+use super::git_host::host_link;
 use super::standing::PlacementStanding;
-use super::words::{
-    act_link, cluster_link, commit_link, host_link, placement_link, placement_path, said, time, to_copy, toned,
-};
+use super::words::{act_link, cluster_link, commit_link, placement_link, placement_path, said, time, to_copy, toned};
 use crate::model::id::PlacementKey;
 use crate::model::progress::{GateProgress, Progress, ProgressState, StageProgress};
 use crate::model::runs::DELETION_GATE;

@@ -4,10 +4,11 @@ use maud::{Markup, html};
 
 use super::changes::Contents;
 use super::events::{Listed, listed};
+use super::git_host::host_link;
 use super::needs::{asks, list, longest_first};
 use super::query::ListQuery;
 use super::standing::PlacementStanding;
-use super::words::{act_link, commit_link, host_link, placement_path, said, subject, time, to_copy, toned};
+use super::words::{act_link, commit_link, placement_path, said, subject, time, to_copy, toned};
 use super::{Follows, HtmlPage, Section, Visit, changes, explain, grid, history, pictures};
 use crate::model::explanation::Explanation;
 use crate::page::badge::{Tone, badge};

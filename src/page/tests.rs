@@ -15,9 +15,10 @@ use super::*;
 use crate::model::commands::{Refusal, RefusalReason, Verb, WaitingGate};
 use crate::model::explanation::{ClusterExplanation, Explanation};
 use crate::model::forge::CommitPulls;
-use crate::model::id::Digest;
+use crate::model::id::{CommitId, Digest};
 use crate::model::manifest::InputError;
 use crate::model::records::{JournalEntry, SourceRecord};
+use crate::model::tree::JoinedSource;
 use crate::status::fixtures::{Case, at, run_at_approval, run_in_production};
 use crate::views::fleet::tests::records;
 use crate::views::fleet::{Changes, Placed};
@@ -49,12 +50,15 @@ fn fleet() -> FleetView {
     })
 }
 
+fn links(source: &str, repository: &str, folder: &str) -> GitLinks {
+    GitLinks { source: source.into(), repository: repository.into(), is_github: false, folder: folder.into() }
+}
+
 fn site() -> Site {
-    let links =
-        GitLinks { repository: "https://git.example/platform/fleet".into(), is_github: false, folder: "prod".into() };
+    let links = links("", "https://git.example/platform/fleet", "prod");
     let voice =
         CommandStyle { short: true, approvers: "user:ann".into(), comments_count: true, ..CommandStyle::default() };
-    Site { base: "/tools".into(), links: Some(links), voice: Some(voice), commands: true }
+    Site { base: "/tools".into(), links: vec![links], voice: Some(voice), commands: true }
 }
 
 /// Every commit is about the same, and means ill.
@@ -65,17 +69,18 @@ impl Subjects for AlwaysHostile {
     fn subject(&self, _: &CommitId) -> Option<String> {
         Some(format!("<script>alert(1)</script>\u{202e}{}", "x".repeat(200)))
     }
+
+    fn joined(&self, _: &CommitId) -> Vec<JoinedSource> {
+        Vec::new()
+    }
 }
 
 /// A placement by stages, without a prediction.
 const OVERVIEW: TabContent = TabContent::Overview { group: "", predicted: None };
 
-/// No pull request is known.
-static NO_PULLS: CommitPulls = CommitPulls::new();
-
 fn visit<'a>(site: &'a Site, fleet: &'a FleetView, may_command: bool) -> Visit<'a> {
     let visitor = Visitor { name: Some("ann"), signed_in: true, may_command, form_token: "f0" };
-    Visit { site, fleet, subjects: &AlwaysHostile, pulls: &NO_PULLS, now: at(600), visitor, change: "abc-1" }
+    Visit { site, fleet, subjects: &AlwaysHostile, pulls: &[], now: at(600), visitor, change: "abc-1" }
 }
 
 /// Breaks the lines of HTML, so that differences are short, and leaves out the versions of what pages load.
@@ -269,7 +274,7 @@ fn a_commit_says_what_became_of_it() {
 fn a_commit_is_linked_with_the_pull_requests_that_brought_it() {
     let (site, fleet) = (site(), fleet());
     let found = commit::found(&fleet, "1a2b3c4").expect("it is known");
-    let pulls = CommitPulls::from([(found.clone(), BTreeSet::from([7, 8, 9, 12]))]);
+    let pulls = [Arc::new(CommitPulls::from([(found.clone(), BTreeSet::from([7, 8, 9, 12]))]))];
     let visit = Visit { pulls: &pulls, ..visit(&site, &fleet, false) };
     let web = placed(&fleet, "web");
     for page in [
@@ -282,8 +287,65 @@ fn a_commit_is_linked_with_the_pull_requests_that_brought_it() {
         assert!(text.contains("href=\"https://git.example/platform/fleet/pulls/12\""), "{}: {text}", page.title);
         assert!(text.contains("pull request #8</a> and 1 more"), "{}: {text}", page.title);
     }
-    let elsewhere = GitLinks { is_github: true, ..site.links.clone().expect("a git host") };
+    let elsewhere = GitLinks { is_github: true, ..site.links[0].clone() };
     assert_eq!(elsewhere.pull(12), "https://git.example/platform/fleet/pull/12");
+}
+
+/// Commits join a commit of `platform`, and one of `shop` with their own first digit.
+#[derive(Debug)]
+struct TwoSources;
+
+impl Subjects for TwoSources {
+    fn subject(&self, _: &CommitId) -> Option<String> {
+        None
+    }
+
+    fn joined(&self, commit: &CommitId) -> Vec<JoinedSource> {
+        let source = |name: &str, commit: String| JoinedSource { name: name.into(), commit: CommitId::new(commit) };
+        vec![
+            source("platform", "a".repeat(8)),
+            source("shop", commit.as_str()[..1].repeat(8)),
+            source("bare", "b".repeat(8)),
+        ]
+    }
+}
+
+#[test]
+fn commits_of_several_sources_are_linked_each_in_its_repository() {
+    let (mut site, fleet) = (site(), fleet());
+    site.links = vec![
+        links("platform", "https://git.example/acme/platform", "."),
+        links("shop", "https://git.example/acme/shop", "deploy"),
+    ];
+    let one = CommitId::new("1a2b3c4d5e6f");
+    let other = CommitId::new("2a2b3c4d5e6f");
+    let pulls = [
+        Arc::new(CommitPulls::from([(CommitId::new("1".repeat(8)), BTreeSet::from([7]))])),
+        Arc::new(CommitPulls::from([(CommitId::new("a".repeat(8)), BTreeSet::from([9]))])),
+    ];
+    let visit = Visit { subjects: &TwoSources, pulls: &pulls, ..visit(&site, &fleet, false) };
+    let text = git_host::host_link(&visit, &one).0;
+    for part in [
+        "href=\"https://git.example/acme/platform/commit/aaaaaaaa\" rel=\"noreferrer\">change of platform on the git host</a>, ",
+        "href=\"https://git.example/acme/platform/pulls/9\"",
+        "href=\"https://git.example/acme/shop/commit/11111111\" rel=\"noreferrer\">change of shop on the git host</a>, ",
+        "href=\"https://git.example/acme/shop/pulls/7\"",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(text.matches("<a").count(), 4, "a source without a git host has no link: {text}");
+    let text = git_host::compare_link(&visit, &one, &other).0;
+    assert!(text.contains("https://git.example/acme/shop/compare/11111111...22222222"), "{text}");
+    assert_eq!(text.matches("<a").count(), 1, "what did not change is not compared: {text}");
+    let files = git_host::HostedFiles::of(&visit, &one);
+    for (path, wanted) in [
+        ("shop/web/a.yaml", Some("https://git.example/acme/shop/src/commit/11111111/deploy/web/a.yaml#L3")),
+        ("platform/a.yaml", Some("https://git.example/acme/platform/src/commit/aaaaaaaa/a.yaml#L3")),
+        ("shopping/a.yaml", None),
+        ("bare/a.yaml", None),
+    ] {
+        assert_eq!(files.line(path, 3).as_deref(), wanted, "{path}");
+    }
 }
 
 #[test]

@@ -10,9 +10,6 @@ use crate::text::lines;
 use crate::views::subjects::quoted;
 use crate::views::table::age;
 
-/// Pull requests of one commit that are linked, the newest first; the rest is counted.
-const PULLS_MAX: usize = 3;
-
 /// Returns a name as one segment of a path.
 pub(super) fn encoded(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -51,21 +48,6 @@ pub(super) fn subject(visit: &Visit, commit: &CommitId) -> Markup {
     let subject = visit.subjects.subject(commit).filter(|subject| !subject.is_empty());
     html! {
         @if let Some(subject) = subject { " " span.subject { (quoted(&subject)) } }
-    }
-}
-
-/// Links a commit on the git host, and the pull requests that brought it, the newest first, where they are known.
-pub(super) fn host_link(visit: &Visit, commit: &CommitId) -> Markup {
-    let pulls = visit.pulls.get(commit);
-    let more = pulls.map_or(0, |pulls| pulls.len().saturating_sub(PULLS_MAX));
-    html! {
-        @if let Some(links) = &visit.site.links {
-            a.outside href=(links.commit(commit)) rel="noreferrer" { "change on the git host" }
-            @for number in pulls.into_iter().flatten().rev().take(PULLS_MAX) {
-                ", " a.outside href=(links.pull(*number)) rel="noreferrer" { "pull request #" (number) }
-            }
-            @if more > 0 { " and " (more) " more" }
-        }
     }
 }
 

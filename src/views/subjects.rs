@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::model::id::CommitId;
+use crate::model::tree::JoinedSource;
 use crate::text::one_line;
 
 /// Characters that are shown of a subject: with what stands before it, a line of a narrow terminal.
@@ -12,6 +13,9 @@ pub const SUBJECT_CHARS_MAX: usize = 56;
 pub trait Subjects: fmt::Debug {
     /// Returns the subject of a commit as it was written; `None` where it is not known.
     fn subject(&self, commit: &CommitId) -> Option<String>;
+
+    /// Returns the sources that a commit joins, by name; none where it is one of the only source, or not known.
+    fn joined(&self, commit: &CommitId) -> Vec<JoinedSource>;
 }
 
 /// Returns the beginning of a subject on one line, in quotes; what is not seen, or turns text around, is shown as an escape.

@@ -192,15 +192,15 @@ fn page(configuration: &Configuration) -> anyhow::Result<Option<Arc<PageSettings
         let header = proxy.header.parse().with_context(|| format!("http.proxy.header: {:?}", proxy.header))?;
         Ok::<_, anyhow::Error>(TrustedProxy { header, from: proxy.networks(), commanders: proxy.commanders.clone() })
     });
-    // Commits of several sources are in several repositories: the page links none of them.
-    let links = configuration.forge.as_ref().map(|forge| GitLinks {
+    let links = configuration.forges().map(|(source, forge)| GitLinks {
+        source: source.name.clone(),
         repository: forge.web_url(),
         is_github: forge.type_ == config::ForgeType::Github,
-        folder: configuration.source.path.clone(),
+        folder: source.path.clone(),
     });
     let site = Site {
         base: http.base_path().to_owned(),
-        links,
+        links: links.collect(),
         voice: configuration.forges().next().map(|(_, forge)| forge_bot::command_style(forge)),
         commands: http.page == config::PageMode::Command,
     };
@@ -241,23 +241,19 @@ async fn serve(listener: TcpListener, router: axum::Router, supervisor: Supervis
 }
 
 /// What the bots are connected by, what deliveries are checked with, and the pull requests that brought commits.
-type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, watch::Receiver<Arc<CommitPulls>>);
+type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, Vec<watch::Receiver<Arc<CommitPulls>>>);
 
 /// Connects the bots of all repositories with the page and with webhooks.
 fn repositories(configuration: &Configuration, supervisor: &Supervisor) -> anyhow::Result<Repositories> {
-    let (mut ends, mut all_hooks) = (Vec::new(), Vec::new());
-    let mut of_page = watch::channel(Arc::default()).1;
-    for (source, forge) in configuration.forges() {
+    let (mut ends, mut all_hooks, mut all_pulls) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, forge) in configuration.forges() {
         let (learned, known, pulls) = Learned::channel();
-        // The page shows commits of the tree, which no pull request of one of several sources brought.
-        if source.name.is_empty() {
-            of_page = pulls;
-        }
+        all_pulls.push(pulls);
         let (hooks, hints) = hooks(forge, known, supervisor)?.unzip();
         all_hooks.extend(hooks);
         ends.push(RepositoryEnds { hints, learned });
     }
-    Ok((ends, all_hooks, of_page))
+    Ok((ends, all_hooks, all_pulls))
 }
 
 /// What deliveries of a forge are checked with, and what they hint at.

@@ -14,9 +14,9 @@ use crate::http::commands::sent;
 use crate::http::serve::Peer;
 use crate::http::sessions::SESSION_TIME;
 use crate::model::commands::{Command, Grant, Person};
-use crate::model::forge::CommitPulls;
 use crate::model::id::CommitId;
 use crate::model::runs::Channel;
+use crate::model::tree::JoinedSource;
 use crate::page::{self, Visit, Visitor};
 use crate::views::subjects::Subjects;
 
@@ -63,14 +63,17 @@ impl Subjects for NoSubjects {
     fn subject(&self, _: &CommitId) -> Option<String> {
         None
     }
+
+    fn joined(&self, _: &CommitId) -> Vec<JoinedSource> {
+        Vec::new()
+    }
 }
 
 fn sign_in_page(page: &PageSettings, status: StatusCode, to: &str, problem: Option<&str>) -> Response {
     // Whoever sees the form may see nothing else yet.
     let fleet = crate::views::fleet::FleetView::default();
-    let (visitor, pulls, now) = (Visitor::default(), CommitPulls::new(), crate::clock::now());
-    let visit =
-        Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &pulls, now, visitor, change: "" };
+    let (visitor, now) = (Visitor::default(), crate::clock::now());
+    let visit = Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &[], now, visitor, change: "" };
     let text = page::document(&visit, &page::sign_in::page(&page.site, to, problem));
     Rendered { status, body: text.into_string().into(), is_compressed: false }.answer()
 }

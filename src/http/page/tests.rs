@@ -150,10 +150,15 @@ async fn every_page_is_there_and_guarded() {
 
 #[tokio::test]
 async fn a_page_links_the_pull_requests_that_the_bot_knows_now() {
-    let links = GitLinks { repository: "https://git.example/o/r".into(), is_github: false, folder: String::new() };
-    let mut world = world(|settings| settings.site.links = Some(links));
+    let links = GitLinks {
+        source: String::new(),
+        repository: "https://git.example/o/r".into(),
+        is_github: false,
+        folder: String::new(),
+    };
+    let mut world = world(|settings| settings.site.links = vec![links]);
     let (learned, pulls) = watch::channel(Arc::default());
-    world.shared.pulls = pulls;
+    world.shared.pulls = vec![pulls];
     assert!(!world.get("/placements/web", &[]).await.text().contains("/pulls/"));
     let commit = CommitId::new("1a2b3c4d5e6f");
     learned.send_replace(Arc::new(CommitPulls::from([(commit, [12].into())])));
