@@ -7,10 +7,12 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
+    thread,
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
 /// The version that the Kubernetes binaries report; keep it equal to the one in `servers/kubernetes/go.mod`.
@@ -18,6 +20,9 @@ const KUBERNETES: &str = "v1.36.3";
 
 /// Environment variable that names the cache folder.
 pub const CACHE_VARIABLE: &str = "GITFLEET_TEST_CACHE";
+
+/// How all are compiled. Without the compiler's own data for debuggers, which the linker would drop anyway, a sixth of the time is saved.
+const FLAGS: [&str; 2] = ["-trimpath", "-gcflags=all=-dwarf=false"];
 
 /// One Go module below `servers/` and what is built from it.
 struct Module {
@@ -108,6 +113,13 @@ const TOOLS: &[Module] = &[
     },
 ];
 
+/// The modules in the order in which they are built where several are missing: those that take longest first, so that none is left alone at
+/// the end, and after another what shares packages with it.
+const ORDER: [&str; 7] = ["kubernetes", "gitea", "sops", "helm", "kwok", "etcd", "kustomize"];
+
+/// Modules that are built at a time: while one is linked, which keeps one core busy, another compiles.
+const AT_A_TIME: usize = 2;
+
 /// Where the servers' binaries are.
 #[derive(Clone, Debug)]
 pub struct Binaries {
@@ -164,12 +176,36 @@ impl Binaries {
     }
 }
 
+/// Returns the servers' binaries and those of the tools, all built first where the cache does not have them.
+///
+/// # Errors
+/// As [`Binaries::build_or_cached`].
+pub fn build_everything() -> Result<(Binaries, Tools)> {
+    let cache = cache()?;
+    fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
+    let waiting = Mutex::new(ORDER.iter());
+    let worker = || {
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(name) = next() {
+            let module = MODULES.iter().chain(TOOLS).find(|module| module.name == *name);
+            module.with_context(|| format!("no module `{name}`"))?.ensured(&cache)?;
+        }
+        anyhow::Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(worker)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok((Binaries::build_or_cached()?, Tools::build_or_cached()?))
+}
+
 /// Returns the folder of each module in the cache.
 fn build(modules: &[Module]) -> Result<Vec<PathBuf>> {
     let cache = cache()?;
     fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
-    let folder = |module: &Module| module.ensure(&cache).with_context(|| format!("the test module `{}`", module.name));
-    modules.iter().map(folder).collect()
+    modules.iter().map(|module| module.ensured(&cache)).collect()
 }
 
 impl Module {
@@ -184,10 +220,15 @@ impl Module {
             let path = self.sources().join(file);
             hash.update(fs::read(&path).with_context(|| format!("read {}", path.display()))?);
         }
-        hash.update(format!("{:?} {} {} {}", self.packages, self.ldflags, self.tags, self.cgo));
+        hash.update(format!("{:?} {FLAGS:?} {} {} {}", self.packages, self.ldflags, self.tags, self.cgo));
         let digest = hash.finalize();
         let digits: String = format!("{digest:x}")[..12].to_owned();
         Ok(format!("{}-{digits}", self.name))
+    }
+
+    /// Returns its folder in the cache, built first where it is not there.
+    fn ensured(&self, cache: &Path) -> Result<PathBuf> {
+        self.ensure(cache).with_context(|| format!("the test module `{}`", self.name))
     }
 
     fn ensure(&self, cache: &Path) -> Result<PathBuf> {
@@ -210,22 +251,30 @@ impl Module {
         let names: Vec<&str> = self.packages.iter().map(|(name, _)| *name).collect();
         eprintln!("fleet: building {} (a first build takes about {} on two cores)", names.join(", "), self.cold);
         let started = Instant::now();
-        for (name, package) in self.packages {
-            self.build(package, &unfinished.join(name))?;
-        }
+        self.build(&unfinished)?;
         self.copy_files(&unfinished.join("files"))?;
         fs::rename(&unfinished, &folder).context("give the finished build its name")?;
         eprintln!("fleet: built {} in {} s", names.join(", "), started.elapsed().as_secs());
         Ok(folder)
     }
 
-    fn build(&self, package: &str, output: &Path) -> Result<()> {
+    /// Builds its packages together, so that one is linked while another compiles.
+    fn build(&self, folder: &Path) -> Result<()> {
         let mut go = self.go();
-        go.args(["build", "-trimpath", "-ldflags", self.ldflags, "-tags", self.tags, "-o"]).arg(output).arg(package);
-        let status = go.status().map_err(no_go)?;
+        go.arg("build").args(FLAGS).args(["-ldflags", self.ldflags, "-tags", self.tags, "-o"]);
+        match self.packages {
+            // The path of its package may end with a version, and not with its name.
+            [(name, _)] => go.arg(folder.join(name)),
+            // Go names them by the ends of their paths.
+            _ => go.arg(folder),
+        };
+        let status = go.args(self.packages.iter().map(|(_, package)| package)).status().map_err(no_go)?;
         if !status.success() {
             let compiler = if self.cgo { " (this one also needs a C compiler such as gcc)" } else { "" };
-            bail!("go build {package} ended with {status}{compiler}");
+            bail!("go build of the module {} ended with {status}{compiler}", self.name);
+        }
+        for (name, package) in self.packages {
+            ensure!(folder.join(name).is_file(), "go build {package} made no {name}");
         }
         Ok(())
     }

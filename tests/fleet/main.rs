@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use fleet::{Binaries, CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State, Tools};
+use fleet::{CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State, build_everything};
 
 const HELP: &str = "\
 A fleet of Kubernetes API servers and a Gitea on this machine, for tests and for trying things out.
@@ -119,7 +119,8 @@ impl Arguments {
         match self.command {
             Command::Help => print!("{HELP}"),
             Command::Build => {
-                println!("{:#?}\n{:#?}", Binaries::build_or_cached()?, Tools::build_or_cached()?);
+                let (binaries, tools) = build_everything()?;
+                println!("{binaries:#?}\n{tools:#?}");
                 println!("{}", Prometheus::binary()?.display());
             }
             Command::Up => {

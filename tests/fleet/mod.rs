@@ -45,7 +45,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use self::{
     agents::Certificates,
-    binaries::{Binaries, CACHE_VARIABLE, Tools},
+    binaries::{Binaries, CACHE_VARIABLE, Tools, build_everything},
     console::{CLUSTERS, Console},
     git::{commit_all, git, push},
     gitea::Gitea,
