@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::console::{Person, gitea};
 use crate::daemon::{Daemon, World, config_map, namespace};
-use crate::fleet::{BOT_SCOPES, MergeWay, PERSON_SCOPES, commit_all, git};
+use crate::fleet::{BOT_SCOPES, MergeWay, PERSON_SCOPES, commit_all, git, http};
 
 /// What webhooks are signed with.
 const SECRETS: [(&str, &str); 2] = [("platform", "a secret of the platform"), ("shop", "another secret")];
@@ -198,6 +198,16 @@ impl Two {
         daemon.until(&format!("clusters hold {versions:?} of {namespace}"), || self.held(namespace) == versions);
     }
 
+    /// Waits until the page of a placement leads to these places of a repository.
+    fn await_links(&self, daemon: &Daemon<'_>, placement: &str, of: &Repository, places: &[String]) {
+        let links: Vec<_> = places.iter().map(|place| format!("\"{}/{}/{place}\"", gitea().url, of.repo)).collect();
+        daemon.until(&format!("the page of {placement} has the links {links:?}"), || {
+            let path = format!("/placements/{placement}");
+            let (_, page) = http("GET", self.world.port(), &path, &[], "").expect("the daemon answers");
+            links.iter().all(|link| page.contains(link))
+        });
+    }
+
     /// Brings a change from its pull request to its end, with an approval there; the other repository is told nothing.
     fn roll(&self, daemon: &Daemon<'_>, of: &Repository, namespace: &str, other: (&Repository, &str)) -> String {
         let before = other.0.settled(daemon, other.1);
@@ -212,6 +222,7 @@ impl Two {
         of.approve(daemon, &self.approver, pull);
         self.await_held(daemon, namespace, ["v2", "v2"]);
         of.await_status(daemon, &merged, &["gitfleet success", "1 done"]);
+        self.await_links(daemon, namespace, of, &[format!("commit/{merged}"), format!("pulls/{pull}")]);
         assert_eq!(other.0.statuses(other.1), before, "the other repository has nothing to do with it");
         merged
     }
