@@ -1,5 +1,7 @@
 //! The state folder: the members, their last orders, and the objects of those, all sealed; and the highest epoch, in plain text.
 //!
+//! The state is written whole now and then, and what changes in between is added to a file beside it.
+//!
 //! A file that is damaged or that another token sealed counts as missing: it is fetched again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,16 +13,19 @@ use std::sync::{Arc, Weak};
 use secrecy::SecretString;
 use serde_json::Value;
 
+use super::changes::{ChangeLog, OrderChange};
 use super::seal::Seal;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
-use crate::remote::agent::{AgentDisk, Assignment};
+use crate::remote::agent::{AgentDisk, Assignment, OrderDigests};
 use crate::wire::{self, AgentOrder, CONTENT_BYTES_MAX, inflate, pack, pack_bytes};
 
 /// Bytes of one file.
 const FILE_BYTES_MAX: u64 = CONTENT_BYTES_MAX as u64;
 /// The sealed list of members and orders.
 const STATE: &str = "state";
+/// What changed since that was written.
+const CHANGES: &str = "changes";
 /// The highest epoch.
 const EPOCH: &str = "epoch";
 /// The folder of orders and objects.
@@ -32,6 +37,9 @@ pub(super) struct Disk {
     seal: Seal,
     /// The assignment as it is on disk, as far as the disk could be written.
     assignment: Assignment,
+    log: ChangeLog,
+    /// Orders that were changed since the state was written whole.
+    changed: usize,
     /// The highest epoch of a server.
     epoch: u64,
     /// The objects of each order that is kept.
@@ -47,25 +55,47 @@ impl Disk {
     /// The folder cannot be made or read.
     pub(super) fn open(folder: &Path, token: &SecretString) -> io::Result<Self> {
         fs::create_dir_all(folder.join(CONTENT))?;
+        let seal = Seal::new(token);
+        let state = read(&folder.join(STATE)).unwrap_or_default();
+        let (log, made) = ChangeLog::open(folder.join(CHANGES), &seal, &state);
         let mut disk = Self {
             folder: folder.to_owned(),
-            seal: Seal::new(token),
+            seal,
             assignment: Assignment::default(),
+            log,
+            changed: made.len(),
             epoch: 0,
             contents: BTreeMap::new(),
             loaded: BTreeMap::new(),
         };
         let epoch = read(&folder.join(EPOCH)).and_then(|bytes| String::from_utf8(bytes).ok());
         disk.epoch = epoch.and_then(|text| text.trim().parse().ok()).unwrap_or_default();
-        let state = disk.opened(STATE, Path::new(STATE));
-        match state.and_then(|json| serde_json::from_slice(&json).ok()) {
-            Some(assignment) => disk.assignment = assignment,
+        let json = disk.seal.open(STATE, &state).and_then(|packed| inflate(&packed).ok());
+        match json.and_then(|json| serde_json::from_slice(&json).ok()) {
+            Some(assignment) => {
+                disk.assignment = assignment;
+                for change in made {
+                    disk.replay(change);
+                }
+            }
             None if folder.join(STATE).exists() => {
                 tracing::warn!(folder = %folder.display(), "the state cannot be opened: it is damaged, or sealed with another token; fetching it again");
             }
             None => {}
         }
         Ok(disk)
+    }
+
+    /// Changes an order of the assignment as it was changed before.
+    fn replay(&mut self, change: OrderChange) {
+        let OrderChange { cluster, placement, order, outdated } = change;
+        let Assignment { orders, outdated: all_outdated, .. } = &mut self.assignment;
+        for (all, digest) in [(orders, order), (all_outdated, outdated)] {
+            match digest {
+                Some(digest) => drop(all.entry(cluster.clone()).or_default().insert(placement.clone(), digest)),
+                None => drop(all.get_mut(&cluster).and_then(|orders| orders.remove(&placement))),
+            }
+        }
     }
 
     fn opened(&self, name: &str, file: &Path) -> Option<Vec<u8>> {
@@ -86,13 +116,15 @@ impl Disk {
     }
 
     fn keep(&self, digest: &Digest, packed: &[u8]) -> io::Result<()> {
-        self.write_sealed(digest.as_str(), &self.content_file(digest), packed)
+        self.write_sealed(digest.as_str(), &self.content_file(digest), packed).map(drop)
     }
 
-    fn write_sealed(&self, name: &str, file: &Path, packed: &[u8]) -> io::Result<()> {
+    /// Writes content under a name; returns it as it is in the file.
+    fn write_sealed(&self, name: &str, file: &Path, packed: &[u8]) -> io::Result<Vec<u8>> {
         let sealed =
             self.seal.seal(name, packed).ok_or_else(|| io::Error::other("the system gives no random bytes"))?;
-        write(&self.folder.join(file), &sealed)
+        write(&self.folder.join(file), &sealed)?;
+        Ok(sealed)
     }
 
     fn note_contents(&mut self, digest: &Digest, order: &AgentOrder) {
@@ -139,9 +171,33 @@ impl AgentDisk for Disk {
     }
 
     fn save(&mut self) {
-        let written = pack(&self.assignment).map_err(io::Error::other);
-        complain(written.and_then(|packed| self.write_sealed(STATE, Path::new(STATE), &packed)));
+        let packed = pack(&self.assignment).map_err(io::Error::other);
+        let written = packed.and_then(|packed| self.write_sealed(STATE, Path::new(STATE), &packed));
+        complain(written.map(|state| self.log.follow(&state)));
+        self.changed = 0;
         self.sweep();
+    }
+
+    fn save_orders(&mut self, orders: &[(ClusterName, PlacementKey)]) {
+        if orders.is_empty() {
+            return;
+        }
+        self.changed += orders.len();
+        // So an order costs the same to write whole and to sweep, however many there are.
+        if self.changed >= self.assignment.count() {
+            return self.save();
+        }
+        let now = |(cluster, placement): &(ClusterName, PlacementKey)| {
+            let of = |all: &OrderDigests| all.get(cluster).and_then(|orders| orders.get(placement)).cloned();
+            OrderChange {
+                cluster: cluster.clone(),
+                placement: placement.clone(),
+                order: of(&self.assignment.orders),
+                outdated: of(&self.assignment.outdated),
+            }
+        };
+        let made: Vec<OrderChange> = orders.iter().map(now).collect();
+        complain(self.log.append(&self.seal, &made));
     }
 
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
@@ -222,4 +278,53 @@ fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_costs_what_it_changes_and_survives_the_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = SecretString::from("token".to_owned());
+        let mut disk = Disk::open(folder.path(), &token).expect("it opens");
+        let placement = PlacementKey::cluster_scoped("web");
+        let give = |disk: &mut Disk, number: usize, digest: &str| {
+            let cluster = ClusterName::from(format!("c-{number}").as_str());
+            disk.assignment.orders.entry(cluster.clone()).or_default().insert(placement.clone(), digest.into());
+            disk.save_orders(&[(cluster, placement.clone())]);
+        };
+        let size = |name: &str| fs::metadata(folder.path().join(name)).map_or(0, |found| found.len());
+        let mut whole = 0;
+        for number in 0..500 {
+            let before = size(STATE);
+            give(&mut disk, number, "first");
+            whole += usize::from(size(STATE) != before);
+        }
+        assert!(whole < 20, "the whole state was written {whole} times for 500 orders");
+        give(&mut disk, 6, "second");
+        assert_eq!(size(CHANGES), 0, "there are as many changes as orders");
+        let (state, changes) = (size(STATE), size(CHANGES));
+        give(&mut disk, 7, "second");
+        assert_eq!(size(STATE), state);
+        assert!(size(CHANGES) - changes < 300, "one order takes {} bytes", size(CHANGES) - changes);
+        // Forgotten, and one from before a lease.
+        let of = |number: usize| ClusterName::from(format!("c-{number}").as_str());
+        disk.assignment.orders.remove(&of(8));
+        let late = disk.assignment.orders.remove(&of(9)).expect("an order");
+        disk.assignment.outdated.insert(of(9), late);
+        disk.save_orders(&[(of(8), placement.clone()), (of(9), placement.clone())]);
+        assert_eq!(size(STATE), state);
+        let mut again = Disk::open(folder.path(), &token).expect("it opens");
+        let without_empty = |all: &OrderDigests| {
+            let full = all.iter().filter(|(_, orders)| !orders.is_empty());
+            full.map(|(cluster, orders)| (cluster.clone(), orders.clone())).collect::<OrderDigests>()
+        };
+        assert_eq!(without_empty(&again.assignment.orders), disk.assignment.orders);
+        assert_eq!(again.assignment.outdated, disk.assignment.outdated);
+        again.save();
+        let once_more = Disk::open(folder.path(), &token).expect("it opens");
+        assert_eq!((size(CHANGES), &once_more.assignment), (0, &again.assignment));
+    }
 }

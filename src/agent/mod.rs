@@ -3,6 +3,7 @@
 //! [`run`] dials servers and keeps a `session`; `disk` keeps the last orders, sealed; `members` runs the same tasks as the daemon
 //! does. What follows from what happens is decided in [`crate::remote::agent`]. Why it is this way: docs/design/051-agents.md.
 
+mod changes;
 pub mod connect;
 mod disk;
 mod members;

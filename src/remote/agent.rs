@@ -44,6 +44,11 @@ impl Assignment {
         all.flat_map(|(cluster, orders)| orders.iter().map(move |(placement, digest)| (cluster, placement, digest)))
     }
 
+    /// Returns how many orders [`Assignment::kept`] has.
+    pub fn count(&self) -> usize {
+        self.orders.values().chain(self.outdated.values()).map(BTreeMap::len).sum()
+    }
+
     /// Takes what a server says of the members. With `is_late` the agent had no lease before.
     pub(super) fn set_members(&mut self, members: Vec<AgentMember>, is_late: bool) {
         let names: BTreeSet<&ClusterName> = members.iter().map(|member| &member.cluster).collect();
@@ -67,6 +72,8 @@ pub trait AgentDisk {
     fn assignment(&mut self) -> &mut Assignment;
     /// Writes the assignment, and removes orders and objects that it does not name.
     fn save(&mut self);
+    /// Writes what the assignment says of some orders. What it does not name any more is removed now, or with a later change.
+    fn save_orders(&mut self, changed: &[(ClusterName, PlacementKey)]);
     /// Returns an order without its objects; `None` where it has to be fetched.
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder>;
     /// Keeps an order as it was fetched. Returns it; `None` where it is not what the digest names.

@@ -218,8 +218,8 @@ impl AgentSession {
                 for orders in orders(agent) {
                     orders.entry(cluster.clone()).or_default().remove(&placement);
                 }
-                agent.tasks.send(&cluster, MemberCommand::Forget(placement));
-                agent.disk.save();
+                agent.tasks.send(&cluster, MemberCommand::Forget(placement.clone()));
+                agent.disk.save_orders(&[(cluster, placement)]);
             }
             FromServer::Placements { cluster, placements } => {
                 forget_others(agent, &cluster, &placements);
@@ -328,7 +328,7 @@ impl AgentSession {
 
     /// Gives members the orders of a batch that are whole.
     fn give<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, batch: OrderBatch) {
-        let mut commands = Vec::new();
+        let (mut commands, mut changed) = (Vec::new(), Vec::new());
         for ((cluster, placement), wanted) in batch.wanted {
             // A newer one is already known.
             let is_newest = !self.wanted.contains_key(&(cluster.clone(), placement.clone()));
@@ -336,7 +336,9 @@ impl AgentSession {
             else {
                 continue;
             };
-            match (WholeOrder { order: order.clone(), objects: batch.objects.clone() }).join() {
+            let object = |digest: &Digest| Some((digest.clone(), Arc::clone(batch.objects.get(digest)?)));
+            let objects = order.objects().into_iter().filter_map(object).collect();
+            match (WholeOrder { order: order.clone(), objects }).join() {
                 Ok(order) => {
                     for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
                         orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
@@ -345,7 +347,8 @@ impl AgentSession {
                         outdated.remove(&placement);
                     }
                     let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
-                    commands.push((cluster, command));
+                    commands.push((cluster.clone(), command));
+                    changed.push((cluster, placement));
                 }
                 Err(digest) => {
                     tracing::warn!(%cluster, %placement, object = digest.short(), "an order lacks an object that the server does not have; waiting for a newer order");
@@ -353,7 +356,7 @@ impl AgentSession {
             }
         }
         // Before a write: an agent that is killed and starts without a server must not go back to what was before.
-        agent.disk.save();
+        agent.disk.save_orders(&changed);
         for (cluster, command) in commands {
             agent.tasks.send(&cluster, command);
         }
@@ -381,10 +384,11 @@ fn forget_others<D: AgentDisk, T: AgentTasks>(
     if others.is_empty() {
         return;
     }
-    for placement in others {
-        agent.tasks.send(cluster, MemberCommand::Forget(placement));
+    let others: Vec<_> = others.into_iter().map(|placement| (cluster.clone(), placement)).collect();
+    for (cluster, placement) in &others {
+        agent.tasks.send(cluster, MemberCommand::Forget(placement.clone()));
     }
-    agent.disk.save();
+    agent.disk.save_orders(&others);
 }
 
 impl OrderBatch {

@@ -18,6 +18,7 @@ impl AgentDisk for Disk {
         &mut self.0
     }
     fn save(&mut self) {}
+    fn save_orders(&mut self, _: &[(ClusterName, PlacementKey)]) {}
     fn order(&mut self, _: &Digest) -> Option<AgentOrder> {
         None
     }

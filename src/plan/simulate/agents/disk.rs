@@ -69,6 +69,10 @@ impl AgentDisk for SimulatedDisk {
         self.reports.retain(|(cluster, placement), _| kept.contains(&(cluster, placement)));
     }
 
+    fn save_orders(&mut self, _: &[(ClusterName, PlacementKey)]) {
+        self.save();
+    }
+
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
         AgentOrder::decode(digest, &self.orders.get(digest)?.json).ok().flatten()
     }
