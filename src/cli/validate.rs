@@ -14,10 +14,11 @@ use super::records::load_configuration;
 use super::rendering;
 use crate::api::groups::OCM_GROUP;
 use crate::clock;
-use crate::config::Configuration;
+use crate::config::{Configuration, Source};
 use crate::daemon::commit_reader::{Survey, survey};
 use crate::decide::tenancy::violations;
 use crate::model::manifest::InputError;
+use crate::model::tenants::Tenants;
 use crate::model::tree::{Skipped, Tree};
 use crate::plan::plan;
 use crate::status::work::{counted, objects};
@@ -25,10 +26,11 @@ use crate::status::work::{counted, objects};
 /// Options of `validate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder to check, as it stands on disk; the current one by default, or with --config all of several sources.
+    /// The folder to check, as it stands on disk; by default the current one. With --config it is the folder of `source.path`, by default that of
+    /// a source on this machine, and of several sources all are read, as the daemon would read them.
     dir: Option<PathBuf>,
-    /// The daemon's configuration file: for its `render:`, `tenants:` and `sources:`. By default only the `render:` of a gitfleet.yaml in the
-    /// folder or above it in its repository counts.
+    /// The daemon's configuration file, for its `render:`, its sources, and the limits of its `tenants:`. By default only the `render:` of a
+    /// gitfleet.yaml in the folder or above it in its repository counts.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where a clone of one of several sources is, such as shop=../shop; for each that is not on this machine where the configuration
@@ -90,33 +92,55 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(if findings.errors.is_empty() { Exit::Done } else { Exit::NotAsWished })
 }
 
-/// Reads what is to be checked, and holds it against the limits of tenants.
+/// Reads what is to be checked, and holds it against the limits of tenants where it is known which folders they are of.
 fn surveyed(args: &Args, configuration: Option<&Configuration>) -> anyhow::Result<Survey> {
-    let dir = args.dir.as_deref().unwrap_or(Path::new("."));
-    let rendering = rendering::of_tree(dir, configuration)?;
-    let mut survey = match configuration {
-        Some(configuration) if args.dir.is_none() && !configuration.sources.is_empty() => {
-            let options = SourceOptions::read(configuration, &args.source, &[], &[])?;
-            // Nothing is compared, so nobody asks which commits are accepted.
-            let checkouts = checkouts(configuration, &options, || Ok(BTreeMap::new()))?;
-            checkouts::survey(&checkouts, configuration.render.is_some(), &rendering)?
-        }
-        Some(configuration) if !args.source.is_empty() => {
-            let file = args.config.as_deref().unwrap_or(dir).display();
-            bail!(
-                "{file} has one source ({}); name a clone of it without --source: gitfleet validate DIR",
-                configuration.source.url
-            );
-        }
-        _ => survey(dir, &rendering)?,
+    let Some(configuration) = configuration else {
+        let dir = args.dir.as_deref().unwrap_or(Path::new("."));
+        return Ok(survey(dir, &rendering::of_tree(dir, None)?)?);
     };
-    if let (Some(configuration), Ok(tree)) = (configuration, &survey.tree) {
-        let broken = violations(tree, &configuration.tenants());
-        if !broken.is_empty() {
-            survey.tree = Err(broken);
-        }
+    let several = !configuration.sources.is_empty();
+    if !several && !args.source.is_empty() {
+        let only = &configuration.source.url;
+        bail!("the configuration has one source ({only}); name a clone of it without --source: gitfleet validate DIR");
+    }
+    let (survey, has_all) = if several && args.dir.is_none() {
+        let options = SourceOptions::read(configuration, &args.source, &[], &[])?;
+        // Nothing is compared, so nobody asks which commits are accepted.
+        let checkouts = checkouts(configuration, &options, || Ok(BTreeMap::new()))?;
+        let rendering = rendering::of_tree(Path::new("."), Some(configuration))?;
+        (checkouts::survey(&checkouts, configuration.render.is_some(), &rendering)?, true)
+    } else {
+        let (dir, is_source) = folder(args.dir.as_deref(), &configuration.source);
+        (survey(&dir, &rendering::of_tree(&dir, Some(configuration))?)?, is_source && !several)
+    };
+    let tenants = configuration.tenants();
+    if has_all {
+        return Ok(within_limits(survey, &tenants));
+    }
+    if !tenants.is_empty() {
+        let which = if several { "all sources: leave DIR out" } else { "source.path: name it as DIR" };
+        eprintln!("not checked: the limits of tenants count from the folder of {which}");
     }
     Ok(survey)
+}
+
+/// Returns the folder that is checked, and whether it is that of the source. A folder that is named is taken to be.
+fn folder(named: Option<&Path>, source: &Source) -> (PathBuf, bool) {
+    let has_files = |root: &&Path| !(root.join("HEAD").is_file() && root.join("objects").is_dir());
+    match (named, source.local().filter(has_files)) {
+        (Some(dir), _) => (dir.to_owned(), true),
+        (None, Some(root)) => (root.join(&source.path), true),
+        (None, None) => (PathBuf::from("."), source.path == "."),
+    }
+}
+
+/// Returns the findings, with what a tenant may not ask for among the errors.
+fn within_limits(survey: Survey, tenants: &Tenants) -> Survey {
+    let Ok(tree) = &survey.tree else { return survey };
+    match violations(tree, tenants) {
+        broken if broken.is_empty() => survey,
+        broken => Survey { tree: Err(broken), ..survey },
+    }
 }
 
 /// Returns what is to be said, and the summary.

@@ -115,8 +115,8 @@ pub struct Shared {
     pub views: Views,
     /// What git holds of the source.
     pub history: Arc<dyn SourceHistory>,
-    /// The pull requests that brought commits.
-    pub pulls: Vec<watch::Receiver<Arc<CommitPulls>>>,
+    /// The pull requests that brought commits, by the name of the source.
+    pub pulls: BTreeMap<String, watch::Receiver<Arc<CommitPulls>>>,
     /// Limits who follows it.
     pub streams: Streams,
     /// Receives questions.

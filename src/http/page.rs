@@ -1,5 +1,6 @@
 //! The page: HTML for people, from the fleet that the daemon published last.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::sessions::Sessions;
 use super::stream::id_of;
@@ -134,7 +135,8 @@ impl PageRequest {
         let (settings, process, visitor) =
             (Arc::clone(&self.settings), self.shared.views.process, self.visitor.clone());
         let history = Arc::clone(&self.shared.history);
-        let pulls: Vec<_> = self.shared.pulls.iter().map(|pulls| Arc::clone(&pulls.borrow())).collect();
+        let known = |(source, pulls): (&String, &watch::Receiver<_>)| (source.clone(), Arc::clone(&pulls.borrow()));
+        let pulls: BTreeMap<_, _> = self.shared.pulls.iter().map(known).collect();
         let work = tokio::task::spawn_blocking(move || {
             let form_token =
                 visitor.as_ref().map(|known| settings.sessions.form_token(&known.identity)).unwrap_or_default();

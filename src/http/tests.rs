@@ -31,7 +31,7 @@ pub(super) fn shared(store: Arc<dyn Store>) -> (Shared, mpsc::UnboundedReceiver<
         changes: watch::channel(1).1,
         views: Publisher::new(1).1,
         history: Arc::new(OneCommit),
-        pulls: Vec::new(),
+        pulls: BTreeMap::new(),
         streams: Streams::default(),
         questions: mpsc::unbounded_channel().0,
         readers: tokens("reader"),

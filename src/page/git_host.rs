@@ -11,6 +11,8 @@ use crate::model::tree::JoinedSource;
 
 /// Pull requests of one commit that are linked, the newest first; the rest is counted.
 const PULLS_MAX: usize = 3;
+/// Sources of one commit that are linked; the rest is counted.
+const SOURCES_MAX: usize = 5;
 
 /// A repository on a git host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,21 +82,32 @@ fn places<'a>(visit: &Visit<'a>, commit: &CommitId) -> Vec<HostedCommit<'a>> {
     visit.subjects.joined(commit).into_iter().filter_map(place).collect()
 }
 
-/// Links a commit on the git host, and the pull requests that brought it, the newest first, where they are known.
+/// Links a commit on the git host, and the pull requests that brought it, the newest first, where they are known. Of a commit that joins
+/// sources, the commit of each of them is linked.
 pub(super) fn host_link(visit: &Visit, commit: &CommitId) -> Markup {
-    let of = |(number, place): (usize, HostedCommit<'_>)| {
-        let HostedCommit { links, commit } = place;
-        let pulls: Vec<_> = visit.pulls.iter().filter_map(|pulls| pulls.get(&commit)).flatten().copied().collect();
-        html! {
-            @if number > 0 { "; " }
-            a.outside href=(links.commit(&commit)) rel="noreferrer" { "change" (links.of_source()) " on the git host" }
-            @for number in pulls.iter().rev().take(PULLS_MAX) {
-                ", " a.outside href=(links.pull(*number)) rel="noreferrer" { "pull request #" (number) }
-            }
-            @if pulls.len() > PULLS_MAX { " and " (pulls.len() - PULLS_MAX) " more" }
+    let places = places(visit, commit);
+    let more = places.len().saturating_sub(SOURCES_MAX);
+    html! {
+        @if places.iter().any(|place| !place.links.source.is_empty()) { "on the git host: " }
+        @for (number, place) in places.iter().take(SOURCES_MAX).enumerate() {
+            @if number > 0 { ", " }
+            (hosted_link(visit, place))
         }
-    };
-    html! { @for linked in places(visit, commit).into_iter().enumerate().map(of) { (linked) } }
+        @if more > 0 { " and " (more) " more" }
+    }
+}
+
+fn hosted_link(visit: &Visit, HostedCommit { links, commit }: &HostedCommit<'_>) -> Markup {
+    let name = if links.source.is_empty() { "change on the git host" } else { &links.source };
+    let pulls = visit.pulls.get(&links.source).and_then(|pulls| pulls.get(commit));
+    let more = pulls.map_or(0, |pulls| pulls.len().saturating_sub(PULLS_MAX));
+    html! {
+        a.outside href=(links.commit(commit)) rel="noreferrer" { (name) }
+        @for number in pulls.into_iter().flatten().rev().take(PULLS_MAX) {
+            ", " a.outside href=(links.pull(*number)) rel="noreferrer" { "pull request #" (number) }
+        }
+        @if more > 0 { " and " (more) " more" }
+    }
 }
 
 /// Links the lines that differ between two commits on the git host, of each source that differs.

@@ -1,5 +1,6 @@
 //! The live page, as HTML made of values: it shows what `status` and the comments say, and decides nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -76,8 +77,8 @@ pub struct Visit<'a> {
     pub fleet: &'a FleetView,
     /// What commits are about.
     pub subjects: &'a dyn Subjects,
-    /// The pull requests that brought commits, in each repository.
-    pub pulls: &'a [Arc<CommitPulls>],
+    /// The pull requests that brought commits, by the name of the source; it is empty where there is one.
+    pub pulls: &'a BTreeMap<String, Arc<CommitPulls>>,
     /// The moment.
     pub now: Timestamp,
     /// Who asks.

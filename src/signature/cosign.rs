@@ -22,9 +22,14 @@ use crate::model::manifest::InputError;
 const TYPE: &str = "cosign container image signature";
 /// Characters of a stranger's text that a message repeats.
 const SHOWN_MAX: usize = 100;
-/// How keys sign. cosign hashes with SHA-256, whatever the size of the key.
-const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 4] =
-    [verify::ECDSA_P256_SHA256, verify::ECDSA_P384_SHA256, verify::RSA_PKCS1_2048_8192_SHA256, verify::ED25519];
+/// How keys sign. Of P-384, cosign hashed with SHA-256 before version 3, and hashes with SHA-384 since.
+const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
+    verify::ECDSA_P256_SHA256,
+    verify::ECDSA_P384_SHA256,
+    verify::ECDSA_P384_SHA384,
+    verify::RSA_PKCS1_2048_8192_SHA256,
+    verify::ED25519,
+];
 
 /// The keys whose signatures of artifacts count.
 #[derive(Debug, Default)]
@@ -49,6 +54,9 @@ pub enum ArtifactRefusal {
     /// A listed key made a signature, and of something else.
     #[error("has a signature of the key {0}, and that {1}")]
     NotOfThis(String, String),
+    /// A listed key stated something else about it.
+    #[error("is not signed: of the key {0} it has an attestation of the type {1:?} alone")]
+    Attested(String, String),
 }
 
 #[derive(Deserialize)]
@@ -138,12 +146,20 @@ impl Signed {
     }
 
     /// Returns why it does not speak for the digest; `None` where it does.
-    fn objection(&self, digest: &str) -> Option<String> {
+    fn objection(&self, digest: &str) -> Option<Objection> {
         match &self.statement {
-            Statement::Image(payload) => objection(payload, digest),
+            Statement::Image(payload) => objection(payload, digest).map(Objection::NotOfThis),
             Statement::InToto(payload) => bundle::objection(payload, digest),
         }
     }
+}
+
+/// Why something that a listed key signed does not count.
+enum Objection {
+    /// It is about something else, as this says.
+    NotOfThis(String),
+    /// It states something else of an artifact; this is its type.
+    Attestation(String),
 }
 
 /// Checks an artifact: one signature of a listed key is enough. Returns the fingerprint of the key: SHA-256 of its DER form.
@@ -161,7 +177,8 @@ pub fn check_artifact(artifact: &SeenArtifact, keys: &CosignKeys) -> Result<Stri
         let Some(key) = keys.signer(&signed) else { continue };
         match signed.objection(&artifact.digest) {
             None => return Ok(key.to_owned()),
-            Some(why) => refusal = ArtifactRefusal::NotOfThis(key.to_owned(), why),
+            Some(Objection::NotOfThis(why)) => refusal = ArtifactRefusal::NotOfThis(key.to_owned(), why),
+            Some(Objection::Attestation(kind)) => refusal = ArtifactRefusal::Attested(key.to_owned(), kind),
         }
     }
     Err(refusal)
@@ -188,7 +205,7 @@ fn shown(text: &str) -> String {
 /// Returns the complaint about an artifact that is refused.
 pub fn artifact_complaint(artifact: &SeenArtifact, refusal: &ArtifactRefusal) -> InputError {
     let hint = match refusal {
-        ArtifactRefusal::Unsigned => {
+        ArtifactRefusal::Unsigned | ArtifactRefusal::Attested(..) => {
             "sign it with a key that is listed: `cosign sign --key FILE HOST/REPOSITORY@DIGEST`"
         }
         ArtifactRefusal::Unknown(_) => "list the key if its signatures shall count, or sign it again",

@@ -38,7 +38,7 @@ struct SignerLine {
     namespaces: Option<String>,
     valid_after: Option<Timestamp>,
     valid_before: Option<Timestamp>,
-    /// The key is one of an authority: keys count that it issued a certificate for, and itself does not.
+    /// The key belongs to an authority. Keys that it certified count; the authority's key itself does not.
     is_authority: bool,
     key: PublicKey,
 }
@@ -88,7 +88,8 @@ impl SignerLine {
         let key = PublicKey::from_openssh(&format!("{algorithm} {key}"))
             .map_err(|error| format!("has a key that cannot be read: {error}"))?;
         match key.key_data() {
-            KeyData::Dsa(_) | KeyData::Other(_) => {
+            // The library writes signatures of security keys with ECDSA otherwise than ssh-keygen.
+            KeyData::Dsa(_) | KeyData::SkEcdsaSha2NistP256(_) | KeyData::Other(_) => {
                 return Err(format!("has a key of the type {}, which is not supported", key.algorithm()));
             }
             data => weakness(data).map_or(Ok(()), Err)?,
@@ -180,14 +181,26 @@ fn is_among(patterns: &str, text: &str) -> bool {
     included.into_iter().any(has) && !excluded.into_iter().any(has)
 }
 
+/// Tells whether a pattern has a text, in steps of at most the length of one times that of the other.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern, text) {
-        ([], rest) => rest.is_empty(),
-        // The text is short: that bounds how often it is tried.
-        ([b'*', pattern @ ..], text) => (0..=text.len()).any(|at| matches(pattern, &text[at..])),
-        ([wanted, pattern @ ..], [found, text @ ..]) => (*wanted == b'?' || wanted == found) && matches(pattern, text),
-        (_, []) => false,
+    let (mut at, mut read) = (0, 0);
+    // After the last `*`: the pattern that follows, and how much of the text the `*` stands for.
+    let mut star = None;
+    while read < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, read));
+                at += 1;
+            }
+            Some(wanted) if *wanted == b'?' || *wanted == text[read] => (at, read) = (at + 1, read + 1),
+            _ => {
+                let Some((after, end)) = star else { return false };
+                star = Some((after, end + 1));
+                (at, read) = (after, end + 1);
+            }
+        }
     }
+    pattern[at..].iter().all(|rest| *rest == b'*')
 }
 
 /// Returns why a key is too weak; `None` where it is not.
@@ -218,7 +231,14 @@ pub(super) fn check(
     let listed: Vec<&SignerLine> = allowed.lines.iter().filter(|line| line.is_about(&key, certificate)).collect();
     // One key may stand in several lines, such as one for each time that it is valid: any of them is enough.
     let line = listed.iter().find(|line| line.objection(certificate, now).is_none()).or(listed.last());
-    let Some(line) = line else { return Err(SignatureRefusal::Unknown(name)) };
+    let Some(line) = line else {
+        let why = "with a certificate of an authority that `source.verify` does not list".to_owned();
+        return Err(if certificate.is_some() {
+            SignatureRefusal::Untrusted(name, why)
+        } else {
+            SignatureRefusal::Unknown(name)
+        });
+    };
     let signer = Signer { key: name, name: line.signer(certificate) };
     if signature.namespace() != NAMESPACE {
         let namespace: String = signature.namespace().chars().take(NAMESPACE_CHARS_MAX).collect();
@@ -247,4 +267,37 @@ fn wrapped(text: &str) -> String {
         wrapped.push(character);
     }
     wrapped + "\n" + end + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_texts_or_not() {
+        for (patterns, text, wanted) in [
+            ("git", "git", true),
+            ("git", "gitt", false),
+            ("g?t", "git", true),
+            ("g?t", "gt", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("?", "", false),
+            ("*@example.com", "alice@example.com", true),
+            ("*@example.com", "alice@example.com.evil.example", false),
+            ("*a*b", "aXbXab", true),
+            ("*a*b", "aXbXa", false),
+            ("a*", "ba", false),
+            ("*?", "a", true),
+            ("**a", "a", true),
+            ("*,!alice@*", "alice@example.com", false),
+            ("!alice@*,*", "bob", true),
+            ("bob,al*", "alice", true),
+        ] {
+            assert_eq!(is_among(patterns, text), wanted, "{patterns} {text}");
+        }
+        // With a step for each way to share the text among the stars, this would not end.
+        assert!(!is_among(&format!("{}b", "*a".repeat(30)), &"a".repeat(10_000)));
+    }
 }

@@ -146,7 +146,7 @@ impl World {
     }
 
     /// States something of an artifact by a bundle, as cosign does from version 3 on: `https://sigstore.dev/cosign/sign/v1` is a signature. This
-    /// registry keeps no lists of what refers to an artifact, so cosign keeps one under a tag.
+    /// registry keeps no lists of what refers to an artifact, so cosign keeps one under a tag, in which it long said another type.
     fn bundle(&self, artifact: &str, states: &str, key: &str) {
         const IN_TOTO: &str = "application/vnd.in-toto+json";
         let subject = json!([{"digest": {"sha256": artifact.trim_start_matches("sha256:")}, "annotations": {}}]);
@@ -166,7 +166,7 @@ impl World {
         let kind = "application/vnd.oci.image.manifest.v1+json";
         let index = json!({
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [{"mediaType": kind, "digest": manifest, "size": 1, "artifactType": BUNDLE}],
+            "manifests": [{"mediaType": kind, "digest": manifest, "size": 1, "artifactType": "application/vnd.oci.empty.v1+json"}],
         });
         self.registry.manifest(REPOSITORY, &artifact.replace(':', "-"), &index).unwrap();
     }
@@ -275,7 +275,7 @@ fn a_bundle_of_a_listed_key_counts_if_it_states_a_signature() {
     world.refuses("has a signature that no key of `source.verify.cosign` made", "1");
     // What was found out about an artifact does not say that it may run.
     world.bundle(&second, "https://slsa.dev/provenance/v1", "alice");
-    world.refuses("which is not that the artifact is signed", "1");
+    world.refuses("it has an attestation of the type", "1");
     world.bundle(&second, SIGNATURE, "alice");
     world.delivers("2");
 }

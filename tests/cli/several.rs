@@ -138,6 +138,9 @@ fn validate_reads_all_of_them_with_the_limits_of_tenants() {
     let foreign = validate(&["--source", &clone]);
     let foreign = foreign.text(1);
     assert!(foreign.contains("shop/east.yaml:") && foreign.contains("tenant shop"), "{foreign}");
+    let alone = validate(&["shop/deploy"]);
+    let said = "not checked: the limits of tenants count from the folder of all sources: leave DIR out";
+    assert!(alone.code == 0 && alone.err.contains(said), "one folder of several is checked alone: {}", alone.err);
     let unknown = validate(&["--source", "bank=."]);
     assert!(unknown.code == 2 && unknown.err.contains("names no source"), "{}", unknown.err);
 }

@@ -52,6 +52,9 @@ fn a_commit_beyond_the_limits_of_a_folder_is_refused_whole() {
     scratch.commit("second");
     let planned = scratch.run(&["plan", "-c", CONFIG]);
     let complaint = "teams/web/app.yaml:6: ConfigMap other/mine: tenant web: it is in the namespace other, and its namespaces are web";
+    let validated = scratch.run(&["validate", "-c", CONFIG]);
+    assert!(validated.text(1).contains(complaint), "{}{}", validated.out, validated.err);
+    assert!(scratch.run(&["validate", "fleet"]).code == 0, "without a configuration there are no limits");
     assert_eq!(planned.code, 1, "{}{}", planned.out, planned.err);
     assert!(planned.out.contains(complaint), "{}{}", planned.out, planned.err);
     let refused = once(&scratch);

@@ -241,14 +241,14 @@ async fn serve(listener: TcpListener, router: axum::Router, supervisor: Supervis
 }
 
 /// What the bots are connected by, what deliveries are checked with, and the pull requests that brought commits.
-type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, Vec<watch::Receiver<Arc<CommitPulls>>>);
+type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, BTreeMap<String, watch::Receiver<Arc<CommitPulls>>>);
 
 /// Connects the bots of all repositories with the page and with webhooks.
 fn repositories(configuration: &Configuration, supervisor: &Supervisor) -> anyhow::Result<Repositories> {
-    let (mut ends, mut all_hooks, mut all_pulls) = (Vec::new(), Vec::new(), Vec::new());
-    for (_, forge) in configuration.forges() {
+    let (mut ends, mut all_hooks, mut all_pulls) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for (source, forge) in configuration.forges() {
         let (learned, known, pulls) = Learned::channel();
-        all_pulls.push(pulls);
+        all_pulls.insert(source.name.clone(), pulls);
         let (hooks, hints) = hooks(forge, known, supervisor)?.unzip();
         all_hooks.extend(hooks);
         ends.push(RepositoryEnds { hints, learned });

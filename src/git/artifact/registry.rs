@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sha2::{Digest as _, Sha256};
 
 use super::super::error::Secrets;
@@ -59,12 +59,12 @@ pub(super) struct FoundArtifact {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ImageManifest {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     layers: Vec<LayerDescriptor>,
     /// Those of an index.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     manifests: Vec<ListedManifest>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     annotations: BTreeMap<String, String>,
 }
 
@@ -73,7 +73,10 @@ struct ImageManifest {
 #[serde(rename_all = "camelCase", default)]
 struct ListedManifest {
     digest: String,
+    size: u64,
+    #[serde(deserialize_with = "null_is_empty")]
     artifact_type: String,
+    #[serde(deserialize_with = "null_is_empty")]
     annotations: BTreeMap<String, String>,
 }
 
@@ -83,8 +86,13 @@ struct LayerDescriptor {
     media_type: String,
     digest: String,
     size: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     annotations: BTreeMap<String, String>,
+}
+
+/// Reads null, which programs in Go write where they have nothing.
+fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 impl<'a> RegistryClient<'a> {

@@ -87,6 +87,14 @@ impl Double {
         self.answers.lock().unwrap().insert(path.to_owned(), answer);
     }
 
+    /// Puts a list of what refers to an artifact. `next` names the page after it.
+    fn put_list(&self, path: &str, entries: &[serde_json::Value], next: Option<&str>) {
+        let mut headers = vec![("Content-Type", format!("{INDEX}; charset=utf-8"))];
+        headers.extend(next.map(|next| ("Link", format!("<{next}>; rel=\"next\""))));
+        let body = json!({ "manifests": entries }).to_string().into_bytes();
+        self.answers.lock().unwrap().insert(path.to_owned(), (200, headers, body));
+    }
+
     /// Puts an artifact with one file under the tag `main`; returns its digest and that of its layer.
     fn push(&self, content: &str) -> (String, String) {
         let layer = archive(content);
@@ -102,6 +110,7 @@ impl Double {
     }
 }
 
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const TAR: &str = "application/vnd.oci.image.layer.v1.tar";
 
 fn digest(bytes: &[u8]) -> String {
@@ -382,47 +391,91 @@ fn refer(double: &Double, bundle: &[u8], states: Option<&str>) -> serde_json::Va
     json!({"digest": digest(&manifest), "artifactType": BUNDLE, "annotations": annotations})
 }
 
+/// What a registry answers that keeps no lists of what refers to an artifact.
+type Unknown = Option<(u16, Vec<(&'static str, String)>, &'static [u8])>;
+
 #[test]
 fn bundles_are_read_where_they_are_listed() {
-    let index = |entries: &[serde_json::Value]| json!({ "manifests": entries }).to_string().into_bytes();
-    for unknown in [None, Some(400), Some(405)] {
+    let elsewhere = Double::default();
+    let login = format!("http://127.0.0.1:{}/login", elsewhere.listen());
+    elsewhere.put("/login", 429, b"slower");
+    let rows: [(&str, Unknown); 6] = [
+        ("lists are kept", None),
+        ("no such path", Some((404, Vec::new(), b"{}"))),
+        ("not understood", Some((405, Vec::new(), b"no"))),
+        ("not allowed", Some((403, Vec::new(), b"no"))),
+        ("a page for people", Some((200, vec![("Content-Type", "text/html".to_owned())], b"<html>"))),
+        ("led elsewhere", Some((303, vec![("Location", login)], b""))),
+    ];
+    for (name, unknown) in rows {
         let mut followed = Followed::new(|spec| spec.signatures = true);
-        let (artifact, _) = followed.double.push("a: 1\n");
+        let double = followed.double.clone();
+        let (artifact, _) = double.push("a: 1\n");
         let referrers = format!("/v2/fleet/referrers/{artifact}");
         let tag = format!("/v2/fleet/manifests/{}", artifact.replace(':', "-"));
-        // A registry that keeps lists, and one that does not.
-        let list = if let Some(status) = unknown {
-            followed.double.put(&referrers, status, b"no such path");
-            tag
-        } else {
-            referrers
+        let list = match unknown {
+            None => referrers,
+            Some((status, headers, body)) => {
+                double.answers.lock().unwrap().insert(referrers, (status, headers, body.to_vec()));
+                tag
+            }
         };
-        let signature = refer(&followed.double, b"a bundle", Some("https://sigstore.dev/cosign/sign/v1"));
-        let unnamed = refer(&followed.double, b"another bundle", None);
-        let built = refer(&followed.double, b"how it was built", Some("https://slsa.dev/provenance/v1"));
-        let large = refer(&followed.double, &vec![b'x'; 70_000], None);
+        let signature = refer(&double, b"a bundle", Some("https://sigstore.dev/cosign/sign/v1"));
+        let mut unsaid = refer(&double, b"another bundle", None);
+        unsaid["artifactType"] = json!("application/vnd.oci.empty.v1+json");
+        unsaid["annotations"] = json!(null);
+        let built = refer(&double, b"how it was built", Some("https://slsa.dev/provenance/v1"));
+        let large = refer(&double, &vec![b'x'; 70_000], None);
         let other = json!({"digest": digest(b"x"), "artifactType": "application/spdx+json"});
-        followed.double.put(&list, 200, &index(&[built, other, large, signature, unnamed.clone()]));
-        followed.poll().unwrap().unwrap();
-        let seen = followed.source.artifact().unwrap().signatures.clone();
-        let bundles = [b"a bundle".to_vec(), b"another bundle".to_vec()].map(ArtifactSignature::Bundle);
-        assert_eq!(seen, bundles, "{unknown:?}");
-        followed.double.asked();
-        assert_eq!(followed.poll(), Ok(None));
-        assert!(followed.double.asked().iter().all(|(path, _)| !path.contains("/blobs/")), "nothing is read again");
         let gone = json!({"digest": digest(b"gone"), "artifactType": BUNDLE});
+        double.put_list(&list, &[built, other, large, signature, unsaid.clone()], None);
+        followed.poll().unwrap().unwrap();
+        let seen = |followed: &Followed| followed.source.artifact().unwrap().signatures.clone();
+        let bundles = [b"a bundle".to_vec(), b"another bundle".to_vec()].map(ArtifactSignature::Bundle);
+        assert_eq!(seen(&followed), bundles, "{name}");
+        double.asked();
+        assert_eq!(followed.poll(), Ok(None));
+        assert!(double.asked().iter().all(|(path, _)| !path.contains("/blobs/")), "{name}: nothing is read again");
+        // What is gone is no obstacle, and is asked for again.
+        double.put_list(&list, &[gone, unsaid.clone()], None);
+        for _ in 0..2 {
+            double.asked();
+            assert_eq!(followed.poll(), Ok(None));
+            assert_eq!(seen(&followed), bundles[1..], "{name}");
+            assert!(double.asked().iter().any(|(path, _)| path.contains("/blobs/")), "{name}");
+        }
         let pathless = json!({"digest": "sha256:../x", "artifactType": BUNDLE});
-        followed.double.put(&format!("/v2/fleet/manifests/{}", digest(b"changed")), 200, b"{}");
+        double.put(&format!("/v2/fleet/manifests/{}", digest(b"changed")), 200, b"{}");
         let changed = json!({"digest": digest(b"changed"), "artifactType": BUNDLE});
         for (entries, wanted) in [
-            (vec![gone], "lacks a part of it"),
             (vec![pathless], "no digest of SHA-256"),
             (vec![changed], "is not what its digest says"),
-            (vec![unnamed; 51], "more than the 50"),
+            (vec![unsaid; 51], "51 signatures and statements about it, more than the 50"),
         ] {
-            followed.double.put(&list, 200, &index(&entries));
+            double.put_list(&list, &entries, None);
             let found = followed.refused();
-            assert!(found.contains(wanted), "{wanted}: {found}");
+            assert!(found.contains(wanted), "{name}: {wanted}: {found}");
         }
+    }
+}
+
+#[test]
+fn lists_have_pages_and_registries_may_be_busy() {
+    let mut followed = Followed::new(|spec| spec.signatures = true);
+    let double = followed.double.clone();
+    let (artifact, _) = double.push("a: 1\n");
+    let referrers = format!("/v2/fleet/referrers/{artifact}");
+    let page = |number: usize| format!("{referrers}?page={number}");
+    double.put_list(&referrers, &[refer(&double, b"first", None)], Some(&page(2)));
+    double.put_list(&page(2), &[refer(&double, b"second", None)], None);
+    followed.poll().unwrap().unwrap();
+    let bundles = [b"first".to_vec(), b"second".to_vec()].map(ArtifactSignature::Bundle);
+    assert_eq!(followed.source.artifact().unwrap().signatures, bundles);
+    // A list without an end.
+    double.put_list(&page(2), &[], Some(&page(2)));
+    assert!(followed.refused().contains("more than 10 pages"));
+    for status in [429, 503] {
+        double.put(&referrers, status, b"later");
+        assert!(followed.refused().contains("cannot reach"), "{status}");
     }
 }

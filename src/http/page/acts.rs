@@ -1,5 +1,6 @@
 //! Sessions and commands in the page. A form is taken only from a page that was made for whoever sends it.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
@@ -72,8 +73,9 @@ impl Subjects for NoSubjects {
 fn sign_in_page(page: &PageSettings, status: StatusCode, to: &str, problem: Option<&str>) -> Response {
     // Whoever sees the form may see nothing else yet.
     let fleet = crate::views::fleet::FleetView::default();
-    let (visitor, now) = (Visitor::default(), crate::clock::now());
-    let visit = Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &[], now, visitor, change: "" };
+    let (visitor, pulls, now) = (Visitor::default(), BTreeMap::new(), crate::clock::now());
+    let visit =
+        Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &pulls, now, visitor, change: "" };
     let text = page::document(&visit, &page::sign_in::page(&page.site, to, problem));
     Rendered { status, body: text.into_string().into(), is_compressed: false }.answer()
 }

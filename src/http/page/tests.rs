@@ -158,7 +158,7 @@ async fn a_page_links_the_pull_requests_that_the_bot_knows_now() {
     };
     let mut world = world(|settings| settings.site.links = vec![links]);
     let (learned, pulls) = watch::channel(Arc::default());
-    world.shared.pulls = vec![pulls];
+    world.shared.pulls = [(String::new(), pulls)].into();
     assert!(!world.get("/placements/web", &[]).await.text().contains("/pulls/"));
     let commit = CommitId::new("1a2b3c4d5e6f");
     learned.send_replace(Arc::new(CommitPulls::from([(commit, [12].into())])));

@@ -7,12 +7,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::shown;
+use super::{Objection, shown};
 use crate::signature::SIGNATURE_BYTES_MAX;
 
 /// What cosign states by a signature. Everything else that a bundle may state of an artifact, such as how it was built or what a scanner found,
 /// says nothing of whether it may run.
 const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
+/// The kind of payload that is read. The key signs it, too.
+const IN_TOTO: &str = "application/vnd.in-toto+json";
 
 /// What a bundle has of a signature.
 pub(super) struct Envelope {
@@ -67,7 +69,7 @@ impl Envelope {
         let DsseEnvelope { payload, payload_type, signatures } =
             serde_json::from_slice::<Bundle>(text).ok()?.dsse_envelope;
         let [DsseSignature { sig }] = signatures.as_slice() else { return None };
-        if sig.len() > SIGNATURE_BYTES_MAX {
+        if sig.len() > SIGNATURE_BYTES_MAX || payload_type != IN_TOTO {
             return None;
         }
         let payload = STANDARD.decode(payload).ok()?;
@@ -78,18 +80,20 @@ impl Envelope {
 }
 
 /// Returns why a signed statement does not speak for the digest.
-pub(super) fn objection(payload: &[u8], digest: &str) -> Option<String> {
-    let statement: Statement = match serde_json::from_slice(payload) {
+pub(super) fn objection(payload: &[u8], digest: &str) -> Option<Objection> {
+    let Statement { predicate_type, subject } = match serde_json::from_slice(payload) {
         Ok(statement) => statement,
-        Err(error) => return Some(format!("signs something that names no artifact: {error}")),
+        Err(error) => return Some(Objection::NotOfThis(format!("signs something that names no artifact: {error}"))),
     };
-    if statement.predicate_type != SIGNATURE {
-        return Some(format!(
-            "states {:?}, which is not that the artifact is signed",
-            shown(&statement.predicate_type)
-        ));
+    if predicate_type != SIGNATURE {
+        return Some(Objection::Attestation(shown(&predicate_type)));
     }
     let names = |subject: &SignedSubject| digest.strip_prefix("sha256:") == Some(subject.digest.sha256.as_str());
-    let others = || statement.subject.iter().map(|subject| shown(&subject.digest.sha256)).next().unwrap_or_default();
-    (!statement.subject.iter().any(names)).then(|| format!("signs another artifact, sha256:{}", others()))
+    if subject.iter().any(names) {
+        return None;
+    }
+    let first = subject.first().map(|subject| shown(&subject.digest.sha256));
+    Some(Objection::NotOfThis(
+        first.map_or_else(|| "signs no artifact".to_owned(), |first| format!("signs another artifact, sha256:{first}")),
+    ))
 }

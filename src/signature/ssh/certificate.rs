@@ -6,14 +6,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ssh_key::certificate::CertType;
-use ssh_key::{Certificate, HashAlg, PublicKey};
+use ssh_key::{Algorithm, Certificate, HashAlg, PublicKey};
 
-use super::{is_among, weakness};
+use super::is_among;
 
 /// What a signature begins with: its name and its version.
 const HEAD_BYTES: usize = 10;
 /// How the types of certificates end.
-const TYPE_END: &[u8] = b"-cert-v01@openssh.com";
+const TYPE_END: &str = "-cert-v01@openssh.com";
+/// The longest name of a person that counts, in bytes: it is compared with patterns.
+const PERSON_BYTES_MAX: usize = 256;
 /// Characters of the people in a certificate that a message repeats.
 const PEOPLE_CHARS_MAX: usize = 100;
 
@@ -36,12 +38,16 @@ pub(super) fn read(text: &str) -> Result<Option<Certified>, String> {
     let Ok(bytes) = STANDARD.decode(body) else { return Ok(None) };
     let Some((head, rest)) = bytes.split_at_checked(HEAD_BYTES) else { return Ok(None) };
     let Some((key, rest)) = prefixed(rest) else { return Ok(None) };
-    if !prefixed(key).is_some_and(|(kind, _)| kind.ends_with(TYPE_END)) {
-        return Ok(None);
-    }
+    let Some((kind, _)) = prefixed(key) else { return Ok(None) };
+    let Some(kind) = std::str::from_utf8(kind).ok().filter(|kind| kind.ends_with(TYPE_END)) else { return Ok(None) };
     let unreadable = |why: &dyn std::fmt::Display| format!("its certificate cannot be read: {why}");
+    // Of a type that it does not know, the library panics when it writes the certificate.
+    match Algorithm::new_certificate(kind) {
+        Ok(Algorithm::Ed25519 | Algorithm::SkEd25519 | Algorithm::Ecdsa { .. } | Algorithm::Rsa { .. }) => {}
+        _ => return Err(unreadable(&"it is of a type that is not supported")),
+    }
     let certificate = Certificate::from_bytes(key).map_err(|error| match error {
-        // That is how one says that it has no end.
+        // So large a number is how one says that it has no end.
         ssh_key::Error::Time => unreadable(&"it has no end, and one with an end is needed"),
         other => unreadable(&other),
     })?;
@@ -70,32 +76,34 @@ pub(super) fn is_of(certificate: &Certificate, authority: &PublicKey) -> bool {
 
 /// Returns who signed: the people of a certificate whom the patterns of a line have; nobody where they have none.
 pub(super) fn people(certificate: &Certificate, principals: &str) -> String {
-    let named = certificate.valid_principals().iter().filter(|name| is_among(principals, name));
-    shown(&named.map(String::as_str).collect::<Vec<_>>().join(","))
+    shown(&named(certificate, principals).collect::<Vec<_>>().join(","))
 }
 
-/// Returns why a certificate does not let its key sign commits; `None` where it does.
+fn named<'a>(certificate: &'a Certificate, principals: &str) -> impl Iterator<Item = &'a str> {
+    let people = certificate.valid_principals().iter().map(String::as_str);
+    people.filter(move |person| person.len() <= PERSON_BYTES_MAX && is_among(principals, person))
+}
+
+/// Returns why a certificate does not let its key sign commits; `None` where it does. The library takes no signature of a short RSA key.
 pub(super) fn objection(certificate: &Certificate, principals: &str, now: Timestamp) -> Option<String> {
     if certificate.cert_type() != CertType::User {
-        return Some("which is one of a host".to_owned());
-    }
-    if let Some(weak) = weakness(certificate.public_key()) {
-        return Some(format!("which {weak}"));
+        return Some("whose certificate is for a host".to_owned());
     }
     if let Some((option, _)) = certificate.critical_options().iter().next() {
-        return Some(format!("which is restricted by {:?}", shown(option)));
+        return Some(format!("whose certificate is restricted by {:?}", shown(option)));
     }
-    let people = certificate.valid_principals();
-    if !people.iter().any(|name| is_among(principals, name)) {
+    if named(certificate, principals).next().is_none() {
+        let people = certificate.valid_principals();
         let people = if people.is_empty() { "nobody".to_owned() } else { shown(&people.join(",")) };
-        return Some(format!("which names {people}, and its authority counts for {principals}"));
+        return Some(format!("whose certificate names {people}; its authority is listed for {principals}"));
     }
     let time = |seconds: u64| i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    // A time that our clock cannot reach is far ahead.
     let (from, until) = (time(certificate.valid_after()), time(certificate.valid_before()));
     match (from, until) {
-        (Some(from), _) if now < from => Some(format!("which is valid only after {from}")),
-        (None, _) => Some("which is valid only after all time".to_owned()),
-        (_, Some(until)) if now >= until => Some(format!("which was valid only before {until}")),
+        (Some(from), _) if now < from => Some(format!("whose certificate is valid only after {from}")),
+        (None, _) => Some("whose certificate is not valid yet".to_owned()),
+        (_, Some(until)) if now >= until => Some(format!("whose certificate was valid only before {until}")),
         _ => None,
     }
 }

@@ -1,5 +1,8 @@
 //! SSH.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::keys::Folder;
 use super::*;
 
@@ -187,92 +190,122 @@ fn no_bit_of_a_signature_may_differ() {
     }
 }
 
+/// When the certificates of tests are valid.
+const YEAR: &str = "20260101Z:20270101Z";
+
+/// Has an authority certify a key for people; returns its signature with the certificate.
+fn certified(folder: &Folder, key: &str, by: &str, people: &[&str], time: &str, more: &[&str]) -> Vec<Vec<u8>> {
+    // A person's name may be longer than that of a file.
+    let names: String = people.concat().chars().take(30).collect();
+    let name = format!("{key}-{by}-{names}{time}{}", more.concat()).replace(['@', '=', ':', ','], "-");
+    let people = if people.is_empty() { Vec::new() } else { vec!["-n", people[0]] };
+    folder.ssh_certify(key, &name, by, &[&people[..], &["-V", time], more].concat());
+    vec![folder.ssh_sign(&name, "git", COMMIT)]
+}
+
 #[test]
 fn certificates_of_a_listed_authority_count() {
     let folder = Folder::new();
     let authority = folder.ssh_key("authority", &["ed25519"]);
     let other = folder.ssh_key("other", &["ecdsa", "-b", "384"]);
     let key = folder.ssh_key("alice", &["ed25519"]);
-    let now = at("2026-06-15T12:00:00Z");
-    let forever = "20260101Z:20270101Z";
-    let mut made = 0;
-    let mut signed = |by: &str, people: &str, time: &str, more: &[&str]| {
-        made += 1;
-        let name = format!("certified-{made}");
-        folder.ssh_certify("alice", &name, by, &[&["-n", people, "-V", time], more].concat());
-        vec![folder.ssh_sign(&name, "git", COMMIT)]
-    };
+    folder.ssh_key("short", &["rsa", "-b", "1024"]);
+    let alice = "alice@example.com";
+    let of = |people: &[&str], time: &str, more: &[&str]| certified(&folder, "alice", "authority", people, time, more);
+    let (good, strange) = (of(&[alice], YEAR, &[]), certified(&folder, "alice", "other", &[alice], YEAR, &[]));
     let listed = format!("*@example.com cert-authority,namespaces=\"git\" {authority}");
-    let good = signed("authority", "alice@example.com", forever, &[]);
-    let two = signed("authority", "alice@elsewhere.example,alice@example.com", forever, &[]);
     let rows = [
-        ("good", good.clone(), listed.clone(), "signed by alice@example.com"),
-        ("one of two people", two, listed.clone(), "signed by alice@example.com"),
-        ("another authority", signed("other", "alice@example.com", forever, &[]), listed.clone(), "does not list"),
-        ("both authorities", good.clone(), format!("x cert-authority {other}\n{listed}"), "signed by alice"),
-        (
-            "somebody else",
-            signed("authority", "bob", forever, &[]),
-            listed.clone(),
-            "which names bob, and its authority counts for *@",
-        ),
-        (
-            "excluded",
-            good.clone(),
-            format!("*,!alice@* cert-authority {authority}"),
-            "which names alice@example.com, and",
-        ),
-        (
-            "past",
-            signed("authority", "alice@example.com", "20260101Z:20260601Z", &[]),
-            listed.clone(),
-            "valid only before 2026-06-01T00:00:00Z",
-        ),
-        (
-            "ahead",
-            signed("authority", "alice@example.com", "20260701Z:20270101Z", &[]),
-            listed.clone(),
-            "valid only after 2026-07-01T00:00:00Z",
-        ),
-        (
-            "of a host",
-            signed("authority", "alice@example.com", forever, &["-h"]),
-            listed.clone(),
-            "which is one of a host",
-        ),
-        (
-            "restricted",
-            signed("authority", "alice@example.com", forever, &["-O", "force-command=ls"]),
-            listed.clone(),
-            "restricted by \"force-command\"",
-        ),
-        (
-            "without an end",
-            signed("authority", "alice@example.com", "always:forever", &[]),
-            listed.clone(),
-            "it has no end",
-        ),
-        (
-            "the authority is no longer valid",
-            good.clone(),
-            format!("* cert-authority,valid-before=\"20260601\" {authority}"),
-            "valid only before 2026-06-01",
-        ),
-        ("for files", good.clone(), format!("* cert-authority,namespaces=\"file\" {authority}"), "lack \"git\""),
-        ("the authority as a key", good.clone(), format!("* {authority}"), "does not list"),
-        ("the key without its certificate", good.clone(), format!("alice {key}"), "does not list"),
-        ("no certificate", vec![folder.ssh_sign("alice", "git", COMMIT)], listed.clone(), "does not list"),
-        ("the authority itself", vec![folder.ssh_sign("authority", "git", COMMIT)], listed.clone(), "does not list"),
+        ("good", good.clone(), "signed by alice@example.com"),
+        ("one of two people", of(&["a@elsewhere.example,alice@example.com"], YEAR, &[]), "signed by alice@example.com"),
+        ("another authority", strange, "with a certificate of an authority that `source.verify` does not list"),
+        ("somebody else", of(&["bob"], YEAR, &[]), "whose certificate names bob; its authority is listed for *@"),
+        ("nobody", of(&[], YEAR, &[]), "whose certificate names nobody; its"),
+        ("somebody with a long name", of(&[&format!("{}@example.com", "a".repeat(300))], YEAR, &[]), "names aaaa"),
+        ("past", of(&[alice], "20260101Z:20260601Z", &[]), "was valid only before 2026-06-01T00:00:00Z"),
+        ("ahead", of(&[alice], "20260701Z:20270101Z", &[]), "is valid only after 2026-07-01T00:00:00Z"),
+        ("of a host", of(&[alice], YEAR, &["-h"]), "whose certificate is for a host"),
+        ("restricted", of(&[alice], YEAR, &["-O", "force-command=ls"]), "restricted by \"force-command\""),
+        ("without an end", of(&[alice], "always:forever", &[]), "it has no end"),
+        ("a short key", certified(&folder, "short", "authority", &[alice], YEAR, &[]), "has a bad signature"),
+        ("no certificate", vec![folder.ssh_sign("alice", "git", COMMIT)], "which `source.verify` does not list"),
+        ("the authority", vec![folder.ssh_sign("authority", "git", COMMIT)], "which `source.verify` does not list"),
     ];
-    for (name, signature, lines, wanted) in rows {
-        let said = said(COMMIT, &signature, &keys(&lines), now);
+    let now = at("2026-06-15T12:00:00Z");
+    for (name, signature, wanted) in rows {
+        let said = said(COMMIT, &signature, &keys(&listed), now);
         assert!(said.contains(wanted), "{name}: {said}");
     }
-    let keys = keys(&listed);
-    assert!(said(&other_tree(), &good, &keys, now).contains("bad signature"));
-    // A prime step meets every field of the certificate, and every place in a byte.
-    for (bit, signature) in flipped(&good[0]).into_iter().enumerate().step_by(11) {
-        let said = said(COMMIT, &[signature], &keys, now);
-        assert!(!said.starts_with("signed"), "bit {bit}: {said}");
+    for (line, wanted) in [
+        (format!("x cert-authority {other}\n{listed}"), "signed by alice@example.com"),
+        (format!("*,!alice@* cert-authority {authority}"), "whose certificate names alice@example.com; its"),
+        (format!("* cert-authority,valid-before=\"20260601\" {authority}"), "valid only before 2026-06-01"),
+        (format!("* cert-authority,valid-after=\"20260701\" {authority}"), "valid only after 2026-07-01"),
+        (format!("* cert-authority,namespaces=\"file\" {authority}"), "lack \"git\""),
+        (format!("* {authority}"), "an authority that `source.verify` does not list"),
+        (format!("alice {key}"), "an authority that `source.verify` does not list"),
+    ] {
+        let said = said(COMMIT, &good, &keys(&line), now);
+        assert!(said.contains(wanted), "{line}: {said}");
+    }
+}
+
+#[test]
+fn kinds_of_certified_keys_and_of_authorities() {
+    let folder = Folder::new();
+    let kinds = [("ed", &["ed25519"][..]), ("p256", &["ecdsa", "-b", "256"]), ("rsa", &["rsa", "-b", "2048"])];
+    let public = kinds.map(|(name, kind)| (name, folder.ssh_key(name, kind)));
+    for ((authority, line), (key, _)) in public.iter().zip(public.iter().cycle().skip(1)) {
+        let keys = keys(&format!("* cert-authority {line}"));
+        let good = certified(&folder, key, authority, &["alice"], YEAR, &[]);
+        let now = at("2026-06-15T12:00:00Z");
+        assert_eq!(said(COMMIT, &good, &keys, now), "signed by alice", "{key} by {authority}");
+        assert!(said(&other_tree(), &good, &keys, now).contains("bad signature"), "{key} by {authority}");
+        // A prime step meets every field of the certificate, and every place in a byte.
+        for (bit, signature) in flipped(&good[0]).into_iter().enumerate().step_by(31) {
+            let said = said(COMMIT, &[signature], &keys, now);
+            assert!(!said.starts_with("signed"), "{key} by {authority}, bit {bit}: {said}");
+        }
+    }
+}
+
+#[test]
+fn certificates_of_unknown_types_are_refused() {
+    let (folder, key) = alice();
+    drop(folder);
+    let string = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+    let authority = [string(b"ssh-ed25519"), string(&[1; 32])].concat();
+    let signature = [string(b"ssh-ed25519"), string(&[1; 64])].concat();
+    for kind in ["-cert-v01@openssh.com", "x-cert-v01@openssh.com", "ssh-dss-cert-v01@openssh.com"] {
+        let numbers = [&[0; 8][..], &1_u32.to_be_bytes()].concat();
+        let times = [&[0; 8][..], &1_u64.to_be_bytes()].concat();
+        let (empty, key_of) = (string(b""), string(b"key"));
+        let certificate = [
+            string(kind.as_bytes()),
+            string(b"nonce"),
+            key_of,
+            numbers,
+            empty.clone(),
+            empty.clone(),
+            times,
+            empty.clone(),
+            empty.clone(),
+            empty,
+            string(&authority),
+            string(&signature),
+        ]
+        .concat();
+        let blob = [
+            b"SSHSIG".to_vec(),
+            1_u32.to_be_bytes().to_vec(),
+            string(&certificate),
+            string(b"git"),
+            string(b""),
+            string(b"sha512"),
+            string(&signature),
+        ]
+        .concat();
+        let text = format!("-----BEGIN SSH SIGNATURE-----\n{}\n-----END SSH SIGNATURE-----\n", STANDARD.encode(blob));
+        let said = said(COMMIT, &[text.into_bytes()], &keys(&format!("* {key}")), at("2026-01-01T00:00:00Z"));
+        assert!(said.contains("it is of a type that is not supported"), "{kind}: {said}");
     }
 }

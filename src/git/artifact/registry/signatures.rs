@@ -4,6 +4,8 @@
 //! referrers.
 
 use reqwest::StatusCode;
+use reqwest::blocking::Response;
+use reqwest::header::{CONTENT_TYPE, LINK};
 use sha2::{Digest as _, Sha256};
 
 use super::{ImageManifest, LayerDescriptor, ListedManifest, MANIFEST, RegistryClient};
@@ -14,28 +16,38 @@ use crate::model::artifact::{ArtifactSignature, digest_of, is_digest};
 const SIGNED_PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// Where cosign's manifest has a signature.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-/// The list of what refers to an artifact.
+/// The kind of a list of what refers to an artifact.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// How the kinds of bundles begin; a version follows.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
-/// Where a list may say what a bundle states, and what it says of a signature.
+/// What a list under a tag says of bundles that cosign pushed before the end of 2026: the kind of a part that is empty.
+const UNSAID: [&str; 2] = ["", "application/vnd.oci.empty.v1+json"];
+/// Where a list and a manifest may say what a bundle states, and what they say of a signature.
 const STATES: (&str, &str) = ("dev.sigstore.bundle.predicateType", "https://sigstore.dev/cosign/sign/v1");
+/// The most pages of a list that are read.
+const PAGES_MAX: usize = 10;
 
 /// The signatures of an artifact.
 pub(in crate::git::artifact) struct SignaturesSeen {
-    /// Of the manifest and the list that name them.
-    digest: String,
+    /// Of the manifest and the list that name them; `None` where a part of them was missing, which may still come.
+    digest: Option<String>,
     pub signatures: Vec<ArtifactSignature>,
 }
 
-/// What registries answer that do not know a kind of path: 404 by the specification, and the others in practice.
-const UNKNOWN: [StatusCode; 4] =
-    [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST, StatusCode::METHOD_NOT_ALLOWED, StatusCode::NOT_ACCEPTABLE];
-
-/// What names signatures.
+/// What names signatures, and the texts that it was read from.
+#[derive(Default)]
 struct SignatureList {
-    body: Vec<u8>,
-    manifest: ImageManifest,
+    hash: Sha256,
+    layers: Vec<LayerDescriptor>,
+    manifests: Vec<ListedManifest>,
+}
+
+impl SignatureList {
+    fn add(&mut self, body: &[u8], manifest: ImageManifest) {
+        self.hash.update(Sha256::digest(body));
+        self.layers.extend(manifest.layers.into_iter().filter(is_signed));
+        self.manifests.extend(manifest.manifests.into_iter().filter(may_sign));
+    }
 }
 
 impl RegistryClient<'_> {
@@ -50,78 +62,134 @@ impl RegistryClient<'_> {
         known: Option<SignaturesSeen>,
     ) -> Result<Option<SignaturesSeen>, Error> {
         let tag = artifact.replace(':', "-");
-        let tagged = self.found(&format!("manifests/{tag}.sig"), MANIFEST, artifact)?;
-        let listed = match self.found(&format!("referrers/{artifact}"), INDEX, artifact)? {
-            Some(listed) => Some(listed),
-            // The registry keeps no such lists; whoever pushes keeps one under a tag.
-            None => self.found(&format!("manifests/{tag}"), INDEX, artifact)?,
-        };
-        if tagged.is_none() && listed.is_none() {
+        let mut list = SignatureList::default();
+        let is_tagged = self.take_tag(&format!("{tag}.sig"), MANIFEST, artifact, &mut list)?;
+        // A registry that keeps no lists has one under a tag, which whoever pushes keeps.
+        let is_listed = self.take_referrers(artifact, &mut list)? || self.take_tag(&tag, INDEX, artifact, &mut list)?;
+        if !is_tagged && !is_listed {
             return Ok(None);
         }
-        let mut hash = Sha256::new();
-        for found in [&tagged, &listed] {
-            hash.update(found.as_ref().map(|found| Sha256::digest(&found.body)).unwrap_or_default());
-        }
-        let digest = digest_of(&hash.finalize());
+        let SignatureList { hash, layers, manifests } = list;
+        let digest = Some(digest_of(&hash.finalize()));
         if let Some(known) = known.filter(|known| known.digest == digest) {
             return Ok(Some(known));
         }
-        let tagged: Vec<_> = tagged.into_iter().flat_map(|found| found.manifest.layers).filter(is_signed).collect();
-        let listed: Vec<_> = listed.into_iter().flat_map(|found| found.manifest.manifests).filter(may_sign).collect();
-        let count = tagged.len() + listed.len();
+        let count = layers.len() + manifests.len();
         if count > OCI_SIGNATURES_MAX {
-            let reason = format!("it has {count} signatures, more than the {OCI_SIGNATURES_MAX} that are read");
+            let reason = format!(
+                "it has {count} signatures and statements about it, more than the {OCI_SIGNATURES_MAX} that are read"
+            );
             return Err(self.unusable(artifact, reason));
         }
-        let mut signatures = Vec::with_capacity(count);
-        for layer in tagged {
+        let mut seen = SignaturesSeen { digest, signatures: Vec::with_capacity(count) };
+        for layer in layers {
             let payload = self.verified(&format!("blobs/{}", layer.digest), &layer.digest, artifact)?;
             let signature = layer.annotations.get(SIGNATURE).cloned().unwrap_or_default();
-            signatures.push(ArtifactSignature::Tagged { payload, signature });
+            match payload {
+                Some(payload) => seen.signatures.push(ArtifactSignature::Tagged { payload, signature }),
+                None => seen.digest = None,
+            }
         }
-        for listed in listed {
-            signatures.extend(self.bundle(&listed.digest, artifact)?.map(ArtifactSignature::Bundle));
+        for listed in manifests {
+            match self.verified(&format!("manifests/{}", listed.digest), &listed.digest, artifact)? {
+                Some(manifest) => {
+                    let bundle = self.bundle(&manifest, artifact)?;
+                    seen.signatures.extend(bundle.map(ArtifactSignature::Bundle));
+                }
+                None => seen.digest = None,
+            }
         }
-        Ok(Some(SignaturesSeen { digest, signatures }))
+        Ok(Some(seen))
     }
 
     /// Reads the bundle of a manifest; `None` where it has none that a signature fits into: what else is stated of an artifact, such as a
     /// list of its parts, may be large, and is not read.
-    fn bundle(&mut self, manifest: &str, artifact: &str) -> Result<Option<Vec<u8>>, Error> {
-        let body = self.verified(&format!("manifests/{manifest}"), manifest, artifact)?;
-        let layers = self.parsed(&body, artifact)?.layers;
+    fn bundle(&mut self, manifest: &[u8], artifact: &str) -> Result<Option<Vec<u8>>, Error> {
+        let ImageManifest { layers, annotations, .. } = self.parsed(manifest, artifact)?;
         let is_bundle =
             |layer: &&LayerDescriptor| layer.media_type.starts_with(BUNDLE) && layer.size <= OCI_SIGNATURE_MAX_BYTES;
-        let Some(layer) = layers.iter().find(is_bundle) else { return Ok(None) };
-        self.verified(&format!("blobs/{}", layer.digest), &layer.digest, artifact).map(Some)
+        match layers.iter().find(is_bundle) {
+            Some(layer) if states_signature(annotations.get(STATES.0)) => {
+                self.verified(&format!("blobs/{}", layer.digest), &layer.digest, artifact)
+            }
+            _ => Ok(None),
+        }
     }
 
-    /// Reads a manifest or a list; `None` where there is none.
-    fn found(&mut self, path: &str, accept: &str, artifact: &str) -> Result<Option<SignatureList>, Error> {
-        let answer = self.get(path, accept)?;
-        if UNKNOWN.contains(&answer.status()) {
-            return Ok(None);
+    /// Reads what a tag names; tells whether there is such a tag.
+    fn take_tag(&mut self, tag: &str, kind: &str, artifact: &str, list: &mut SignatureList) -> Result<bool, Error> {
+        let answer = self.get(&format!("manifests/{tag}"), kind)?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return Ok(false);
         }
+        self.take(answer, artifact, list)?;
+        Ok(true)
+    }
+
+    /// Reads the registry's own list of what refers to an artifact, page by page; tells whether it keeps such lists. Registries that do not
+    /// answer in many ways: with other errors than 404, with a page for people, from elsewhere.
+    fn take_referrers(&mut self, artifact: &str, list: &mut SignatureList) -> Result<bool, Error> {
+        let first = format!("referrers/{artifact}");
+        let mut next = Some(first.clone());
+        for page in 0..PAGES_MAX {
+            let Some(path) = next else { return Ok(true) };
+            let answer = self.get(&path, INDEX)?;
+            let is_from_here = answer.url().path().ends_with(&first);
+            let status = answer.status();
+            if is_from_here && (status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS) {
+                self.check_status(status, artifact)?;
+            }
+            if page == 0 && !(status == StatusCode::OK && is_index(&answer)) {
+                return Ok(false);
+            }
+            let after = |link: &str| link.split_once(&first).map(|(_, query)| format!("{first}{query}"));
+            next = next_page(&answer).and_then(after);
+            self.take(answer, artifact, list)?;
+        }
+        let reason = format!("what refers to it fills more than {PAGES_MAX} pages");
+        if next.is_some() { Err(self.unusable(artifact, reason)) } else { Ok(true) }
+    }
+
+    fn take(&mut self, answer: Response, artifact: &str, list: &mut SignatureList) -> Result<(), Error> {
         let body = self.read(answer, artifact, OCI_MANIFEST_MAX_BYTES)?;
         let manifest = self.parsed(&body, artifact)?;
-        Ok(Some(SignatureList { body, manifest }))
+        list.add(&body, manifest);
+        Ok(())
     }
 
-    /// Reads a part of a signature, and checks it against its digest.
-    fn verified(&mut self, path: &str, digest: &str, artifact: &str) -> Result<Vec<u8>, Error> {
+    /// Reads a part of a signature, and checks it against its digest; `None` where it is gone: lists outlive what they name.
+    fn verified(&mut self, path: &str, digest: &str, artifact: &str) -> Result<Option<Vec<u8>>, Error> {
         if !is_digest(digest) {
             let reason = "a part of its signatures has no digest of SHA-256".to_owned();
             return Err(self.unusable(artifact, reason));
         }
         let answer = self.get(path, &format!("{MANIFEST}, */*"))?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            tracing::debug!(artifact, digest, "a part of the artifact's signatures is not there");
+            return Ok(None);
+        }
         let body = self.read(answer, artifact, OCI_SIGNATURE_MAX_BYTES)?;
         if digest_of(&Sha256::digest(&body)) == *digest {
-            return Ok(body);
+            return Ok(Some(body));
         }
         let reason = "a part of its signatures is not what its digest says".to_owned();
         Err(self.unusable(artifact, reason))
     }
+}
+
+/// Tells whether an answer is a list of what refers to an artifact.
+fn is_index(answer: &Response) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim() == INDEX)
+}
+
+/// Returns the address of the next page of a list.
+///
+/// Source: RFC 8288, as the OCI Distribution Specification uses it.
+fn next_page(answer: &Response) -> Option<&str> {
+    let link = answer.headers().get(LINK)?.to_str().ok()?;
+    let (address, parameters) = link.strip_prefix('<')?.split_once('>')?;
+    parameters.replace(['"', ' '], "").contains("rel=next").then_some(address)
 }
 
 /// Tells whether a layer is what cosign signed, with a signature.
@@ -129,8 +197,15 @@ fn is_signed(layer: &LayerDescriptor) -> bool {
     layer.media_type == SIGNED_PAYLOAD && layer.annotations.contains_key(SIGNATURE)
 }
 
-/// Tells whether what refers to an artifact may be a signature: it is a bundle, and nothing says that it states something else.
+/// Tells whether what refers to an artifact may be a signature: a bundle may be there, and nothing says that it states something else.
 fn may_sign(listed: &ListedManifest) -> bool {
-    let (place, signature) = STATES;
-    listed.artifact_type.starts_with(BUNDLE) && listed.annotations.get(place).is_none_or(|states| states == signature)
+    let kind = listed.artifact_type.as_str();
+    (kind.starts_with(BUNDLE) || UNSAID.contains(&kind))
+        && listed.size <= OCI_SIGNATURE_MAX_BYTES
+        && states_signature(listed.annotations.get(STATES.0))
+}
+
+/// Tells whether what is said of a bundle leaves it open that it is a signature.
+fn states_signature(states: Option<&String>) -> bool {
+    states.is_none_or(|states| states == STATES.1)
 }
