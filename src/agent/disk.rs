@@ -28,6 +28,8 @@ const STATE: &str = "state";
 const CHANGES: &str = "changes";
 /// The highest epoch.
 const EPOCH: &str = "epoch";
+/// More changes than there can be orders: the next one writes the state whole.
+const LOST: usize = usize::MAX;
 /// The folder of orders and objects.
 const CONTENT: &str = "content";
 
@@ -38,7 +40,7 @@ pub(super) struct Disk {
     /// The assignment as it is on disk, as far as the disk could be written.
     assignment: Assignment,
     log: ChangeLog,
-    /// Orders that were changed since the state was written whole.
+    /// Orders that were changed since the state was written whole; [`LOST`] where the disk lacks some of the changes.
     changed: usize,
     /// The highest epoch of a server.
     epoch: u64,
@@ -173,8 +175,8 @@ impl AgentDisk for Disk {
     fn save(&mut self) {
         let packed = pack(&self.assignment).map_err(io::Error::other);
         let written = packed.and_then(|packed| self.write_sealed(STATE, Path::new(STATE), &packed));
+        self.changed = if written.is_ok() { 0 } else { LOST };
         complain(written.map(|state| self.log.follow(&state)));
-        self.changed = 0;
         self.sweep();
     }
 
@@ -182,7 +184,7 @@ impl AgentDisk for Disk {
         if orders.is_empty() {
             return;
         }
-        self.changed += orders.len();
+        self.changed = self.changed.saturating_add(orders.len());
         // So an order costs the same to write whole and to sweep, however many there are.
         if self.changed >= self.assignment.count() {
             return self.save();
@@ -197,7 +199,11 @@ impl AgentDisk for Disk {
             }
         };
         let made: Vec<OrderChange> = orders.iter().map(now).collect();
-        complain(self.log.append(&self.seal, &made));
+        let added = self.log.append(&self.seal, &made);
+        if added.is_err() {
+            self.changed = LOST;
+        }
+        complain(added);
     }
 
     fn order(&mut self, digest: &Digest) -> Option<AgentOrder> {
@@ -326,5 +332,36 @@ mod tests {
         again.save();
         let once_more = Disk::open(folder.path(), &token).expect("it opens");
         assert_eq!((size(CHANGES), &once_more.assignment), (0, &again.assignment));
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_with_the_next_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = SecretString::from("token".to_owned());
+        let mut disk = Disk::open(folder.path(), &token).expect("it opens");
+        let placement = PlacementKey::cluster_scoped("web");
+        let give = |disk: &mut Disk, name: &str, digest: &str| {
+            disk.assignment.orders.entry(name.into()).or_default().insert(placement.clone(), digest.into());
+            disk.save_orders(&[(name.into(), placement.clone())]);
+        };
+        let kept = || Disk::open(folder.path(), &token).expect("it opens").assignment.orders;
+        for name in ["a", "b", "c", "d", "e"] {
+            give(&mut disk, name, "first");
+        }
+        disk.save();
+        // Neither of the two files can be written.
+        fs::remove_file(folder.path().join(CHANGES)).expect("a file");
+        fs::create_dir(folder.path().join(CHANGES)).expect("a folder");
+        give(&mut disk, "a", "second");
+        assert_ne!(kept(), disk.assignment.orders);
+        let state = fs::read(folder.path().join(STATE)).expect("a file");
+        fs::remove_file(folder.path().join(STATE)).expect("a file");
+        fs::create_dir(folder.path().join(STATE)).expect("a folder");
+        give(&mut disk, "b", "second");
+        fs::remove_dir(folder.path().join(STATE)).expect("a folder");
+        fs::write(folder.path().join(STATE), state).expect("a file");
+        fs::remove_dir(folder.path().join(CHANGES)).expect("a folder");
+        give(&mut disk, "c", "second");
+        assert_eq!(kept(), disk.assignment.orders);
     }
 }

@@ -22,7 +22,7 @@ use crate::model::manifest::InputError;
 const TYPE: &str = "cosign container image signature";
 /// Characters of a stranger's text that a message repeats.
 const SHOWN_MAX: usize = 100;
-/// How keys sign. Of P-384, cosign hashed with SHA-256 before version 3, and hashes with SHA-384 since.
+/// How keys sign. With P-384, earlier versions of cosign hash with SHA-256, and later ones with SHA-384.
 const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     verify::ECDSA_P256_SHA256,
     verify::ECDSA_P384_SHA256,

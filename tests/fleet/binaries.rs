@@ -156,8 +156,8 @@ impl Tools {
 }
 
 impl Binaries {
-    /// Returns the binaries, built first where the cache does not have them, one after the other; see also [`build_everything`]. That takes about
-    /// nine minutes on two cores and says so on stderr. Of several processes one builds and the others wait for it.
+    /// Returns the binaries. Those that the cache lacks are built first, one module after the other, which takes minutes and is said on stderr;
+    /// [`build_everything`] is faster. Of several processes one builds and the others wait for it.
     ///
     /// # Errors
     /// When Go (or for Gitea, a C compiler) is missing, a build fails, or the cache cannot be written.
