@@ -15,6 +15,9 @@ use super::blocking;
 /// others as well.
 const SINGLE_MAX: usize = 8;
 
+/// How often a file waits. The task that syncs for all may end with its runtime, of which tests have several.
+const TURNS_MAX: usize = 3;
+
 /// The file systems that members' folders are on, by device number.
 static DISKS: Mutex<BTreeMap<u64, Arc<Disk>>> = Mutex::new(BTreeMap::new());
 
@@ -24,7 +27,7 @@ pub(super) struct Disk(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Vec<(OwnedFd, oneshot::Sender<SyncOutcome>)>,
+    waiting: Vec<(Arc<OwnedFd>, oneshot::Sender<SyncOutcome>)>,
     is_syncing: bool,
 }
 
@@ -40,20 +43,28 @@ impl Disk {
 
     /// Waits until the content of a file, or the names in a folder, are on the disk.
     pub async fn sync(self: Arc<Self>, file: OwnedFd) -> io::Result<()> {
+        let file = Arc::new(file);
+        for _ in 0..TURNS_MAX {
+            if let Ok(outcome) = self.turn(&file).await {
+                return outcome.map_err(|error| io::Error::new(error.kind(), error));
+            }
+        }
+        Err(io::Error::other("the process is ending"))
+    }
+
+    /// Returns when the file was synced; nothing where whoever syncs for all has ended without.
+    fn turn(self: &Arc<Self>, file: &Arc<OwnedFd>) -> oneshot::Receiver<SyncOutcome> {
         let (sender, outcome) = oneshot::channel();
         let is_first = {
             let mut queue = lock(&self.0);
-            queue.waiting.push((file, sender));
+            queue.waiting.push((Arc::clone(file), sender));
             !std::mem::replace(&mut queue.is_syncing, true)
         };
         if is_first {
             // A task of its own: whoever came first may be cancelled, and others wait with it.
-            tokio::spawn(Turn { disk: self, is_cut: true }.sync_all());
+            tokio::spawn(Turn { disk: Arc::clone(self), is_cut: true }.sync_all());
         }
-        match outcome.await {
-            Ok(outcome) => outcome.map_err(|error| io::Error::new(error.kind(), error)),
-            Err(_) => Err(io::Error::other("the process is ending")),
-        }
+        outcome
     }
 }
 
@@ -77,7 +88,7 @@ impl Turn {
                 self.is_cut = false;
                 return;
             }
-            let (files, senders): (Vec<OwnedFd>, Vec<_>) = waiting.into_iter().unzip();
+            let (files, senders): (Vec<Arc<OwnedFd>>, Vec<_>) = waiting.into_iter().unzip();
             let outcome = blocking(move || sync(&files)).await.map_err(Arc::new);
             for sender in senders {
                 // Whoever waited may have been cancelled.
@@ -98,7 +109,7 @@ impl Drop for Turn {
     }
 }
 
-fn sync(files: &[OwnedFd]) -> io::Result<()> {
+fn sync(files: &[Arc<OwnedFd>]) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if let [first, ..] = files
         && files.len() > SINGLE_MAX
@@ -130,6 +141,13 @@ mod tests {
         // Dropped before its task ran.
         runtime().block_on(async { drop(futures::poll!(std::pin::pin!(Arc::clone(&disk).sync(file())))) });
         runtime().block_on(Arc::clone(&disk).sync(file())).unwrap();
+        // Dropped while a file of another runtime waits for it, too.
+        let (first, second) = (runtime(), runtime());
+        first.block_on(async { drop(futures::poll!(std::pin::pin!(Arc::clone(&disk).sync(file())))) });
+        let mut waits = Box::pin(Arc::clone(&disk).sync(file()));
+        second.block_on(async { assert!(futures::poll!(&mut waits).is_pending()) });
+        drop(first);
+        second.block_on(waits).unwrap();
     }
 
     #[tokio::test]
