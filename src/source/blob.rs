@@ -13,6 +13,7 @@ use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
 use crate::api::{FieldError, envelope};
 use crate::model::encrypted::{Encrypted, is_encrypted};
 use crate::model::id::{Digest, ObjectId};
+use crate::model::kinds;
 use crate::model::manifest::{InputError, malformed_metadata};
 use crate::model::tree::{NoObject, Scope};
 use crate::yaml::{self, Cost, Meter, TruthKey};
@@ -59,7 +60,7 @@ pub struct ParsedBlob {
 pub struct ParsedDocument {
     /// Its identity.
     pub id: ObjectId,
-    /// The object, as written.
+    /// The object, as written, without a namespace that its kind does not have.
     pub object: Arc<Value>,
     /// One-based line.
     pub line: u32,
@@ -299,7 +300,32 @@ impl Reading<'_, '_> {
         }
     }
 
-    fn identified(&mut self, value: Value, id: ObjectId, place: Place<'_>, keys: Vec<TruthKey>) {
+    /// Drops the namespace of an object whose kind is known to be cluster-scoped, and says so.
+    ///
+    /// Source: `EnsureObjectNamespaceMatchesRequestNamespace` in Kubernetes' `k8s.io/apiserver/pkg/registry/rest/meta.go`.
+    fn drop_namespace(&mut self, value: &mut Value, id: &mut ObjectId, line: u32) {
+        let is_cluster_scoped = kinds::lookup(&id.group, &id.kind).is_some_and(|kind| kind.scope == Scope::Cluster);
+        // The file of an encrypted object is kept as it is.
+        if !is_cluster_scoped || id.namespace.is_empty() || is_encrypted(value) {
+            return;
+        }
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("namespace");
+        }
+        id.namespace.clear();
+        if self.blob.warnings.len() < WARNINGS_MAX {
+            self.blob.warnings.push(BlobError {
+                line,
+                object: Some(shortened(id.to_string())),
+                field: Some("metadata.namespace".to_owned()),
+                message: format!("a {} is cluster-scoped, so the namespace has no effect", id.kind),
+                hint: Some("remove metadata.namespace".to_owned()),
+            });
+        }
+    }
+
+    fn identified(&mut self, mut value: Value, mut id: ObjectId, place: Place<'_>, keys: Vec<TruthKey>) {
+        self.drop_namespace(&mut value, &mut id, place.line);
         let name = id.to_string();
         let (wrong, odd): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| truth::refuses(key, &id, &value));
         let room = WARNINGS_MAX.saturating_sub(self.blob.warnings.len());

@@ -69,9 +69,14 @@ fn bad_input_is_named() {
             &["a.yaml:2: ConfigMap a: metadata.namespace: a ConfigMap is namespaced"],
         ),
         (
-            "namespace too many",
-            &[("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n")],
-            &["a.yaml:1: Namespace b/a: metadata.namespace: a Namespace is cluster-scoped (remove"],
+            "a namespace on one of gitfleet's own kinds",
+            &[("a.yaml", b"apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {name: a, namespace: b}\n")],
+            &["a.yaml:1: MemberCluster.cluster.kubernetes-fleet.io b/a: metadata.namespace: a MemberCluster is cluster-scoped (remove"],
+        ),
+        (
+            "the same object with and without a namespace that has no effect",
+            &[("a.yaml", b"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")],
+            &["a.yaml:5: Namespace a: metadata.name: the same object stands at a.yaml:1 too"],
         ),
         (
             "a definition decides the scope",
@@ -270,6 +275,23 @@ fn point_11_truth_keys_elsewhere_in_payload_are_warnings_and_no_object_is_checke
     let errors = self::tree(&[("a.yaml", wrong.as_bytes())]).unwrap_err();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!((errors[0].line, errors[0].field.as_deref()), (12, Some("data.one.metadata.labels.n")));
+}
+
+/// Manifests of prometheus-adapter name one, and kubectl applies them.
+#[test]
+fn the_namespace_of_a_cluster_scoped_object_is_dropped_as_api_servers_do() {
+    let role = b"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a, namespace: b}\n";
+    let tree = tree(&[("a.yaml", role)]).unwrap();
+    assert_eq!(tree.manifests[0].id.to_string(), "ClusterRole.rbac.authorization.k8s.io a");
+    assert_eq!(tree.manifests[0].object["metadata"], serde_json::json!({"name": "a"}));
+    let warnings: Vec<String> = tree.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "a.yaml:1: ClusterRole.rbac.authorization.k8s.io a: metadata.namespace: a ClusterRole is cluster-scoped, so the namespace has no \
+          effect (remove metadata.namespace)"
+        ]
+    );
 }
 
 #[test]

@@ -24,7 +24,9 @@ fn map(name: &str, value: &str) -> String {
 /// A tree with the folder `charts/web` rendered, as a file of that path.
 fn tree(placement: &str, clusters: &[(&str, &str)]) -> Tree {
     let clusters: String = clusters.iter().map(|(name, labels)| cluster(name, labels)).collect();
-    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n".to_owned();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: web}\n---\napiVersion: apiextensions.k8s.io/v1\n\
+                     kind: CustomResourceDefinition\nmetadata: {name: things.e.io}\nspec: {group: e.io, scope: Cluster, names: {kind: Thing}}\n"
+        .to_owned();
     let rendered = [map("a", "none"), map("b", "same")].concat();
     let files =
         [("c.yaml", clusters), ("p.yaml", placement.to_owned()), ("ns.yaml", namespace), ("charts/web", rendered)];
@@ -143,8 +145,8 @@ fn results_are_checked_as_files_are() {
             "charts/web:1: ConfigMap a: metadata.namespace: for clusters with label region=eu: a ConfigMap is namespaced, and this one names no namespace",
         ),
         (
-            "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}\n",
-            "for clusters with label region=eu: a Namespace is cluster-scoped",
+            "apiVersion: e.io/v1\nkind: Thing\nmetadata: {name: a, namespace: b}\n",
+            "for clusters with label region=eu: a Thing is cluster-scoped",
         ),
         (
             "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {name: own}\nspec: {}\n",
