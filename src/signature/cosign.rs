@@ -6,11 +6,13 @@ mod bundle;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::VerifyingKey;
+use ed25519_dalek::pkcs8::DecodePublicKey as _;
 use rustls_pki_types::SignatureVerificationAlgorithm;
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha512};
 use webpki::{RawPublicKeyEntity, aws_lc_rs as verify};
 
 use self::bundle::Envelope;
@@ -106,9 +108,20 @@ impl CosignKeys {
             let is_by = |key: RawPublicKeyEntity<'_>| {
                 ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.message, &signed.signature).is_ok())
             };
-            RawPublicKeyEntity::try_from(&key.der).is_ok_and(is_by)
+            RawPublicKeyEntity::try_from(&key.der).is_ok_and(is_by) || key.signed_hash(signed)
         };
         self.0.iter().find(made).map(|key| key.fingerprint.as_str())
+    }
+}
+
+impl CosignKey {
+    /// Tells whether it is an Ed25519 key that signed the hash of the message, as cosign does from version 3 on.
+    ///
+    /// Source: RFC 8032, section 5.1: Ed25519ph, with SHA-512 and without a context.
+    fn signed_hash(&self, signed: &Signed) -> bool {
+        let Ok(key) = VerifyingKey::from_public_key_der(&self.der) else { return false };
+        let Ok(signature) = signed.signature.as_slice().try_into() else { return false };
+        key.verify_prehashed_strict(Sha512::new_with_prefix(&signed.message), None, &signature).is_ok()
     }
 }
 

@@ -6,7 +6,10 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::SigningKey;
+use ed25519_dalek::pkcs8::EncodePublicKey as _;
 use serde_json::json;
+use sha2::{Digest as _, Sha512};
 use tempfile::TempDir;
 
 use super::super::*;
@@ -24,8 +27,17 @@ fn key(folder: &Path, name: &str, kind: &[&str]) -> Vec<u8> {
     fs::read(folder.join("public")).unwrap()
 }
 
+/// The key `ed-hashed`, which signs the hash of a message. Debian's openssl cannot.
+fn ed25519_key() -> SigningKey {
+    SigningKey::from_bytes(&[7; 32])
+}
+
 /// Returns a key's signature of a message, as base64.
 fn signature(folder: &Path, name: &str, message: &str) -> String {
+    if name == "ed-hashed" {
+        let made = ed25519_key().sign_prehashed(Sha512::new_with_prefix(message), None).unwrap();
+        return STANDARD.encode(made.to_bytes());
+    }
     fs::write(folder.join("payload"), message).unwrap();
     if name == "ed" {
         openssl(folder, &["pkeyutl", "-sign", "-rawin", "-inkey", name, "-in", "payload", "-out", "signature"]);
@@ -143,8 +155,11 @@ fn a_bundle_counts_if_it_states_a_signature_of_this_digest() {
     let dir = TempDir::new().unwrap();
     let folder = dir.path();
     let p256 = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
-    let public = key(folder, "ec", &p256);
+    let mut public = key(folder, "ec", &p256);
     key(folder, "stranger", &p256);
+    let ed25519 = ed25519_key().verifying_key().to_public_key_der().unwrap();
+    let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(&ed25519));
+    public.extend(pem.into_bytes());
     let keys = CosignKeys::parse(&public).unwrap();
     let (digest, other) = (format!("sha256:{}", "0a".repeat(32)), format!("sha256:{}", "0b".repeat(32)));
     let good = bundle(folder, "ec", &statement(&digest, SIGNATURE));
@@ -157,6 +172,12 @@ fn a_bundle_counts_if_it_states_a_signature_of_this_digest() {
     let none = "has a signature that no key";
     let rows = [
         ("signed", good.clone(), "accepted"),
+        ("Ed25519, of the hash", bundle(folder, "ed-hashed", &statement(&digest, SIGNATURE)), "accepted"),
+        (
+            "Ed25519, of the hash, another digest",
+            bundle(folder, "ed-hashed", &statement(&other, SIGNATURE)),
+            "signs another artifact, sha256:0b0b",
+        ),
         ("a stranger", bundle(folder, "stranger", &statement(&digest, SIGNATURE)), none),
         ("another digest", bundle(folder, "ec", &statement(&other, SIGNATURE)), "signs another artifact, sha256:0b0b"),
         (
