@@ -26,8 +26,9 @@ use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 
 /// First pause after no server gave a session; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(500);
-/// Longest such pause.
-const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Longest such pause, but for chance, which may double it. A daemon that begins gives members out after one lease, by default 15 s: whoever
+/// comes later has members move.
+const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long a session must last before the pauses begin with the first again.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 

@@ -61,7 +61,7 @@ struct UnderWay {
 impl Agent {
     /// Opens a session with a server and keeps it.
     pub(super) async fn session(&mut self, endpoint: &Endpoint, stop: &mut watch::Receiver<bool>) -> Ended {
-        let hello = self.state.hello(env!("CARGO_PKG_VERSION"), &self.instance, &self.pools);
+        let hello = self.state.hello(env!("CARGO_PKG_VERSION"), &self.instance, &self.pools, clock::uptime());
         let opened = {
             let opening = Box::pin(SessionLine::open(&self.connector, endpoint, hello));
             tokio::select! {

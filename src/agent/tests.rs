@@ -1,6 +1,6 @@
 //! The agent against a scripted server over real HTTP/2.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,6 @@ use super::connect::TlsFiles;
 use super::run::{AgentOptions, AgentStanding, run};
 use crate::daemon::supervise::Supervisor;
 use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
-use crate::model::records::Kept;
 use crate::model::work::{Desired, WorkOrder};
 use crate::snapshot::go_json;
 use crate::wire::{
@@ -217,27 +216,13 @@ fn order(generation: i64, text: &str) -> WorkOrder {
         Desired { key: id.key().shared(), id, object: Arc::new(object), digest, wave: 1, encrypted: None }
     };
     let named = |kind: &str, data: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "o", "namespace": "n"}, "stringData": data});
-    WorkOrder {
-        placement: PlacementKey::cluster_scoped("p"),
-        cluster: "a".into(),
-        generation,
-        source: "fleet".into(),
-        snapshot: 0,
-        commit: "c0ffee".into(),
-        digest: "hash".into(),
-        strategy: serde_json::from_value(json!({})).expect("a strategy"),
-        manifests: [
-            desired(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": {"text": text}})),
-            desired(named("Secret", json!({"password": CANARY}))),
-        ]
-        .into(),
-        held: BTreeSet::default(),
-        prune: BTreeSet::default(),
-        kept: Kept::default(),
-        user: None,
-        remove: false,
-        abandon: false,
-    }
+    let manifests = [
+        desired(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": {"text": text}}),
+        ),
+        desired(named("Secret", json!({"password": CANARY}))),
+    ];
+    WorkOrder { cluster: "a".into(), generation, manifests: manifests.into(), ..WorkOrder::example() }
 }
 
 struct Agent {

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::super::waves::wave;
 use super::*;
-use crate::api::placement::{ApplyStrategy, WhenToTakeOver};
+use crate::api::placement::WhenToTakeOver;
 use crate::deliver::health::HealthRules;
 use crate::deliver::holdings::{Holdings, Wanted};
 use crate::deliver::inventory::labelled;
 use crate::deliver::lists::Unlisted;
 use crate::deliver::progress::Baseline;
 use crate::deliver::step::{DriftCheck, Found};
-use crate::model::id::{ClusterName, CommitId, ObjectId, ObjectKey, PlacementKey};
+use crate::model::id::{ObjectId, ObjectKey, PlacementKey};
 use crate::model::records::Availability;
 
 /// What somebody changed.
@@ -56,20 +56,8 @@ fn desired(kind: &str, name: &str, content: &str) -> Desired {
 fn order(placement: &str, manifests: Vec<Desired>) -> WorkOrder {
     WorkOrder {
         placement: PlacementKey::cluster_scoped(placement),
-        cluster: ClusterName::from("m"),
-        generation: 1,
-        source: "s".into(),
-        snapshot: 0,
-        commit: CommitId::from("c"),
-        digest: Digest::from("h"),
-        strategy: ApplyStrategy::default(),
         manifests: manifests.into(),
-        held: BTreeSet::new(),
-        prune: BTreeSet::new(),
-        kept: crate::model::records::Kept::default(),
-        user: None,
-        remove: false,
-        abandon: false,
+        ..WorkOrder::example()
     }
 }
 

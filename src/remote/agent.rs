@@ -91,6 +91,18 @@ pub trait AgentDisk {
     /// Keeps a report. One that is lost costs no more than an earlier one in its place.
     fn keep_report(&mut self, cluster: &ClusterName, placement: &PlacementKey, status: &Arc<WorkStatus>);
 
+    /// Returns the last report about an order, if the agent had this very order: the server leaves the report out then.
+    fn report_of(
+        &mut self,
+        cluster: &ClusterName,
+        placement: &PlacementKey,
+        order: &Digest,
+    ) -> Option<Arc<WorkStatus>> {
+        let Assignment { orders, outdated, .. } = self.assignment();
+        let has = |all: &&OrderDigests| all.get(cluster).and_then(|orders| orders.get(placement)) == Some(order);
+        [&*orders, &*outdated].iter().any(has).then(|| self.report(cluster, placement)).flatten()
+    }
+
     /// Returns an order with its objects; `None` where something of it has to be fetched.
     fn whole(&mut self, digest: &Digest) -> Option<Arc<WorkOrder>> {
         let order = self.order(digest)?;
@@ -147,14 +159,23 @@ impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
     }
 
     /// Returns what it says to a server first.
-    pub fn hello(&self, version: &str, instance: &str, pools: &BTreeSet<String>) -> Hello {
+    ///
+    /// Without a lease it names no orders of members of pools: another agent may have delivered them since, and have the newer report.
+    pub fn hello(&mut self, version: &str, instance: &str, pools: &BTreeSet<String>, now: Uptime) -> Hello {
+        let mut running = self.given.clone();
+        if self.leased_until.is_none_or(|end| end <= now) {
+            let members = self.disk.assignment().members.iter();
+            for member in members.filter(|member| member.pool.is_some()) {
+                running.entry(member.cluster.clone()).and_modify(BTreeMap::clear);
+            }
+        }
         Hello {
             protocol: Protocols::default(),
             version: version.to_owned(),
             instance: instance.to_owned(),
             pools: pools.clone(),
             epoch: self.disk.epoch(),
-            running: self.given.clone(),
+            running,
         }
     }
 

@@ -340,13 +340,15 @@ impl AgentSession {
             let objects = order.objects().into_iter().filter_map(object).collect();
             match (WholeOrder { order: order.clone(), objects }).join() {
                 Ok(order) => {
+                    let report = || agent.disk.report_of(&cluster, &placement, &wanted.digest);
+                    let reported = wanted.reported.or_else(report);
                     for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
                         orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
                     }
                     if let Some(outdated) = agent.disk.assignment().outdated.get_mut(&cluster) {
                         outdated.remove(&placement);
                     }
-                    let command = MemberCommand::Order { order: Arc::new(order), reported: wanted.reported };
+                    let command = MemberCommand::Order { order: Arc::new(order), reported };
                     commands.push((cluster.clone(), command));
                     changed.push((cluster, placement));
                 }

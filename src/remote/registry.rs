@@ -120,8 +120,8 @@ pub struct AgentSettings {
 #[derive(Debug)]
 pub struct Registry {
     settings: AgentSettings,
-    /// Agents of an earlier leader may write to members of pools until then.
-    pools_from: Uptime,
+    /// Agents of an earlier leader may write to members of pools until then; `None` afterwards.
+    pools_from: Option<Uptime>,
     /// Who may connect.
     pub credentials: Credentials,
     members: BTreeMap<ClusterName, Remote>,
@@ -139,7 +139,7 @@ pub struct Registry {
 impl Registry {
     /// Creates the registry of a daemon that begins now, without members and agents.
     pub fn new(settings: AgentSettings, now: Uptime) -> Self {
-        let pools_from = now.after(settings.lease);
+        let pools_from = Some(now.after(settings.lease));
         Self {
             settings,
             pools_from,
@@ -197,6 +197,7 @@ impl Registry {
         let removed = self.members.remove(cluster);
         let parting = removed.as_ref().and_then(|remote| match &remote.writer {
             Writer::Nobody => None,
+            Writer::Agent(agent) if self.sessions.get(agent).is_some_and(|session| session.never_ran(cluster)) => None,
             Writer::Agent(agent) => Some(Writer::Leaving(agent.clone(), now.after(self.settings.lease))),
             leaving => Some(leaving.clone()),
         });
@@ -249,6 +250,8 @@ impl Registry {
             seq: 0,
             is_new: true,
             lists: true,
+            waits: true,
+            running: hello.running.clone(),
             members: BTreeSet::new(),
             pending: BTreeMap::new(),
             placements: BTreeMap::new(),
@@ -338,7 +341,11 @@ impl Registry {
                 lease_ms: u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX),
             }));
         }
+        if session.waits {
+            return NextFrame::Wait;
+        }
         if std::mem::take(&mut session.lists) {
+            session.running.retain(|cluster, _| session.members.contains(cluster));
             let member = |cluster: &ClusterName| {
                 let remote = self.members.get(cluster)?;
                 let pool = match &remote.choice {

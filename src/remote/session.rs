@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::agent::OrderDigests;
 use super::credentials::TokenDigest;
 use crate::model::id::{ClusterName, Digest, PlacementKey};
 use crate::model::records::WorkStatus;
@@ -46,6 +47,10 @@ pub(super) struct RemoteSession {
     pub(super) is_new: bool,
     /// The list of members is to be sent again.
     pub(super) lists: bool,
+    /// No list is sent yet: the agent would take it for all that it has, and forget the rest.
+    pub(super) waits: bool,
+    /// The members that the agent ran when the session began, with their orders, as far as none was sent to them since.
+    pub(super) running: OrderDigests,
     /// The agent's members.
     pub(super) members: BTreeSet<ClusterName>,
     /// What is to be sent about placements.
@@ -54,6 +59,13 @@ pub(super) struct RemoteSession {
     pub(super) placements: BTreeMap<ClusterName, BTreeSet<PlacementKey>>,
     /// What the agent may fetch.
     pub(super) content: AgentContent,
+}
+
+impl RemoteSession {
+    /// Tells whether the agent has not heard of a member: it cannot say that it stopped it.
+    pub(super) fn never_ran(&self, cluster: &ClusterName) -> bool {
+        self.waits && !self.running.contains_key(cluster)
+    }
 }
 
 /// What the orders of one agent's members name. It shares the objects with the orders, and holds each once.

@@ -75,19 +75,8 @@ fn order(cluster: &str, secret: &str) -> Arc<WorkOrder> {
     Arc::new(WorkOrder {
         placement: PlacementKey::namespaced("n", "p"),
         cluster: cluster.into(),
-        generation: 1,
-        source: "fleet".into(),
-        snapshot: 0,
-        commit: "c0ffee".into(),
-        digest: "hash".into(),
-        strategy: serde_json::from_value(json!({"type": "ServerSideApply"})).expect("a strategy"),
         manifests: [desired].into(),
-        held: BTreeSet::new(),
-        prune: BTreeSet::new(),
-        kept: crate::model::records::Kept::default(),
-        user: None,
-        remove: false,
-        abandon: false,
+        ..WorkOrder::example()
     })
 }
 

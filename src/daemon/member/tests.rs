@@ -255,21 +255,10 @@ fn order(generation: i64, objects: &[Value]) -> WorkOrder {
         }
     };
     WorkOrder {
-        placement: PlacementKey::cluster_scoped("p"),
-        cluster: "m".into(),
         generation,
-        source: "s".into(),
-        snapshot: 0,
-        commit: "c".into(),
         digest: Digest::new(format!("h{generation}")),
-        strategy: crate::api::placement::ApplyStrategy::default(),
         manifests: objects.iter().map(desired).collect(),
-        held: BTreeSet::new(),
-        prune: BTreeSet::new(),
-        kept: crate::model::records::Kept::default(),
-        user: None,
-        remove: false,
-        abandon: false,
+        ..WorkOrder::example()
     }
 }
 

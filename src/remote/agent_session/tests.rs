@@ -1,5 +1,3 @@
-use serde_json::json;
-
 use super::*;
 use crate::model::work::WorkOrder;
 use crate::remote::agent::Assignment;
@@ -34,28 +32,8 @@ impl AgentDisk for Disk {
     }
     fn keep_report(&mut self, _: &ClusterName, _: &PlacementKey, _: &Arc<WorkStatus>) {}
     fn whole(&mut self, _: &Digest) -> Option<Arc<WorkOrder>> {
-        Some(order())
+        Some(Arc::new(WorkOrder::example()))
     }
-}
-
-fn order() -> Arc<WorkOrder> {
-    Arc::new(WorkOrder {
-        placement: PlacementKey::cluster_scoped("p"),
-        cluster: "m".into(),
-        generation: 1,
-        source: "fleet".into(),
-        snapshot: 0,
-        commit: "c0ffee".into(),
-        digest: "hash".into(),
-        strategy: serde_json::from_value(json!({"type": "ServerSideApply"})).expect("a strategy"),
-        manifests: [].into(),
-        held: BTreeSet::new(),
-        prune: BTreeSet::new(),
-        kept: crate::model::records::Kept::default(),
-        user: None,
-        remove: false,
-        abandon: false,
-    })
 }
 
 /// Tasks that note who is to say again how it stands, and who got an order.
@@ -130,7 +108,7 @@ fn a_member_says_again_how_it_stands_when_the_server_has_sent_all_its_orders() {
 /// Another agent may have delivered a newer order, and the server may be gone before it says so (seed 13101 of the simulation).
 #[test]
 fn an_order_from_before_the_lease_was_lost_is_not_given_again() {
-    let kept = || OrderDigests::from([("m".into(), BTreeMap::from([(order().placement.clone(), "old".into())]))]);
+    let kept = || OrderDigests::from([("m".into(), BTreeMap::from([(WorkOrder::example().placement, "old".into())]))]);
     let begun = || {
         let disk = Disk(Assignment { orders: kept(), ..Assignment::default() });
         AgentState::new(disk, Tasks::default())

@@ -1,5 +1,6 @@
 //! Commands of the core for members that agents have.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::session::{Pending, RemoteSession};
@@ -25,6 +26,7 @@ impl Registry {
             MemberCommand::Placements(placements) => {
                 // Without a session the next one begins with all of it.
                 let Some(session) = session else { return };
+                session.running.entry(cluster.clone()).and_modify(BTreeMap::clear);
                 session.placements.insert(cluster.clone(), placements);
                 self.effects.push(RegistryEffect::Wake(session.id.clone()));
             }
@@ -65,6 +67,9 @@ fn take_order(
         remote.orders.insert(placement, new);
         return None;
     };
+    // An agent that has the order has its last report, too.
+    let running = session.running.get_mut(cluster).and_then(|orders| orders.remove(&placement));
+    let reported = reported.filter(|_| running.as_ref() != Some(&digest));
     session.content.add(&digest, &new.order);
     let earlier = remote.orders.insert(placement.clone(), new);
     if let Some(earlier) = earlier.filter(|earlier| earlier.digest != digest) {
@@ -73,6 +78,12 @@ fn take_order(
     if let Some(placements) = session.placements.get_mut(cluster) {
         placements.insert(placement.clone());
     }
-    session.pending.insert((cluster.clone(), placement), Pending::Order { digest, reported });
+    let key = (cluster.clone(), placement);
+    // An order that was not sent takes its report along.
+    let unsent = match session.pending.remove(&key) {
+        Some(Pending::Order { reported, .. }) => reported,
+        Some(Pending::Forget) | None => None,
+    };
+    session.pending.insert(key, Pending::Order { digest, reported: reported.or(unsent) });
     Some(session.id.clone())
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Registry, RegistryEffect, Writer};
 use crate::core::MemberEvent;
 use crate::model::agent::{AgentChoice, assign};
+use crate::model::id::ClusterName;
 use crate::model::uptime::Uptime;
 
 impl Registry {
@@ -18,9 +19,7 @@ impl Registry {
         });
         let of_members = of_writers.chain(self.members.values().filter_map(|remote| remote.silent_until));
         let of_sessions = self.sessions.values().map(|session| session.heard.after(self.settings.lease));
-        let has_waiting = self.members.values().any(|remote| remote.writer == Writer::Nobody);
-        let pools = Some(self.pools_from).filter(|at| *at > now && has_waiting);
-        of_members.chain(of_sessions).chain(pools).min()
+        of_members.chain(of_sessions).chain(self.pools_from).min()
     }
 
     /// Ends the sessions of agents that were not heard for the time of the lease.
@@ -55,6 +54,7 @@ impl Registry {
             }
             Writer::Leaving(..) | Writer::Gone(..) => true,
         });
+        self.pools_from = self.pools_from.filter(|from| now < *from);
         for agent in late {
             // What it stopped is not known: its lease must run out.
             self.end(&agent, "it did not stop a member that it gave up", now);
@@ -65,8 +65,14 @@ impl Registry {
         for (cluster, remote) in &mut self.members {
             let target = wanted.get(cluster);
             let is_pool = matches!(remote.choice, AgentChoice::Pool { .. });
+            if let Writer::Agent(agent) = &remote.writer
+                && target != Some(agent)
+                && self.sessions.get(agent).is_some_and(|session| session.never_ran(cluster))
+            {
+                remote.writer = Writer::Nobody;
+            }
             match (&remote.writer, target) {
-                (Writer::Nobody, Some(target)) if !is_pool || now >= self.pools_from => {
+                (Writer::Nobody, Some(target)) if !is_pool || self.pools_from.is_none() => {
                     remote.writer = Writer::Agent(target.clone());
                 }
                 (Writer::Agent(agent), target) if target != Some(agent) => {
@@ -76,6 +82,7 @@ impl Registry {
             }
         }
         self.list_members();
+        self.send_first_lists(&wanted);
         self.name_absent(now);
     }
 
@@ -114,6 +121,32 @@ impl Registry {
         }
     }
 
+    /// Lets the first list of each session go that has all members of its agent, or that has the agent stop some.
+    fn send_first_lists(&mut self, wanted: &BTreeMap<ClusterName, String>) {
+        let stops = |writer: &Writer| match writer {
+            Writer::Leaving(agent, _) => Some(agent.clone()),
+            Writer::Nobody | Writer::Agent(_) | Writer::Gone(..) => None,
+        };
+        let mut stopping: BTreeSet<String> = self.parting.values().filter_map(stops).collect();
+        let mut receiving = BTreeSet::new();
+        for (cluster, remote) in &self.members {
+            if let Some(agent) = stops(&remote.writer) {
+                stopping.insert(agent);
+                receiving.extend(wanted.get(cluster));
+            }
+        }
+        for (agent, session) in &mut self.sessions {
+            // Members of its own name do not wait for the pools.
+            let is_early = self.pools_from.is_some() && !session.pools.is_empty() && session.members.is_empty();
+            let is_whole = !is_early && !receiving.contains(agent);
+            // Two agents that wait for what the other one stops would both wait for nothing.
+            if session.waits && (is_whole || stopping.contains(agent)) {
+                session.waits = false;
+                self.effects.push(RegistryEffect::Wake(session.id.clone()));
+            }
+        }
+    }
+
     /// Says of members whose first agent did not come that they are offline.
     fn name_absent(&mut self, now: Uptime) {
         let listens = self.settings.listens;
@@ -126,6 +159,11 @@ impl Registry {
                             .to_owned()
                     }
                     AgentChoice::Named(name) => format!("no agent named {name} is connected"),
+                    AgentChoice::Pool { pool } if self.pools_from.is_some() => {
+                        format!(
+                            "a daemon that begins waits for one lease before it gives members to agents of pool {pool}"
+                        )
+                    }
                     AgentChoice::Pool { pool } => format!("no agent of pool {pool} is connected"),
                 };
                 let event = MemberEvent::Offline { cluster: cluster.clone(), reason };

@@ -1,6 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::core::MemberCommand;
+use crate::model::records::WorkStatus;
+use crate::remote::agent::OrderDigests;
+use crate::wire::AgentOrder;
 
 const LEASE: Duration = Duration::from_secs(10);
 /// How long an agent writes: it stops before its lease ends.
@@ -63,25 +67,31 @@ impl World {
         self.registry.add(&MEMBERS[member].into(), choice, AgentReach::InCluster, self.now)
     }
 
+    /// Opens a session of an agent that runs these orders.
+    fn open(&mut self, i: usize, running: OrderDigests) {
+        self.opened += 1;
+        let hello = Hello {
+            protocol: Protocols::default(),
+            version: String::new(),
+            instance: i.to_string(),
+            pools: BTreeSet::from(["eu".to_owned()]),
+            epoch: 0,
+            running,
+        };
+        let (id, pools) = (self.opened.to_string(), hello.pools.clone());
+        let credential = Credential { digest: [1; 32], pools };
+        let opened = self.registry.open(&i.to_string(), id.clone(), &credential, &hello, self.now);
+        opened.expect("the same start of the agent");
+        let seen = &mut self.agents[i];
+        (seen.session, seen.has_list, seen.seq, seen.sent) = (Some(id), false, 0, Some(self.now));
+    }
+
     fn carry_out(&mut self, act: &Act) {
         let now = self.now;
         match *act {
             Act::Open(i) => {
-                self.opened += 1;
-                let seen = &mut self.agents[i];
-                let hello = Hello {
-                    protocol: Protocols::default(),
-                    version: String::new(),
-                    instance: i.to_string(),
-                    pools: BTreeSet::from(["eu".to_owned()]),
-                    epoch: 0,
-                    running: seen.runs.iter().map(|cluster| (cluster.clone(), BTreeMap::new())).collect(),
-                };
-                let (id, pools) = (self.opened.to_string(), hello.pools.clone());
-                let credential = Credential { digest: [1; 32], pools };
-                let opened = self.registry.open(&i.to_string(), id.clone(), &credential, &hello, now);
-                opened.expect("the same start of the agent");
-                (seen.session, seen.has_list, seen.seq, seen.sent) = (Some(id), false, 0, Some(now));
+                let runs = &self.agents[i].runs;
+                self.open(i, runs.iter().map(|cluster| (cluster.clone(), BTreeMap::new())).collect());
             }
             Act::Cut(i) | Act::CutUnseen(i) => {
                 let Some(id) = self.agents[i].session.clone() else { return };
@@ -133,18 +143,42 @@ impl World {
         }
     }
 
+    /// Puts a daemon that begins in the place of this one.
+    fn begin_again(&mut self) {
+        self.registry = registry(self.now);
+        self.ids = (0..MEMBERS.len()).map(|member| self.add(member)).collect();
+    }
+
+    /// Connects all agents, and lets everything happen that is under way, for longer than a lease and not for two.
+    fn settle(&mut self) {
+        (0..3).for_each(|i| self.carry_out(&Act::Open(i)));
+        for _ in 0..7 {
+            for i in 0..3 {
+                self.carry_out(&Act::Beat(i));
+                if self.agents[i].session.is_none() {
+                    self.carry_out(&Act::Open(i));
+                }
+                (0..4).for_each(|_| self.carry_out(&Act::Read(i)));
+            }
+            self.carry_out(&Act::Pass(2));
+        }
+    }
+
     fn writers(&self, member: &str) -> usize {
         let writes = |seen: &&Seen| seen.runs.contains(member) && seen.until.is_some_and(|until| self.now < until);
         self.agents.iter().filter(writes).count()
     }
 }
 
-fn world() -> World {
-    let now = Uptime::default();
+fn registry(now: Uptime) -> Registry {
     let settings =
         AgentSettings { epoch: 1, lease: LEASE, source: "fleet".into(), health: AgentHealth::default(), listens: true };
-    let registry = Registry::new(settings, now);
-    let mut world = World { registry, agents: Default::default(), ids: Vec::new(), now, opened: 0 };
+    Registry::new(settings, now)
+}
+
+fn world() -> World {
+    let now = Uptime::default();
+    let mut world = World { registry: registry(now), agents: Default::default(), ids: Vec::new(), now, opened: 0 };
     world.ids = (0..MEMBERS.len()).map(|member| world.add(member)).collect();
     world
 }
@@ -160,6 +194,10 @@ proptest! {
             for member in MEMBERS {
                 prop_assert!(world.writers(member) <= 1, "{member} after {act:?}");
             }
+        }
+        world.settle();
+        for member in MEMBERS {
+            prop_assert_eq!(world.writers(member), 1, "{} in the end", member);
         }
     }
 }
@@ -181,6 +219,65 @@ fn members_are_given_out_once_the_lease_of_an_earlier_leader_is_over() {
     world.carry_out(&Act::Open(0));
     (0..2).for_each(|_| world.carry_out(&Act::Read(0)));
     assert_eq!(MEMBERS.map(|member| world.writers(member)), [1, 1, 1]);
+}
+
+/// An agent that is told of fewer members stops the others and forgets their orders, and fetches all of it again a moment later.
+#[test]
+fn the_first_list_of_a_session_has_all_members_of_its_agent() {
+    let mut world = world();
+    world.settle();
+    let had = [0, 1, 2].map(|i| world.agents[i].runs.clone());
+    let several = (0..3).find(|i| !had[*i].is_empty()).expect("one of them has a member");
+    // Another daemon begins. The agents run what they ran.
+    world.begin_again();
+    (0..3).for_each(|i| world.carry_out(&Act::Open(i)));
+    for _ in 0..6 {
+        for (i, had) in had.iter().enumerate() {
+            world.carry_out(&Act::Beat(i));
+            (0..2).for_each(|_| world.carry_out(&Act::Read(i)));
+            assert_eq!(&world.agents[i].runs, had, "after {:?}", world.now);
+        }
+        world.carry_out(&Act::Pass(2));
+    }
+    assert!((0..3).all(|i| world.agents[i].has_list) && MEMBERS.iter().all(|member| world.writers(member) == 1));
+    // The process of one agent begins again, and meanwhile others get its members.
+    world.carry_out(&Act::Bye(several));
+    (0..3).for_each(|i| world.carry_out(&Act::Read(i)));
+    assert!(MEMBERS.iter().all(|member| world.writers(member) == 1));
+    world.carry_out(&Act::Open(several));
+    (0..2).for_each(|_| world.carry_out(&Act::Read(several)));
+    assert!(!world.agents[several].has_list, "the others still have them");
+    (0..3).filter(|i| *i != several).for_each(|i| world.carry_out(&Act::Read(i)));
+    world.carry_out(&Act::Read(several));
+    assert_eq!(world.agents[several].runs, had[several]);
+}
+
+/// The report of an order is larger than everything else about it, and who has the order has made the report.
+#[test]
+fn an_order_that_the_agent_has_comes_without_its_report() {
+    let mut world = world();
+    let order = Arc::new(WorkOrder { cluster: "m-1".into(), ..WorkOrder::example() });
+    let (digest, _) = AgentOrder::from(order.as_ref()).encode().expect("it is sent");
+    let report = Arc::new(WorkStatus::default());
+    for (had, wanted) in [(digest, None), ("another".into(), Some(&report))] {
+        let running = BTreeMap::from([("m-1".into(), BTreeMap::from([(order.placement.clone(), had)]))]);
+        world.open(0, running);
+        for _ in 0..2 {
+            world.carry_out(&Act::Pass(5));
+            world.carry_out(&Act::Beat(0));
+        }
+        let command = MemberCommand::Order { order: Arc::clone(&order), reported: Some(Arc::clone(&report)) };
+        world.registry.command(&"m-1".into(), world.ids[0], command);
+        let session = world.agents[0].session.clone().expect("a session");
+        let reported = (0..4).find_map(|_| match world.registry.next("0", &session) {
+            NextFrame::Frame(frame) => match *frame {
+                FromServer::Order { reported, .. } => Some(reported),
+                _ => None,
+            },
+            NextFrame::Wait | NextFrame::End => None,
+        });
+        assert_eq!(reported.expect("an order").as_ref(), wanted);
+    }
 }
 
 #[test]

@@ -106,10 +106,10 @@ impl Simulation {
             return self.dial_again();
         }
         let Some(line) = self.agents.as_mut().map(|agents| agents.connect(agent, server, life, now)) else { return };
-        let instance = format!("{agent}-{incarnation}");
+        let (instance, uptime) = (format!("{agent}-{incarnation}"), self.uptime());
         let hello = self.with_agent(|process| {
             process.line = Some(line);
-            process.state.hello("simulated", &instance, &identity.pools)
+            process.state.hello("simulated", &instance, &identity.pools, uptime)
         });
         let Some(mut hello) = hello else { return };
         if identity.is_strange {

@@ -1,6 +1,5 @@
 use super::*;
 use crate::deliver::health::HealthRules;
-use crate::model::records::Kept;
 
 #[test]
 fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {
@@ -19,23 +18,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
         let mut member = SimulatedMember::default();
         member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
         member.objects.insert(live.id.key(), live.clone());
-        let order = WorkOrder {
-            placement: p.clone(),
-            cluster: "c".into(),
-            generation: 1,
-            source: String::new().into(),
-            snapshot: 0,
-            commit: "1".into(),
-            digest: "d".into(),
-            strategy: crate::api::placement::ApplyStrategy::default(),
-            manifests: Arc::from([]),
-            held: std::collections::BTreeSet::new(),
-            prune: std::collections::BTreeSet::new(),
-            kept: Kept::default(),
-            user: None,
-            remove: true,
-            abandon: false,
-        };
+        let order = WorkOrder { remove: true, ..WorkOrder::example() };
         let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
         let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
         assert_eq!(holder.as_ref(), expected, "{name}");
