@@ -100,9 +100,6 @@ impl Agent {
             if let Some(reports) = session.post(&mut self.state, clock::uptime()) {
                 under_way.posting = Some(post(line.requests.clone(), reports).boxed());
             }
-            if let Some(fetch) = session.fetch(&mut self.state) {
-                under_way.fetching = Some(fetched(line.requests.clone(), fetch).boxed());
-            }
             let beat_in = session.beat_at().map(|at| clock::uptime().until(at));
             let done = tokio::select! {
                 biased;
@@ -111,6 +108,8 @@ impl Agent {
                 frame = line.next() => Done::Frame(frame),
                 Some(fetched) = OptionFuture::from(under_way.fetching.as_mut()) => Done::Fetched(fetched),
                 Some(event) = self.inbox.recv() => Done::Event(event),
+                // When nothing more comes: an order costs a wait for the disk alone, and shares it with others in a batch.
+                () = std::future::ready(()), if session.has_waiting() => Done::Ready,
                 () = tokio::time::sleep(beat_in.unwrap_or_default()), if beat_in.is_some() => Done::Nothing,
             };
             let done = match done {
@@ -145,6 +144,12 @@ impl Agent {
                     self.state.note(event);
                     while let Ok(event) = self.inbox.try_recv() {
                         self.state.note(event);
+                    }
+                    Ok(())
+                }
+                Done::Ready => {
+                    if let Some(fetch) = session.fetch(&mut self.state) {
+                        under_way.fetching = Some(fetched(line.requests.clone(), fetch).boxed());
                     }
                     Ok(())
                 }
@@ -214,6 +219,8 @@ enum Done {
     Frame(Result<FromServer, Error>),
     Fetched(Result<Fetched, Error>),
     Event(MemberEvent),
+    /// Orders wait, and nothing else does.
+    Ready,
     Nothing,
 }
 

@@ -94,6 +94,13 @@ pub(super) struct MemberDeliveries {
     supervisor: Supervisor,
 }
 
+impl Drop for MemberDeliveries {
+    fn drop(&mut self) {
+        // Else agents would hear of each member that it is theirs no more, and forget its orders.
+        self.agents.close();
+    }
+}
+
 impl MemberDeliveries {
     /// Delivers to nobody yet, and listens for agents. Returns what members report, too.
     ///

@@ -260,34 +260,40 @@ impl AgentSession {
         }
     }
 
-    /// Returns what to fetch next; gives orders to members where nothing lacks any more.
+    /// Tells whether orders wait for [`AgentSession::fetch`].
+    pub fn has_waiting(&self) -> bool {
+        !self.is_fetching && (self.batch.is_some() || !self.wanted.is_empty())
+    }
+
+    /// Takes one step with the orders that wait: returns what to fetch for some of them, or gives members those for which nothing lacks.
+    ///
+    /// One step, because thousands of orders may be on the disk, and a heartbeat is due meanwhile.
     pub fn fetch<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) -> Option<Fetch> {
-        while !self.is_fetching {
-            let Some(batch) = &mut self.batch else {
-                if self.wanted.is_empty() {
-                    return None;
-                }
-                let mut batch = OrderBatch::default();
-                while batch.wanted.len() < ORDERS_MAX
-                    && let Some((key, wanted)) = self.wanted.pop_first()
-                {
-                    if let Some(order) = agent.disk.order(&wanted.digest) {
-                        batch.orders.insert(wanted.digest.clone(), order);
-                    }
-                    batch.wanted.insert(key, wanted);
-                }
-                self.batch = Some(batch);
-                continue;
-            };
-            let fetch = batch.lacking(&mut agent.disk);
-            if fetch.is_some() {
-                self.is_fetching = true;
-                return fetch;
-            }
-            let batch = self.batch.take().unwrap_or_default();
+        if !self.has_waiting() {
+            return None;
+        }
+        let mut batch = self.batch.take().unwrap_or_else(|| self.next_batch(agent));
+        let fetch = batch.lacking(&mut agent.disk);
+        if fetch.is_some() {
+            self.is_fetching = true;
+            self.batch = Some(batch);
+        } else {
             self.give(agent, batch);
         }
-        None
+        fetch
+    }
+
+    fn next_batch<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) -> OrderBatch {
+        let mut batch = OrderBatch::default();
+        while batch.wanted.len() < ORDERS_MAX
+            && let Some((key, wanted)) = self.wanted.pop_first()
+        {
+            if let Some(order) = agent.disk.order(&wanted.digest) {
+                batch.orders.insert(wanted.digest.clone(), order);
+            }
+            batch.wanted.insert(key, wanted);
+        }
+        batch
     }
 
     /// Takes what a fetch brought.

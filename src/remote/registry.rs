@@ -66,6 +66,8 @@ pub enum SessionRefusal {
     Protocol,
     /// The session is over.
     Over,
+    /// The daemon ends.
+    Ending,
 }
 
 /// What the stream of a session does next.
@@ -131,6 +133,7 @@ pub struct Registry {
     /// Ended sessions whose last word is still to be sent, by id.
     farewells: BTreeMap<String, String>,
     next_id: u64,
+    is_closed: bool,
     effects: Vec<RegistryEffect>,
     /// Sessions that were opened.
     pub opened: u64,
@@ -149,6 +152,7 @@ impl Registry {
             sessions: BTreeMap::new(),
             farewells: BTreeMap::new(),
             next_id: 0,
+            is_closed: false,
             effects: Vec::new(),
             opened: 0,
         }
@@ -228,6 +232,9 @@ impl Registry {
         hello: &Hello,
         now: Uptime,
     ) -> Result<(), SessionRefusal> {
+        if self.is_closed {
+            return Err(SessionRefusal::Ending);
+        }
         let protocol = Protocols::default().common(hello.protocol).ok_or(SessionRefusal::Protocol)?;
         if let Some(pool) = hello.pools.difference(&credential.pools).next() {
             return Err(SessionRefusal::Pool(pool.clone()));
@@ -392,6 +399,15 @@ impl Registry {
         if self.sessions.get(agent).is_some_and(|session| session.id == id) {
             self.end(agent, "its connection ended", now);
             self.settle(now);
+        }
+    }
+
+    /// Ends all sessions for good: the daemon ends, and agents keep its members for the next one. Members that are removed after this are no
+    /// news for them.
+    pub fn close(&mut self, now: Uptime) {
+        self.is_closed = true;
+        for agent in self.sessions.keys().cloned().collect::<Vec<_>>() {
+            self.end(&agent, "the daemon ends", now);
         }
     }
 

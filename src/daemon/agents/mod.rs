@@ -244,6 +244,11 @@ impl Agents {
         }
     }
 
+    /// Ends all sessions for good. Members that are given up after this stay with their agents, for the next daemon.
+    pub fn close(&self) {
+        self.hub.with(Registry::close);
+    }
+
     /// Takes the tokens of the store in place of the earlier ones. A session whose token is invalid ends.
     pub fn set_tokens(&self, tokens: &AgentTokens) {
         self.hub.with(|registry, now| registry.set_stored_tokens(tokens, now));

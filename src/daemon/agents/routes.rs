@@ -265,6 +265,7 @@ fn refusal_answer(why: &SessionRefusal) -> AgentAnswer {
             StatusCode::CONFLICT,
             "another session of this name is alive; give each agent a name and a token of its own".to_owned(),
         ),
+        SessionRefusal::Ending => (StatusCode::SERVICE_UNAVAILABLE, "the daemon ends; try again".to_owned()),
         SessionRefusal::Over => (StatusCode::GONE, "the session is over; open another".to_owned()),
         SessionRefusal::Protocol => {
             let Protocols { oldest, newest } = Protocols::default();

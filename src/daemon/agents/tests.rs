@@ -394,6 +394,23 @@ async fn a_member_of_a_pool_moves_after_the_lease_or_a_goodbye() {
     assert_eq!(c.members(1).await, ["m-1"]);
 }
 
+/// They stopped their members and forgot their orders, and the next daemon sent all of it again.
+#[tokio::test]
+async fn a_daemon_that_ends_takes_no_member_from_its_agents() {
+    let agents = server("15s");
+    let mut own = member(&agents, "m-a", &named("a"));
+    let mut a = Agent::connect(&agents, "a").await;
+    a.open(&hello("1", &[])).await.expect("it is open");
+    own.is_given().await;
+    assert_eq!(a.members(1).await, ["m-a"]);
+    agents.close();
+    drop(own);
+    assert_eq!(a.frame().await, Some(FromServer::Bye { reason: "the daemon ends".to_owned() }));
+    assert_eq!(a.frame().await, None);
+    let mut again = Agent::connect(&agents, "a").await;
+    assert_eq!(again.open(&hello("1", &[])).await.expect_err("it ends").0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
 #[tokio::test]
 async fn a_daemon_whose_lease_is_over_answers_no_agent() {
     let fence = leading();

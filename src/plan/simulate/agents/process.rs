@@ -302,7 +302,10 @@ impl Simulation {
         let sent = self.with_agent(|process| {
             let (session, _) = process.session.as_mut()?;
             let reports = session.post(&mut process.state, now);
-            let fetch = session.fetch(&mut process.state);
+            let mut fetch = None;
+            while fetch.is_none() && session.has_waiting() {
+                fetch = session.fetch(&mut process.state);
+            }
             Some((process.line?, reports, fetch, session.beat_at()))
         });
         let acts = self.with_agent(|process| std::mem::take(&mut process.state.tasks.acts)).unwrap_or_default();
