@@ -108,7 +108,6 @@ impl Agent {
                 frame = line.next() => Done::Frame(frame),
                 Some(fetched) = OptionFuture::from(under_way.fetching.as_mut()) => Done::Fetched(fetched),
                 Some(event) = self.inbox.recv() => Done::Event(event),
-                // When nothing more comes: an order costs a wait for the disk alone, and shares it with others in a batch.
                 () = std::future::ready(()), if session.has_waiting() => Done::Ready,
                 () = tokio::time::sleep(beat_in.unwrap_or_default()), if beat_in.is_some() => Done::Nothing,
             };
@@ -219,7 +218,7 @@ enum Done {
     Frame(Result<FromServer, Error>),
     Fetched(Result<Fetched, Error>),
     Event(MemberEvent),
-    /// Orders wait, and nothing else does.
+    /// Orders wait, and nothing else does: one by one each would cost a wait for the disk, which those of a batch share.
     Ready,
     Nothing,
 }

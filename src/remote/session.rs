@@ -62,7 +62,7 @@ pub(super) struct RemoteSession {
 }
 
 impl RemoteSession {
-    /// Tells whether the agent has not heard of a member: it cannot say that it stopped it.
+    /// Tells whether the agent does not know a member: it cannot say that it stopped it.
     pub(super) fn never_ran(&self, cluster: &ClusterName) -> bool {
         self.waits && !self.running.contains_key(cluster)
     }

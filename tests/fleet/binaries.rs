@@ -118,8 +118,8 @@ const TOOLS: &[Module] = &[
 /// the end, and after another what shares packages with it.
 const ORDER: [&str; 7] = ["kubernetes", "gitea", "sops", "helm", "kwok", "etcd", "kustomize"];
 
-/// Modules that are built at a time: while one is linked, which keeps one core busy, another compiles.
-const AT_A_TIME: usize = 2;
+/// Modules that are built at a time: while one is fetched or linked, others compile.
+const AT_A_TIME: usize = 3;
 
 /// Where the servers' binaries are.
 #[derive(Clone, Debug)]
