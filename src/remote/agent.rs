@@ -166,7 +166,9 @@ impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
         if self.leased_until.is_none_or(|end| end <= now) {
             let members = self.disk.assignment().members.iter();
             for member in members.filter(|member| member.pool.is_some()) {
-                running.entry(member.cluster.clone()).and_modify(BTreeMap::clear);
+                if let Some(orders) = running.get_mut(&member.cluster) {
+                    orders.clear();
+                }
             }
         }
         Hello {

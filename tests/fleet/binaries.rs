@@ -21,8 +21,8 @@ const KUBERNETES: &str = "v1.36.3";
 /// Environment variable that names the cache folder.
 pub const CACHE_VARIABLE: &str = "GITFLEET_TEST_CACHE";
 
-/// How all are compiled. Without the compiler's own data for debuggers, which the linker would drop anyway, a sixth of the time is saved, and
-/// without inlining a fifth; the servers do little in a test, and are built on every new machine.
+/// How all are compiled. Without the compiler's own data for debuggers, which the linker would drop anyway, a sixth of the time is saved.
+/// Without inlining more is: the servers do little in a test, and are built on every new machine.
 const FLAGS: [&str; 2] = ["-trimpath", "-gcflags=all=-dwarf=false -l"];
 
 /// One Go module below `servers/` and what is built from it.
@@ -298,7 +298,7 @@ impl Module {
         go.current_dir(self.sources()).env("CGO_ENABLED", if self.cgo { "1" } else { "0" });
         // Module files are taken as they are, whatever the user's own settings say.
         go.env("GOFLAGS", "-mod=readonly").env("GOWORK", "off");
-        // The compiler is a short-lived process: it collects its garbage less often, for a tenth of the time.
+        // The compiler is a short-lived process: it takes a tenth less time if it collects its garbage less often.
         go.env("GOGC", "400");
         go
     }

@@ -1,6 +1,5 @@
 //! Commands of the core for members that agents have.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::session::{Pending, RemoteSession};
@@ -26,7 +25,9 @@ impl Registry {
             MemberCommand::Placements(placements) => {
                 // Without a session the next one begins with all of it.
                 let Some(session) = session else { return };
-                session.running.entry(cluster.clone()).and_modify(BTreeMap::clear);
+                if let Some(orders) = session.running.get_mut(cluster) {
+                    orders.clear();
+                }
                 session.placements.insert(cluster.clone(), placements);
                 self.effects.push(RegistryEffect::Wake(session.id.clone()));
             }

@@ -221,7 +221,7 @@ fn members_are_given_out_once_the_lease_of_an_earlier_leader_is_over() {
     assert_eq!(MEMBERS.map(|member| world.writers(member)), [1, 1, 1]);
 }
 
-/// An agent that is told of fewer members stops the others and forgets their orders, and fetches all of it again a moment later.
+/// A list with too few members has the agent stop the others and forget their orders. The next list then costs a fetch of all of them.
 #[test]
 fn the_first_list_of_a_session_has_all_members_of_its_agent() {
     let mut world = world();
