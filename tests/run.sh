@@ -14,7 +14,7 @@ readonly NEEDS_SERVERS="e2e postgres artifacts"
 
 help() {
     cat <<'HELP'
-Runs every check: format, lints, build, unit tests, integration tests, end-to-end tests, the page in a browser, documentation.
+Runs every check: format, build, lints, unit tests, integration tests, end-to-end tests, the page in a browser, documentation.
 
 Usage: tests/run.sh [--fast]
 
@@ -132,6 +132,20 @@ page_tests() {
     cd tests/page && PATH=$NPM_PATH npm ci && node_modules/.bin/tsc -p . && node_modules/.bin/playwright test
 }
 
+# All at once: alone, the largest of them keeps one core busy for minutes. The program of the fleet builds the servers.
+build() { cargo test -q --locked --no-run --lib --tests --example fleet && cargo build -q --locked --example fleet; }
+
+lints() { cargo clippy -q --locked --all-targets -- -D warnings; }
+
+# Not by `cargo run`, which waits until no other cargo works in the target folder.
+test_servers() { "${CARGO_TARGET_DIR:-target}/debug/examples/fleet" build; }
+
+# Both at a time: each alone leaves cores idle, while one crate is checked or one server is linked.
+lints_and_test_servers() {
+    export -f lints test_servers
+    printf '%s\n' lints test_servers | xargs -n 1 -P 2 bash -c '"$1"' lints_and_test_servers
+}
+
 log=$(mktemp "${TMPDIR:-/tmp}/gitfleet-tests.XXXXXX")
 trap 'rm -f "$log"' EXIT
 
@@ -173,10 +187,12 @@ $fast || go_tools
 $fast || node_tools
 
 part "format" cargo fmt --check
-part "lints" cargo clippy -q --locked --all-targets -- -D warnings
-# All at once: alone, the largest of them keeps one core busy for minutes.
-part "build" cargo test -q --locked --no-run --lib --tests --example fleet
-$fast || part "test servers" cargo run --locked --example fleet -- build
+part "build" build
+if $fast; then
+    part "lints" lints
+else
+    part "lints and test servers" lints_and_test_servers
+fi
 part "unit tests" cargo test --locked --lib
 part "examples in the documentation" cargo test --locked --doc
 part "tests of the test fleet" cargo test --locked --example fleet
@@ -192,7 +208,7 @@ if $fast; then
 else
     part "tests/page" page_tests
 fi
-part "fuzz targets, short run" tests/fuzz.sh --seconds 10
+part "fuzz targets, short run" tests/fuzz.sh --seconds 5
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"
