@@ -16,7 +16,7 @@ Usage: deploy/build.sh [--push] [--platforms LIST] IMAGE[:TAG]
   -h, --help        this text
 
 Needs docker with buildx. Prints the digests of the base images it was built on; the image carries them as labels
-org.opencontainers.image.base.digest and gitfleet.build.digest.
+org.opencontainers.image.base.digest, gitfleet.build.digest and gitfleet.tools.digest.
 HELP
 }
 
@@ -44,12 +44,14 @@ pinned() {
 }
 
 build_image=$(pinned BUILD_IMAGE)
+tools_image=$(pinned TOOLS_IMAGE)
 run_image=$(pinned RUN_IMAGE)
-printf 'built on %s\nruns on %s\n' "$build_image" "$run_image"
+printf 'built on %s\nand %s\nruns on %s\n' "$build_image" "$tools_image" "$run_image"
 docker buildx build --file deploy/Containerfile --tag "$image" ${platforms:+--platform "$platforms"} \
-    --build-arg BUILD_IMAGE="$build_image" --build-arg RUN_IMAGE="$run_image" \
+    --build-arg BUILD_IMAGE="$build_image" --build-arg TOOLS_IMAGE="$tools_image" --build-arg RUN_IMAGE="$run_image" \
     --build-arg GITFLEET_COMMIT="$(git rev-parse HEAD)" \
     --label org.opencontainers.image.base.name="${run_image%@*}" \
     --label org.opencontainers.image.base.digest="${run_image#*@}" \
     --label gitfleet.build.digest="${build_image#*@}" \
+    --label gitfleet.tools.digest="${tools_image#*@}" \
     --sbom "$push" --provenance "$push" "$($push && echo --push || echo --load)" .

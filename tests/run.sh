@@ -208,7 +208,7 @@ if $fast; then
 else
     part "tests/page" page_tests
 fi
-part "fuzz targets, short run" tests/fuzz.sh --seconds 5
+part "fuzz targets, inputs that are kept" tests/fuzz.sh --kept
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
 
 say "everything passed in $SECONDS s"

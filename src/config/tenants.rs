@@ -43,6 +43,10 @@ pub struct TenantSection {
     /// The ClusterStagedUpdateStrategies that it may use, with `*` for any text; it can write none. Absent means all of them.
     #[serde(default = "strategies_default")]
     pub strategies: Vec<String>,
+    /// The folders outside its own that its kustomizations may build on, relative to `source.path`, each with all below it. What is there is
+    /// then rendered only as a part of others. Absent means none.
+    #[serde(default)]
+    pub bases: Vec<String>,
     /// Who may approve its rollouts by comment, instead of `forge.approvals.approvers`: `user:NAME`, `team:ORG/NAME`.
     #[serde(default)]
     pub approvers: Vec<String>,
@@ -110,6 +114,7 @@ impl TenantSection {
             clusters: self.clusters.clone(),
             overrides: self.overrides.clone(),
             strategies: self.strategies.clone(),
+            bases: self.bases.iter().map(|base| folder(base)).collect(),
             approvers: self.approvers.clone(),
             user: self.impersonate.as_ref().and_then(Impersonate::user_name),
         }
@@ -122,6 +127,9 @@ impl TenantSection {
         }
         if !is_folder(&self.path) {
             complain("path", format!("{:?} must be a folder below `source.path`, without `..`", self.path));
+        }
+        for base in self.bases.iter().filter(|base| !is_folder(base)) {
+            complain("bases", format!("{base:?} must be a folder below `source.path`, without `..`"));
         }
         let lists = [
             ("namespaces", &self.namespaces),

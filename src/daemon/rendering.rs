@@ -24,7 +24,7 @@ use crate::git::{self, Reader, RenderedStore};
 use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
-use crate::model::rendering::{Renderer, Versions};
+use crate::model::rendering::{InputFolder, Renderer, Versions};
 use crate::render::{self, Program, Programs};
 use crate::source::{self, KnownMarkers, ParsedBlob, RenderedFolder};
 
@@ -90,6 +90,8 @@ pub struct RenderedTree {
     pub files: Vec<RenderedFile>,
     /// The keys of the results.
     pub keys: BTreeSet<String>,
+    /// The folders whose files the programs take, in the source.
+    inputs: BTreeSet<InputFolder>,
     /// The folders, with what they depend on.
     folders: Vec<WantedFolder>,
 }
@@ -279,7 +281,12 @@ impl Rendering {
             return Ok(RenderedTree::default());
         }
         let results = configured.results(&wanted, inputs, errors)?;
-        Ok(RenderedTree { keys: keys(&wanted), files: results.into_iter().flatten().collect(), folders: wanted })
+        Ok(RenderedTree {
+            keys: keys(&wanted),
+            files: results.into_iter().flatten().collect(),
+            inputs: folders.inputs,
+            folders: wanted,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::folder::holds;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
 use crate::model::manifest::{InputError, Manifest};
 use crate::model::records::Binding;
+use crate::model::rendering::InputFolder;
 use crate::model::tenants::{Tenant, Tenants};
 use crate::model::tree::{Placement, Tree};
 use crate::snapshot::{is_envelope, select, select_for};
@@ -39,22 +40,85 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         let broken = check.input(manifest);
         broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), &why))
     });
+    let built = tree.input_folders.iter().filter_map(|input| {
+        let tenant = tenants.of(&input.marker)?;
+        let why = foreign_input(tenants, tenant, input)?;
+        Some(about_file(tenant, &input.marker, None, &why))
+    });
     let members = tree.member_files.iter().filter_map(|(cluster, path)| {
         let tenant = tenants.of(path)?;
-        Some(InputError {
-            path: path.to_string(),
-            line: 0,
-            object: Some(format!("MemberCluster {cluster}")),
-            field: None,
-            message: format!("tenant {}: a MemberCluster is for whoever runs the fleet", tenant.name),
-            hint: Some(HINT.to_owned()),
-        })
+        let object = Some(format!("MemberCluster {cluster}"));
+        Some(about_file(tenant, path, object, "a MemberCluster is for whoever runs the fleet"))
     });
-    let mut all: Vec<InputError> = payload.chain(inputs).chain(members).collect();
+    let given = given_elsewhere(tree, tenants);
+    let mut all: Vec<InputError> = payload.chain(inputs).chain(built).chain(members).chain(given).collect();
     all.sort();
     // What is the same for several clusters is one violation.
     all.dedup();
     all
+}
+
+/// Returns the error about a file of a tenant as a whole.
+fn about_file(tenant: &Tenant, path: &str, object: Option<String>, why: &str) -> InputError {
+    InputError {
+        path: path.to_owned(),
+        line: 0,
+        object,
+        field: None,
+        message: format!("tenant {}: {why}", tenant.name),
+        hint: Some(HINT.to_owned()),
+    }
+}
+
+/// Returns why a tenant may not take the files of a folder: what somebody else has there would be read by itself no more, and so be removed
+/// from clusters.
+fn foreign_input(tenants: &Tenants, tenant: &Tenant, input: &InputFolder) -> Option<String> {
+    let folder = &input.folder;
+    if tenant.may_build_on(folder) {
+        return None;
+    }
+    if tenants.of(folder).is_none_or(|owner| owner.name != tenant.name) {
+        let folder = if folder.is_empty() { "." } else { folder };
+        return Some(format!("it builds on {folder}, which is neither in its folder nor in its bases"));
+    }
+    let inside = tenants.inside(folder).filter(|inside| inside.name != tenant.name)?;
+    Some(format!("it takes the files of {}, which is the folder of tenant {}", inside.path, inside.name))
+}
+
+/// Returns the errors of objects of tenants to which a placement of whoever runs the fleet gives a namespace that is not the tenant's.
+fn given_elsewhere(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
+    let is_of_nobody = |placement: &&Placement| tenants.of(&placement.origin.path).is_none();
+    let gives = tree.placements.values().filter(|placement| placement.default_namespace().is_some());
+    let mut errors = Vec::new();
+    for placement in gives.filter(is_of_nobody) {
+        for selected in selected_anywhere(tree, placement) {
+            let Some(owner) = tenants.of(&selected.origin.path) else { continue };
+            let broken = forbidden_in(owner, &selected).into_iter().next();
+            let Some((field, why)) = broken.filter(|_| !is_forbidden(tree, tenants, &selected)) else { continue };
+            let why = format!("{} ({}) selects it, and {why}", placement.key.kind(), placement.origin.path);
+            errors.push(violation(owner, &selected, field, &why));
+        }
+    }
+    errors
+}
+
+/// Returns what a placement selects, with values of any cluster too. Selectors that cannot be evaluated are the placement's own error, and
+/// it delivers nothing.
+fn selected_anywhere(tree: &Tree, placement: &Placement) -> Vec<Manifest> {
+    let mut selected = select(tree, placement).unwrap_or_default();
+    let of_clusters = tree.inputs_for(placement);
+    selected.extend(of_clusters.iter().filter_map(|inputs| select_for(tree, placement, inputs)?.ok()).flatten());
+    selected
+}
+
+/// Tells whether the document of an object is beyond the limits of its folder: that is said there, and no fault of who selects it.
+fn is_forbidden(tree: &Tree, tenants: &Tenants, selected: &Manifest) -> bool {
+    let Some(owner) = tenants.of(&selected.origin.path) else { return false };
+    let bare = ObjectId { namespace: String::new(), ..selected.id.clone() };
+    let of_clusters = tree.of_clusters().filter(|one| one.id == selected.id || one.id == bare);
+    let documents = tree.at(&selected.id).iter().chain(tree.at(&bare)).chain(of_clusters);
+    let mut own = documents.filter(|document| document.origin == selected.origin);
+    own.any(|document| !forbidden_document(tree, owner, document).is_empty())
 }
 
 fn violation(tenant: &Tenant, manifest: &Manifest, field: Option<String>, why: &str) -> InputError {
@@ -111,13 +175,18 @@ fn foreign(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<St
     }
 }
 
-/// As [`foreign`], also of the tenant's own objects, by what they are once they were selected.
-fn refused_object(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<String> {
-    if tenants.of(&selected.origin.path).is_some_and(|owner| owner.name == tenant.name) {
-        let (_, why) = forbidden_in(tenant, selected).into_iter().next()?;
-        return Some(format!("selects {}, and {why}", selected.id));
+/// As [`foreign`], also of a tenant's own objects, by what they are once a placement of the tenant, or of whoever runs the fleet, selected them.
+fn refused_object(tenants: &Tenants, tenant: Option<&Tenant>, selected: &Manifest) -> Option<String> {
+    let owner = tenants.of(&selected.origin.path);
+    match (owner, tenant) {
+        (Some(owner), tenant) if tenant.is_none_or(|tenant| tenant.name == owner.name) => {
+            let (_, why) = forbidden_in(owner, selected).into_iter().next()?;
+            let of = if tenant.is_none() { format!(" of tenant {}", owner.name) } else { String::new() };
+            Some(format!("selects {}{of}, and {why}", selected.id))
+        }
+        (_, Some(tenant)) => foreign(tenants, tenant, selected),
+        (_, None) => None,
     }
-    foreign(tenants, tenant, selected)
 }
 
 /// One document of a tenant, and what it is checked against.
@@ -151,13 +220,9 @@ impl TenantCheck<'_> {
     fn placement(&self, id: &ObjectId) -> Vec<Broken> {
         let key = PlacementKey::of_namespace(&id.namespace, &id.name);
         let Some(placement) = self.tree.placements.get(&key) else { return Vec::new() };
-        // Selectors that cannot be evaluated are the placement's own error, and it delivers nothing.
-        let mut selected = select(self.tree, placement).unwrap_or_default();
-        let of_clusters = self.tree.inputs_for(placement);
-        let of_clusters = of_clusters.iter().filter_map(|inputs| select_for(self.tree, placement, inputs)?.ok());
-        selected.extend(of_clusters.flatten());
-        let refused = selected.iter().filter(|manifest| !self.is_forbidden(manifest));
-        let foreign = refused.into_iter().find_map(|manifest| refused_object(self.tenants, self.tenant, manifest));
+        let selected = selected_anywhere(self.tree, placement);
+        let mut judged = selected.iter().filter(|manifest| !is_forbidden(self.tree, self.tenants, manifest));
+        let foreign = judged.find_map(|manifest| refused_object(self.tenants, Some(self.tenant), manifest));
         let mut broken: Vec<Broken> =
             foreign.map(|why| ("spec.resourceSelectors".to_owned(), format!("it {why}"))).into_iter().collect();
         broken.extend(self.fixed_clusters(placement));
@@ -177,16 +242,6 @@ impl TenantCheck<'_> {
         let broken = names.filter(|(_, name)| is_foreign(name));
         let text = |name: &str| format!("the cluster {name} is none of its clusters");
         broken.map(|(index, name)| (format!("spec.policy.clusterNames[{index}]"), text(name))).collect()
-    }
-
-    /// Tells whether the document of an object is beyond the limits of its folder: that is said there, and no fault of who selects it.
-    fn is_forbidden(&self, selected: &Manifest) -> bool {
-        let Some(owner) = self.tenants.of(&selected.origin.path) else { return false };
-        let bare = ObjectId { namespace: String::new(), ..selected.id.clone() };
-        let of_clusters = self.tree.of_clusters().filter(|one| one.id == selected.id || one.id == bare);
-        let documents = self.tree.at(&selected.id).iter().chain(self.tree.at(&bare)).chain(of_clusters);
-        let mut own = documents.filter(|document| document.origin == selected.origin);
-        own.any(|document| !forbidden_document(self.tree, owner, document).is_empty())
     }
 
     fn strategy(&self, name: &str, field: String) -> Option<Broken> {
@@ -224,23 +279,36 @@ impl TenantCheck<'_> {
         let mut broken = Vec::new();
         for (index, selector) in selectors.into_iter().flatten().enumerate() {
             let (group, kind, name) = (text(selector, "group"), text(selector, "kind"), text(selector, "name"));
-            let is_meant = |id: &ObjectId| {
-                (&id.group, &id.kind, &id.namespace, &id.name) == (&group, &kind, namespace, &name)
+            let is_meant = |id: &ObjectId, given: &[&str]| {
+                let is_in = |namespace: &String| id.namespace == *namespace || given.contains(&namespace.as_str());
+                ((&id.group, &id.kind, &id.name) == (&group, &kind, &name) && is_in(namespace))
                     // An override of a Namespace changes everything in it.
-                    || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && id.namespace == name)
+                    || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && is_in(&name))
             };
             // An override of a folder is for placements that see that folder, or less.
             let folder = document.annotation(PATH);
             let is_seen = |path: &str| folder.is_none_or(|folder| holds(folder, path));
             let others = self.tree.all_manifests().filter(|manifest| !self.is_own(&manifest.origin.path));
             let others = others.filter(|manifest| is_seen(&manifest.origin.path));
-            let changed = others.into_iter().find(|manifest| is_meant(&manifest.id) || contains(manifest, is_meant));
+            let changed = others.into_iter().find(|manifest| {
+                is_meant(&manifest.id, &self.given_namespaces(manifest)) || contains(manifest, |id| is_meant(id, &[]))
+            });
             let why = |manifest: &Manifest| format!("it changes {} ({})", manifest.id, manifest.origin.path);
             broken.extend(changed.map(|manifest| {
                 (format!("spec.{list}[{index}]"), format!("{}, which is not in its folder", why(manifest)))
             }));
         }
         broken
+    }
+
+    /// Returns the namespaces that placements give to a document.
+    fn given_namespaces(&self, document: &Manifest) -> Vec<&str> {
+        if !self.tree.lacks_namespace(document) {
+            return Vec::new();
+        }
+        let sees = |folder: &str| holds(folder, &document.origin.path);
+        let seeing = self.tree.placements.values().filter(|placement| placement.folder().is_none_or(sees));
+        seeing.filter_map(Placement::default_namespace).collect()
     }
 
     fn is_own(&self, path: &str) -> bool {
@@ -268,8 +336,7 @@ impl Pass<'_> {
     /// # Errors
     /// Names the first object that it may not deliver.
     pub(super) fn permitted(&self, selected: Vec<Manifest>) -> Result<Vec<Manifest>, String> {
-        let Some(tenant) = self.fleet.tenant_of(&self.state.record) else { return Ok(selected) };
-        match self.refused(tenant, &selected) {
+        match self.refused(self.fleet.tenant_of(&self.state.record), &selected) {
             Some(why) => Err(why),
             None => Ok(selected),
         }
@@ -278,8 +345,11 @@ impl Pass<'_> {
     /// Returns why nothing new is delivered to a binding's cluster: its tenant may not use the cluster, or may not deliver an object of
     /// the snapshot. What the cluster holds stays, and removals are no deliveries.
     pub(super) fn forbidden(&self, binding: &Binding) -> Option<String> {
-        let tenant = self.fleet.tenant_of(&self.state.record).filter(|_| !binding.deleting)?;
-        if !self.may_place_on(tenant, &binding.cluster) {
+        if binding.deleting {
+            return None;
+        }
+        let tenant = self.fleet.tenant_of(&self.state.record);
+        if let Some(tenant) = tenant.filter(|tenant| !self.may_place_on(tenant, &binding.cluster)) {
             let (name, cluster) = (&tenant.name, &binding.cluster);
             return Some(format!("tenant {name}: {cluster} is none of its clusters; it keeps what it has"));
         }
@@ -294,10 +364,15 @@ impl Pass<'_> {
         self.fleet.clusters.get(cluster.as_str()).is_none_or(|cluster| tenant.may_place_on(&cluster.labels))
     }
 
-    fn refused(&self, tenant: &Tenant, manifests: &[Manifest]) -> Option<String> {
+    /// Returns why a placement of a tenant, or of whoever runs the fleet, may not deliver all of these.
+    fn refused(&self, tenant: Option<&Tenant>, manifests: &[Manifest]) -> Option<String> {
         let tenants = &self.fleet.tenants;
+        if tenants.is_empty() {
+            return None;
+        }
         let why = manifests.iter().find_map(|manifest| refused_object(tenants, tenant, manifest))?;
-        Some(format!("tenant {}: it {why}; {HINT}", tenant.name))
+        let of = tenant.map_or_else(String::new, |tenant| format!("tenant {}: ", tenant.name));
+        Some(format!("{of}it {why}; {HINT}"))
     }
 }
 

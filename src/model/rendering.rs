@@ -40,5 +40,14 @@ impl Renderer {
     }
 }
 
+/// A folder whose files a kustomization or a chart takes: they are no more read, and the folder is no more rendered, by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InputFolder {
+    /// The file that takes them.
+    pub marker: String,
+    /// The folder: its own, or one that it names.
+    pub folder: String,
+}
+
 /// The version of each program that is to render, such as `v5.8.2`. A program without one renders nothing.
 pub type Versions = BTreeMap<Renderer, String>;

@@ -30,6 +30,8 @@ pub struct Tenant {
     pub overrides: Vec<String>,
     /// Patterns of the cluster-scoped strategies that its placements and runs may use.
     pub strategies: Vec<String>,
+    /// Folders outside its own that its kustomizations may build on, relative to the root of the source's subtree.
+    pub bases: Vec<String>,
     /// Who may approve its rollouts by comment; empty leaves it to the configuration.
     pub approvers: Vec<String>,
     /// The user under which its objects are written on members; `None` means gitfleet's own.
@@ -50,6 +52,11 @@ impl Tenant {
     /// Tells whether it may use a cluster-scoped strategy.
     pub fn may_follow(&self, strategy: &str) -> bool {
         fits(&self.strategies, strategy)
+    }
+
+    /// Tells whether its kustomizations may build on a folder that is not its own.
+    pub fn may_build_on(&self, folder: &str) -> bool {
+        self.bases.iter().any(|base| holds(base, folder))
     }
 
     /// Returns the rule that forbids an object in its files, as the end of a sentence that begins with the object; `None` where it is
@@ -111,6 +118,11 @@ impl Tenants {
     /// nothing restricts.
     pub fn of(&self, path: &str) -> Option<&Tenant> {
         self.0.iter().find(|tenant| holds(&tenant.path, path))
+    }
+
+    /// Returns a tenant whose folder is inside another folder.
+    pub fn inside(&self, folder: &str) -> Option<&Tenant> {
+        self.0.iter().find(|tenant| tenant.path != folder && holds(folder, &tenant.path))
     }
 
     /// Returns the users under which objects are written, each once.

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use super::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
+use super::rendering::InputFolder;
 use crate::api::annotations::{DEFAULT_NAMESPACE, PATH, RENDER_FOR};
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementSpec;
@@ -145,6 +146,8 @@ pub struct Tree {
     pub guessed: BTreeSet<(String, String)>,
     /// The folders that placements name.
     pub folders: BTreeSet<String>,
+    /// The folders whose files a kustomization or a chart takes.
+    pub input_folders: BTreeSet<InputFolder>,
     /// The folders that were rendered for clusters, by the path of their objects.
     pub varied: BTreeMap<String, VariedFolder>,
     /// Documents of gitfleet's own kinds (placements, strategies, runs, overrides, OCM kinds) without MemberClusters: checked

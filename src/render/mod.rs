@@ -33,8 +33,10 @@ pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const MESSAGE_BYTES_MAX: usize = 2_000;
 /// The addresses that a program may use, in bytes. Go reserves far more of them than it needs memory.
 pub const ADDRESSES_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// The memory that a program may write to, in bytes.
+pub const MEMORY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The memory at which a program collects garbage all the time, as Go reads it.
-pub const MEMORY_GOAL: &str = "1GiB";
+pub const MEMORY_GOAL: &str = "768MiB";
 /// The largest file that a program may write, in bytes.
 pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The files that a program may have open.

@@ -19,7 +19,7 @@ use self::kustomization::{Kustomization, References, kustomization};
 use crate::model::folder::folder_of;
 use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
-use crate::model::rendering::{KUSTOMIZE_FILES, Renderer};
+use crate::model::rendering::{InputFolder, KUSTOMIZE_FILES, Renderer};
 
 pub use hooks::without_hooks;
 pub use inputs::refused_input;
@@ -77,6 +77,8 @@ pub struct RenderedFolder {
 pub struct Folders {
     /// The folders.
     pub rendered: Vec<RenderedFolder>,
+    /// The folders whose files are the input of others or of themselves.
+    pub inputs: BTreeSet<InputFolder>,
     /// Every complaint that needs no program.
     pub errors: Vec<InputError>,
 }
@@ -152,6 +154,10 @@ struct Resolver<'f, F> {
 }
 
 impl<F: Files> Resolver<'_, F> {
+    fn takes(&mut self, marker: &str, folder: &str) {
+        self.found.inputs.insert(InputFolder { marker: marker.to_owned(), folder: folder.to_owned() });
+    }
+
     fn complain(&mut self, path: &str, message: impl Into<String>, hint: &str) {
         self.found.errors.push(complaint(path, message, hint));
     }
@@ -189,6 +195,7 @@ impl<F: Files> Resolver<'_, F> {
                 return Ok(());
             }
         };
+        self.takes(marker, folder);
         let below = self.files.below(&joined(folder, "charts"))?;
         self.found.errors.extend(chart.not_vendored(marker, folder, &below));
         if !chart.is_library {
@@ -292,6 +299,7 @@ impl<F: Files> Resolver<'_, F> {
                 return Ok(None);
             }
         };
+        self.takes(marker, folder);
         for (field, reference) in references.files {
             if !resolved(folder, &reference).is_some_and(|path| is_in(&path, folder)) || reference.starts_with('/') {
                 let message = format!("{reference:?} is not in or below the folder of the kustomization");
@@ -314,6 +322,7 @@ impl<F: Files> Resolver<'_, F> {
             }
             let is_folder = below.iter().any(|path| is_in(path, &place)) || !self.files.below(&place)?.is_empty();
             if is_folder {
+                self.takes(marker, &place);
                 read.folders.insert(place);
                 continue;
             }

@@ -313,6 +313,37 @@ fn overlays_of_one_base_go_to_the_clusters_of_their_environment() {
     assert!(both.code == 1 && both.out.contains(wanted), "{}", both.out);
 }
 
+/// A folder that a kustomization builds on is no more rendered by itself: so a tenant could take what the platform has from clusters.
+#[test]
+fn a_tenant_builds_on_no_folder_of_the_platform_but_its_bases() {
+    let (scratch, _) = fleet();
+    let tenants = |bases: &str| {
+        let text = fs::read_to_string(scratch.path(CONFIG)).expect("the file");
+        let before = text.split("tenants:").next().unwrap_or_default();
+        let tenants = format!("tenants:\n- {{name: team, path: team, namespaces: [web], bases: {bases}}}\n");
+        fs::write(scratch.path(CONFIG), format!("{before}{tenants}")).expect("a file");
+    };
+    tenants("[]");
+    scratch.write("limits/kustomization.yaml", "resources: [map.yaml]\n");
+    scratch.write("limits/map.yaml", &map("limits", "1"));
+    scratch.commit("limits");
+    once(&scratch).text(0);
+    assert!(held(&scratch, "configmap..web.limits.yaml").contains("limits"));
+    let without = "resources: [../limits]\npatches:\n- target: {kind: ConfigMap}\n  patch: |\n    $patch: delete\n    apiVersion: v1\n    \
+                   kind: ConfigMap\n    metadata: {name: any}\n";
+    scratch.write("team/kustomization.yaml", without);
+    scratch.commit("without limits");
+    let refused = once(&scratch);
+    let wanted =
+        "team/kustomization.yaml: tenant team: it builds on limits, which is neither in its folder nor in its bases";
+    assert!(refused.code != 0 && refused.err.contains(wanted), "{}: {}", refused.code, refused.err);
+    assert!(held(&scratch, "configmap..web.limits.yaml").contains("limits"));
+    let validated = scratch.run(&["validate", FLEET, "-c", CONFIG]);
+    assert!(validated.code == 1 && validated.out.contains(wanted), "{}", validated.out);
+    tenants("[limits]");
+    scratch.run(&["validate", FLEET, "-c", CONFIG]).text(0);
+}
+
 #[test]
 fn an_empty_result_waits_at_the_deletion_guard() {
     let scratch = Scratch::new();

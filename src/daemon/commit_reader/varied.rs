@@ -1,4 +1,4 @@
-//! Adds to a tree what its folders are rendered to for clusters: known only once placements and clusters were read.
+//! Adds to a tree what was rendered of, and what its folders are rendered to for clusters: known only once placements and clusters were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::model::manifest::InputError;
 use crate::model::tree::Tree;
 use crate::source::{self, ParsedBlob, VariantFiles};
 
-/// Renders folders for clusters where placements ask for it, and adds the objects to the tree; returns the keys of the results. `parse` reads
-/// files that were rendered.
+/// Notes which folders were rendered, renders them for clusters where placements ask for it, and adds the objects to the tree; returns the keys
+/// of the results. `parse` reads files that were rendered.
 ///
 /// # Errors
 /// As [`super::read_commit`].
@@ -20,6 +20,7 @@ pub(super) fn add<L: Lister>(
     sources: &[RenderedSource<L>],
     parse: impl FnOnce(Vec<WantedFile>, &mut Vec<InputError>) -> Result<Vec<ParsedFile>, Error>,
 ) -> Result<BTreeSet<String>, Error> {
+    tree.input_folders = sources.iter().flat_map(RenderedSource::input_folders).collect();
     let mut errors = Vec::new();
     let made = rendering.render_for_clusters(sources, tree, &mut errors)?;
     if !errors.is_empty() {

@@ -10,7 +10,7 @@ use crate::daemon::commit_reader::Error;
 use crate::git;
 use crate::model::folder::below;
 use crate::model::manifest::InputError;
-use crate::model::rendering::Renderer;
+use crate::model::rendering::{InputFolder, Renderer};
 use crate::model::tree::{Placement, Tree};
 use crate::model::variants::{ClusterInputs, VALUES_FILE, described};
 use crate::source::{self, ValuesTemplate, WantedVariants};
@@ -49,6 +49,13 @@ impl<L: Lister> RenderedSource<L> {
     #[must_use]
     pub fn below(self, folder: &str) -> Self {
         Self { folder: folder.to_owned(), rendered: self.rendered.below(folder), ..self }
+    }
+
+    /// Returns the folders whose files the programs take, by their paths in the tree.
+    pub fn input_folders(&self) -> impl Iterator<Item = InputFolder> {
+        let of_tree = |path: &str| below(&self.folder, path);
+        let inputs = self.rendered.inputs.iter();
+        inputs.map(move |it| InputFolder { marker: of_tree(&it.marker), folder: of_tree(&it.folder) })
     }
 
     /// Returns its folders, with the path that their objects have in the tree.

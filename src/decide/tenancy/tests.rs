@@ -56,6 +56,11 @@ fn others() -> Vec<(&'static str, String)> {
     ]
 }
 
+fn tree_of(files: &[(&'static str, String)]) -> Arc<Tree> {
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    tree(&files)
+}
+
 fn placement(name: &str, selector: &str) -> String {
     format!(
         "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {{name: {name}}}\n\
@@ -249,8 +254,7 @@ fn what_a_tenant_asks_for_beyond_its_limits_is_refused() {
     for (name, text, wanted) in rows() {
         let mut files = others();
         files.push(("shop/a.yaml", text));
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-        let found: Vec<String> = violations(&tree(&files), &tenants()).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = violations(&tree_of(&files), &tenants()).iter().map(ToString::to_string).collect();
         let text = found.join("\n");
         assert_eq!(found.is_empty(), wanted.is_empty(), "{name}: {text}");
         assert!(text.contains(wanted), "{name}: {text}");
@@ -260,10 +264,9 @@ fn what_a_tenant_asks_for_beyond_its_limits_is_refused() {
 
 #[test]
 fn nothing_restricts_whoever_runs_the_fleet() {
-    let files = others();
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    assert_eq!(violations(&tree(&files), &tenants()), []);
-    assert_eq!(violations(&tree(&files), &Tenants::default()), []);
+    let tree = tree_of(&others());
+    assert_eq!(violations(&tree, &tenants()), []);
+    assert_eq!(violations(&tree, &Tenants::default()), []);
 }
 
 #[test]
@@ -275,19 +278,17 @@ fn a_tenant_that_may_write_every_kind_still_has_its_namespaces() {
     assert!(only.to_string().contains("is in the namespace kube-public"), "{only}");
 }
 
-/// A placement of a tenant that was accepted goes nowhere new once the configuration forbids it.
-#[test]
-fn what_the_configuration_forbids_since_is_not_delivered() {
+/// Decides for a placement over the clusters of the files; returns the clusters with an order, the users of the orders, and the error.
+fn ordered(
+    files: &[(&'static str, String)],
+    placement: &str,
+    tenants: Vec<Tenant>,
+) -> (Vec<String>, Vec<Option<String>>, Option<String>) {
     use crate::decide::state::{FleetState, PlacementState, clusters};
     use crate::model::records::{ClusterRecord, MemberKind};
     use jiff::Timestamp;
 
-    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n---\n".to_owned()
-        + &placement("p", "group: '', version: v1, kind: Namespace, name: shop");
-    let mut files = others();
-    files.push(("shop/a.yaml", text));
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    let tree = tree(&files);
+    let tree = tree_of(files);
     let now = Timestamp::UNIX_EPOCH;
     let records = tree.clusters.keys().map(|name| {
         let record =
@@ -295,31 +296,128 @@ fn what_the_configuration_forbids_since_is_not_delivered() {
         (name.clone(), record)
     });
     let records = records.collect();
-    let fleet = |tenants: Tenants| FleetState {
+    let fleet = FleetState {
         clusters: clusters(&tree, &records, now),
-        records: records.clone(),
+        records,
         tree: Arc::clone(&tree),
-        tenants: Arc::new(tenants),
+        tenants: Arc::new(Tenants::new(tenants)),
         ..FleetState::default()
     };
-    let key = PlacementKey::cluster_scoped("p");
-    let begun = || PlacementState::begin(&tree.placements[&key], now);
-    let ordered = |tenants: Tenants| {
-        let decision = crate::decide::decide(begun(), &fleet(tenants), now);
-        let to: Vec<String> = decision.orders.iter().map(|order| order.cluster.to_string()).collect();
-        let users: Vec<Option<String>> = decision.orders.iter().map(|order| order.user.clone()).collect();
-        (to, users, decision.state.record.error)
-    };
+    let begun = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(placement)], now);
+    let decision = crate::decide::decide(begun, &fleet, now);
+    let to = decision.orders.iter().map(|order| order.cluster.to_string()).collect();
+    let users = decision.orders.iter().map(|order| order.user.clone()).collect();
+    (to, users, decision.state.record.error)
+}
+
+/// A placement of a tenant that was accepted goes nowhere new once the configuration forbids it.
+#[test]
+fn what_the_configuration_forbids_since_is_not_delivered() {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n---\n".to_owned()
+        + &placement("p", "group: '', version: v1, kind: Namespace, name: shop");
+    let mut files = others();
+    files.push(("shop/a.yaml", text));
+    let ordered = |tenants: Vec<Tenant>| ordered(&files, "p", tenants);
     let everywhere = Tenant { clusters: None, ..shop() };
-    assert_eq!(ordered(Tenants::default()).0, ["dev", "prod"]);
-    assert_eq!(ordered(Tenants::new(vec![everywhere.clone()])).0, ["dev", "prod"]);
+    assert_eq!(ordered(Vec::new()).0, ["dev", "prod"]);
+    assert_eq!(ordered(vec![everywhere.clone()]).0, ["dev", "prod"]);
     let as_user = Tenant { user: Some("shop".to_owned()), ..shop() };
-    let (to, users, error) = ordered(Tenants::new(vec![as_user]));
+    let (to, users, error) = ordered(vec![as_user]);
     assert_eq!((to, users, error), (vec!["dev".to_owned()], vec![Some("shop".to_owned())], None), "only its clusters");
     let narrowed = Tenant { namespaces: vec!["other".to_owned()], ..everywhere };
-    let (to, _, error) = ordered(Tenants::new(vec![narrowed]));
+    let (to, _, error) = ordered(vec![narrowed]);
     assert!(to.is_empty(), "{to:?}");
     assert!(error.as_deref().unwrap_or_default().contains("tenant shop: it selects"), "{error:?}");
+}
+
+/// What a placement of whoever runs the fleet gives a namespace to is written as gitfleet's own account: it must not take a tenant's object
+/// into a namespace that the tenant may not use.
+#[test]
+fn a_tenants_object_without_a_namespace_gets_no_foreign_one() {
+    let bare = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain}\n";
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: NS}\n---\n";
+    let files = |given: &str| {
+        let annotations = format!("{{name: p, annotations: {{gitfleet.io/default-namespace: {given}}}}}");
+        let placement = placement("p", &format!("group: '', version: v1, kind: Namespace, name: {given}"));
+        let mut files = others();
+        files.push(("platform/p.yaml", placement.replace("{name: p}", &annotations)));
+        if given != "shop" {
+            files.push(("platform/ns.yaml", namespace.replace("NS", given)));
+        }
+        files.push(("shop/a.yaml", bare.to_owned()));
+        files
+    };
+    let found = violations(&tree_of(&files("infra")), &tenants());
+    let [only] = found.as_slice() else { panic!("{found:?}") };
+    let text = only.to_string();
+    assert!(text.starts_with("shop/a.yaml:1: ConfigMap"), "{text}");
+    assert!(text.contains("(platform/p.yaml) selects it, and it is in the namespace infra"), "{text}");
+    assert_eq!(violations(&tree_of(&files("shop")), &tenants()), [], "its own namespace");
+    let (to, _, error) = ordered(&files("infra"), "p", vec![shop()]);
+    assert!(to.is_empty(), "{to:?}");
+    let said = "it selects ConfigMap infra/plain of tenant shop, and it is in the namespace infra";
+    assert!(error.as_deref().unwrap_or_default().contains(said), "{error:?}");
+    assert_eq!(ordered(&files("infra"), "p", Vec::new()).0, ["dev", "prod"], "without tenants");
+}
+
+/// An override names an object by the namespace that it has on clusters.
+#[test]
+fn an_override_changes_no_foreign_object_that_a_placement_gives_a_namespace() {
+    let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: limits}\n---\n";
+    let annotations = "{name: limits, annotations: {gitfleet.io/path: limits, gitfleet.io/default-namespace: shop}}";
+    let limits = quota.to_owned()
+        + &placement("limits", "group: '', version: v1, kind: ResourceQuota, name: limits")
+            .replace("{name: limits}\nspec", &format!("{annotations}\nspec"));
+    let rules = "policy: {overrideRules: [{clusterSelector: {clusterSelectorTerms: []}, overrideType: Delete}]}";
+    let of_object = format!(
+        "{BETA}ResourceOverride\nmetadata: {{name: o, namespace: shop}}\n\
+         spec: {{resourceSelectors: [{{group: '', version: v1, kind: ResourceQuota, name: limits}}], {rules}}}\n"
+    );
+    let of_namespace = format!(
+        "{BETA}ClusterResourceOverride\nmetadata: {{name: o}}\n\
+         spec: {{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: shop}}], {rules}}}\n"
+    );
+    for (text, of) in [(of_object, "ResourceOverride"), (of_namespace, "ClusterResourceOverride")] {
+        let mut files = others();
+        // The other objects in the namespace would be named first.
+        files.retain(|(path, _)| *path != "platform/a.yaml");
+        files.push(("limits/a.yaml", limits.clone()));
+        files.push(("shop/o.yaml", text));
+        let found: Vec<String> = violations(&tree_of(&files), &tenants()).iter().map(ToString::to_string).collect();
+        let [only] = found.as_slice() else { panic!("{of}: {found:?}") };
+        assert!(only.contains("it changes ResourceQuota limits (limits/a.yaml), which is not in its folder"), "{only}");
+    }
+}
+
+/// What a kustomization takes as its input is no more read by itself: a tenant could remove what others have.
+#[test]
+fn a_tenant_builds_on_its_own_folder_and_its_bases() {
+    let based = Tenant { bases: vec!["platform/bases".to_owned()], ..shop() };
+    let inner = Tenant { name: "inner".into(), path: "shop/inner".into(), ..Tenant::default() };
+    let tenants = Tenants::new(vec![based, inner]);
+    let rows = [
+        ("shop/kustomization.yaml", "shop/web", None),
+        ("shop/web/kustomization.yaml", "shop/web", None),
+        ("shop/web/kustomization.yaml", "platform/bases/web", None),
+        ("shop/web/kustomization.yaml", "platform/bases", None),
+        ("platform/kustomization.yaml", "shop/web", None),
+        ("platform/kustomization.yaml", "", None),
+        ("shop/web/kustomization.yaml", "platform/quota", Some("it builds on platform/quota, which is neither")),
+        ("shop/web/kustomization.yaml", "platform", Some("it builds on platform, which is neither")),
+        ("shop/web/kustomization.yaml", "platform/bases-not", Some("it builds on platform/bases-not")),
+        ("shop/web/kustomization.yaml", "", Some("it builds on ., which is neither")),
+        ("shop/web/kustomization.yaml", "shop/inner/web", Some("it builds on shop/inner/web")),
+        ("shop/inner/kustomization.yaml", "shop/web", Some("tenant inner: it builds on shop/web")),
+        ("shop/Chart.yaml", "shop", Some("it takes the files of shop/inner, which is the folder of tenant inner")),
+        ("shop/inner/Chart.yaml", "shop/inner", None),
+    ];
+    for (marker, folder, wanted) in rows {
+        let mut tree = (*tree(&[])).clone();
+        tree.input_folders = [InputFolder { marker: marker.to_owned(), folder: folder.to_owned() }].into();
+        let found: Vec<String> = violations(&tree, &tenants).iter().map(ToString::to_string).collect();
+        assert_eq!(found.is_empty(), wanted.is_none(), "{marker} {folder}: {found:?}");
+        assert!(found.join("").contains(wanted.unwrap_or_default()), "{marker} {folder}: {found:?}");
+    }
 }
 
 #[test]
@@ -329,8 +427,7 @@ fn approvers_of_a_tenant_stand_in_place_of_the_configured_ones() {
 
     let mut files = others();
     files.push(("shop/a.yaml", placement("p", "group: '', version: v1, kind: Namespace, name: shop")));
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    let tree = tree(&files);
+    let tree = tree_of(&files);
     let leads = Tenant { approvers: vec!["team:acme/shop".to_owned()], ..shop() };
     let fleet = FleetState {
         tree: Arc::clone(&tree),

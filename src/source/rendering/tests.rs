@@ -125,6 +125,34 @@ fn which_folders_are_rendered() {
 }
 
 #[test]
+fn whose_files_a_folder_takes() {
+    let files = [
+        ("a/kustomization.yaml", "resources: [../b, x.yaml, inner]"),
+        ("a/x.yaml", ""),
+        ("a/inner/kustomization.yaml", ""),
+        ("b/kustomization.yaml", "components: [../c]"),
+        ("c/kustomization.yaml", "kind: Component"),
+        ("web/Chart.yaml", "name: w"),
+    ];
+    let markers: Vec<String> =
+        files.iter().map(|(path, _)| (*path).to_owned()).filter(|it| *it != "a/x.yaml").collect();
+    let Ok(folders) = folders(&markers, &mut Tree(files.into()), &mut KnownMarkers::default());
+    assert_eq!(folders.errors, []);
+    let taken: Vec<(&str, &str)> = folders.inputs.iter().map(|it| (it.marker.as_str(), it.folder.as_str())).collect();
+    let expected = [
+        ("a/inner/kustomization.yaml", "a/inner"),
+        ("a/kustomization.yaml", "a"),
+        ("a/kustomization.yaml", "a/inner"),
+        ("a/kustomization.yaml", "b"),
+        ("b/kustomization.yaml", "b"),
+        ("b/kustomization.yaml", "c"),
+        ("c/kustomization.yaml", "c"),
+        ("web/Chart.yaml", "web"),
+    ];
+    assert_eq!(taken, expected);
+}
+
+#[test]
 fn what_is_refused_before_a_program_starts() {
     let remote = "is remote";
     let rows: &[(&str, &str)] = &[
