@@ -16,7 +16,7 @@ Usage: tests/fuzz.sh [--seconds N | --minutes N | --kept] [TARGET...]
 
   --seconds N  how long each target runs (default 600)
   --minutes N  the same in minutes
-  --kept       only the inputs of tests/fuzz/corpus and of earlier runs, once each: needs no other build of this package
+  --kept       only the inputs of tests/fuzz/corpus, once each: needs no other build of this package
   -h, --help   this text
 
 Ends with 0 when no target found anything. A finding is kept in target/fuzz/<target>/ and its path printed; run it again
@@ -54,7 +54,7 @@ run() {
     mkdir -p "$own/found"
     local inputs=("$own/found" "tests/fuzz/corpus/$target") stop=-max_total_time="$seconds"
     # Files are run, folders are searched from.
-    if $kept; then mapfile -t inputs < <(find "${inputs[@]}" -type f) && stop=-runs=1; fi
+    if $kept; then inputs=("tests/fuzz/corpus/$target"/*) stop=-runs=1; fi
     GITFLEET_FUZZ_TARGET=$target "$program" "${inputs[@]}" "$stop" \
         -artifact_prefix="$own/" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -verbosity=0 -print_funcs=0 >"$own/log" 2>&1 || code=$?

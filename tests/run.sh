@@ -133,7 +133,7 @@ page_tests() {
 }
 
 # All at once: alone, the largest of them keeps one core busy for minutes. The program of the fleet builds the servers.
-build() { cargo test -q --locked --no-run --lib --tests --example fleet && cargo build -q --locked --example fleet; }
+build() { cargo test -q --locked --no-run --lib --tests --example fleet && { $fast || cargo build -q --locked --example fleet; }; }
 
 lints() { cargo clippy -q --locked --all-targets -- -D warnings; }
 

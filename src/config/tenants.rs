@@ -43,8 +43,8 @@ pub struct TenantSection {
     /// The ClusterStagedUpdateStrategies that it may use, with `*` for any text; it can write none. Absent means all of them.
     #[serde(default = "strategies_default")]
     pub strategies: Vec<String>,
-    /// The folders outside its own that its kustomizations may build on, relative to `source.path`, each with all below it. What is there is
-    /// then rendered only as a part of others. Absent means none.
+    /// The folders outside its own that its kustomizations may build on, relative to `source.path`, each with all below it. A folder that one
+    /// names is rendered no more by itself, so name none whose objects are delivered. Absent means none.
     #[serde(default)]
     pub bases: Vec<String>,
     /// Who may approve its rollouts by comment, instead of `forge.approvals.approvers`: `user:NAME`, `team:ORG/NAME`.

@@ -3,15 +3,17 @@
 //! A commit that breaks a limit is refused whole ([`violations`]). The same limits are checked again before an order is made: the
 //! configuration may have changed since the commit was accepted, and labels of clusters change without one.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Pass;
-use crate::api::annotations::{PATH, STAGED_UPDATE_STRATEGY};
+use crate::api::annotations::{DEFAULT_NAMESPACE, PATH, STAGED_UPDATE_STRATEGY};
 use crate::api::envelope;
 use crate::api::placement::PlacementType;
 use crate::model::folder::holds;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::manifest::{InputError, Manifest};
+use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::records::Binding;
 use crate::model::rendering::InputFolder;
 use crate::model::tenants::{Tenant, Tenants};
@@ -32,10 +34,11 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         let forbidden = forbidden_document(tree, tenant, manifest);
         forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, &why))
     });
+    let given = GivenNamespaces::of(tree);
     let inputs = tree
         .inputs
         .iter()
-        .filter_map(|manifest| Some((TenantCheck { tree, tenants, tenant: of(manifest)? }, manifest)));
+        .filter_map(|manifest| Some((TenantCheck { tree, tenants, given: &given, tenant: of(manifest)? }, manifest)));
     let inputs = inputs.flat_map(|(check, manifest)| {
         let broken = check.input(manifest);
         broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), &why))
@@ -50,8 +53,8 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         let object = Some(format!("MemberCluster {cluster}"));
         Some(about_file(tenant, path, object, "a MemberCluster is for whoever runs the fleet"))
     });
-    let given = given_elsewhere(tree, tenants);
-    let mut all: Vec<InputError> = payload.chain(inputs).chain(built).chain(members).chain(given).collect();
+    let elsewhere = given_elsewhere(tree, tenants, &given);
+    let mut all: Vec<InputError> = payload.chain(inputs).chain(built).chain(members).chain(elsewhere).collect();
     all.sort();
     // What is the same for several clusters is one violation.
     all.dedup();
@@ -85,21 +88,51 @@ fn foreign_input(tenants: &Tenants, tenant: &Tenant, input: &InputFolder) -> Opt
     Some(format!("it takes the files of {}, which is the folder of tenant {}", inside.path, inside.name))
 }
 
-/// Returns the errors of objects of tenants to which a placement of whoever runs the fleet gives a namespace that is not the tenant's.
-fn given_elsewhere(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
-    let is_of_nobody = |placement: &&Placement| tenants.of(&placement.origin.path).is_none();
-    let gives = tree.placements.values().filter(|placement| placement.default_namespace().is_some());
-    let mut errors = Vec::new();
-    for placement in gives.filter(is_of_nobody) {
-        for selected in selected_anywhere(tree, placement) {
-            let Some(owner) = tenants.of(&selected.origin.path) else { continue };
-            let broken = forbidden_in(owner, &selected).into_iter().next();
-            let Some((field, why)) = broken.filter(|_| !is_forbidden(tree, tenants, &selected)) else { continue };
-            let why = format!("{} ({}) selects it, and {why}", placement.key.kind(), placement.origin.path);
-            errors.push(violation(owner, &selected, field, &why));
+/// The documents that name no namespace, and what placements make of them.
+struct GivenNamespaces<'a> {
+    documents: BTreeSet<&'a Origin>,
+    /// Each object that a placement selects and gives its namespace, with the placement.
+    objects: Vec<(&'a Placement, Manifest)>,
+}
+
+impl<'a> GivenNamespaces<'a> {
+    fn of(tree: &'a Tree) -> Self {
+        let documents = tree.all_manifests().filter(|document| tree.lacks_namespace(document));
+        let documents: BTreeSet<&Origin> = documents.map(|document| &document.origin).collect();
+        let mut given = Self { documents, objects: Vec::new() };
+        let giving = tree.placements.values().filter(|placement| placement.default_namespace().is_some());
+        for placement in giving.filter(|_| !given.documents.is_empty()) {
+            let selected = selected_anywhere(tree, placement).into_iter();
+            let objects: Vec<_> =
+                selected.filter(|object| given.has(object)).map(|object| (placement, object)).collect();
+            given.objects.extend(objects);
         }
+        given
     }
-    errors
+
+    /// Tells whether the document of a selected object names no namespace.
+    fn has(&self, selected: &Manifest) -> bool {
+        self.documents.contains(&selected.origin)
+    }
+}
+
+/// Returns the errors of objects of tenants to which a placement of whoever runs the fleet gives a namespace that is not the tenant's: the
+/// first of each tenant and placement.
+fn given_elsewhere(tree: &Tree, tenants: &Tenants, given: &GivenNamespaces<'_>) -> Vec<InputError> {
+    let mut told = BTreeSet::new();
+    let of_nobody = given.objects.iter().filter(|(placement, _)| tenants.of(&placement.origin.path).is_none());
+    let errors = of_nobody.filter_map(|(placement, object)| {
+        let owner = tenants.of(&object.origin.path)?;
+        let (field, why) = forbidden_in(owner, object).into_iter().next()?;
+        if is_forbidden(tree, tenants, object) || !told.insert((&placement.key, &owner.name)) {
+            return None;
+        }
+        let (kind, key, path) = (placement.key.kind(), &placement.key, &placement.origin.path);
+        let why = format!("the {kind} {key} ({path}) selects it, and {why}");
+        let hint = format!("name the namespace in the object, or the folder of the {kind} by {PATH}");
+        Some(InputError { hint: Some(hint), ..violation(owner, object, field, &why) })
+    });
+    errors.collect()
 }
 
 /// Returns what a placement selects, with values of any cluster too. Selectors that cannot be evaluated are the placement's own error, and
@@ -167,8 +200,7 @@ fn foreign(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<St
         Some(owner) if owner.name == tenant.name => None,
         Some(owner) => Some(format!("selects {id} ({path}), which is of tenant {}", owner.name)),
         None => {
-            let is_namespace = id.group.is_empty() && id.kind == "Namespace";
-            let namespace = if is_namespace { &id.name } else { &id.namespace };
+            let namespace = if is_namespace(id) { &id.name } else { &id.namespace };
             let is_own = !namespace.is_empty() && tenant.may_use(namespace);
             (!is_own).then(|| format!("selects {id} ({path}), which is neither in its folder nor in its namespaces"))
         }
@@ -194,6 +226,7 @@ fn refused_object(tenants: &Tenants, tenant: Option<&Tenant>, selected: &Manifes
 struct TenantCheck<'a> {
     tree: &'a Tree,
     tenants: &'a Tenants,
+    given: &'a GivenNamespaces<'a>,
     tenant: &'a Tenant,
 }
 
@@ -221,16 +254,32 @@ impl TenantCheck<'_> {
         let key = PlacementKey::of_namespace(&id.namespace, &id.name);
         let Some(placement) = self.tree.placements.get(&key) else { return Vec::new() };
         let selected = selected_anywhere(self.tree, placement);
-        let mut judged = selected.iter().filter(|manifest| !is_forbidden(self.tree, self.tenants, manifest));
-        let foreign = judged.find_map(|manifest| refused_object(self.tenants, Some(self.tenant), manifest));
+        let foreign = selected.iter().find_map(|manifest| {
+            let refused = refused_object(self.tenants, Some(self.tenant), manifest);
+            let why = refused.or_else(|| self.foreign_given(manifest))?;
+            (!is_forbidden(self.tree, self.tenants, manifest)).then_some(why)
+        });
         let mut broken: Vec<Broken> =
             foreign.map(|why| ("spec.resourceSelectors".to_owned(), format!("it {why}"))).into_iter().collect();
+        // A folder that a placement names is closed to others, which then find no Namespace there.
+        let elsewhere = placement.folder().filter(|folder| !self.is_own(folder));
+        broken.extend(
+            elsewhere.map(|folder| (format!("metadata.annotations.{PATH}"), format!("{folder} is not in its folder"))),
+        );
         broken.extend(self.fixed_clusters(placement));
         let strategy = placement.annotations.get(STAGED_UPDATE_STRATEGY).filter(|_| key.namespace.is_none());
         broken.extend(
             strategy.and_then(|name| self.strategy(name, format!("metadata.annotations.{STAGED_UPDATE_STRATEGY}"))),
         );
         broken
+    }
+
+    /// Returns why a tenant's placement may not deliver an object to which it gives its namespace: whoever runs the fleet put it into none of the
+    /// tenant's.
+    fn foreign_given(&self, selected: &Manifest) -> Option<String> {
+        let (id, path) = (&selected.id, &selected.origin.path);
+        let is_given = self.given.has(selected) && !self.is_own(path);
+        is_given.then(|| format!("selects {id} ({path}), which names no namespace and is not in its folder"))
     }
 
     /// Returns the clusters that a policy names and the tenant may not use. Others are left out when the placement is scheduled.
@@ -279,20 +328,20 @@ impl TenantCheck<'_> {
         let mut broken = Vec::new();
         for (index, selector) in selectors.into_iter().flatten().enumerate() {
             let (group, kind, name) = (text(selector, "group"), text(selector, "kind"), text(selector, "name"));
-            let is_meant = |id: &ObjectId, given: &[&str]| {
-                let is_in = |namespace: &String| id.namespace == *namespace || given.contains(&namespace.as_str());
-                ((&id.group, &id.kind, &id.name) == (&group, &kind, &name) && is_in(namespace))
+            let is_meant = |id: &ObjectId| {
+                (&id.group, &id.kind, &id.namespace, &id.name) == (&group, &kind, namespace, &name)
                     // An override of a Namespace changes everything in it.
-                    || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && is_in(&name))
+                    || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && id.namespace == name)
             };
-            // An override of a folder is for placements that see that folder, or less.
+            // An override of a folder is for placements that see that folder, or less, and the Namespaces around it.
             let folder = document.annotation(PATH);
-            let is_seen = |path: &str| folder.is_none_or(|folder| holds(folder, path));
-            let others = self.tree.all_manifests().filter(|manifest| !self.is_own(&manifest.origin.path));
-            let others = others.filter(|manifest| is_seen(&manifest.origin.path));
-            let changed = others.into_iter().find(|manifest| {
-                is_meant(&manifest.id, &self.given_namespaces(manifest)) || contains(manifest, |id| is_meant(id, &[]))
-            });
+            let is_seen = |manifest: &Manifest| {
+                folder.is_none_or(|folder| holds(folder, &manifest.origin.path)) || is_namespace(&manifest.id)
+            };
+            let given = self.given.objects.iter().map(|(_, object)| object);
+            let others = self.tree.all_manifests().chain(given).filter(|manifest| is_seen(manifest));
+            let mut others = others.filter(|manifest| !self.is_own(&manifest.origin.path));
+            let changed = others.find(|manifest| is_meant(&manifest.id) || contains(manifest, is_meant));
             let why = |manifest: &Manifest| format!("it changes {} ({})", manifest.id, manifest.origin.path);
             broken.extend(changed.map(|manifest| {
                 (format!("spec.{list}[{index}]"), format!("{}, which is not in its folder", why(manifest)))
@@ -301,19 +350,13 @@ impl TenantCheck<'_> {
         broken
     }
 
-    /// Returns the namespaces that placements give to a document.
-    fn given_namespaces(&self, document: &Manifest) -> Vec<&str> {
-        if !self.tree.lacks_namespace(document) {
-            return Vec::new();
-        }
-        let sees = |folder: &str| holds(folder, &document.origin.path);
-        let seeing = self.tree.placements.values().filter(|placement| placement.folder().is_none_or(sees));
-        seeing.filter_map(Placement::default_namespace).collect()
-    }
-
     fn is_own(&self, path: &str) -> bool {
         self.tenants.of(path).is_some_and(|owner| owner.name == self.tenant.name)
     }
+}
+
+fn is_namespace(id: &ObjectId) -> bool {
+    id.group.is_empty() && id.kind == "Namespace"
 }
 
 /// Tells whether an envelope holds an object that is meant.
@@ -367,7 +410,8 @@ impl Pass<'_> {
     /// Returns why a placement of a tenant, or of whoever runs the fleet, may not deliver all of these.
     fn refused(&self, tenant: Option<&Tenant>, manifests: &[Manifest]) -> Option<String> {
         let tenants = &self.fleet.tenants;
-        if tenants.is_empty() {
+        // Of whoever runs the fleet only a placement that gives a namespace can take an object beyond the limits of its folder.
+        if tenant.is_none() && !self.state.record.annotations.contains_key(DEFAULT_NAMESPACE) || tenants.is_empty() {
             return None;
         }
         let why = manifests.iter().find_map(|manifest| refused_object(tenants, tenant, manifest))?;

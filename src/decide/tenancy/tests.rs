@@ -210,6 +210,17 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
             "which is not in its folder",
         ),
         (
+            "an override of a whole namespace, for its folder",
+            placement("p", "group: '', version: v1, kind: Namespace, name: shop").replace("{name: p}", "{name: p, annotations: {gitfleet.io/path: shop}}")
+                + &beta(&format!("ClusterResourceOverride\nmetadata: {{name: o, annotations: {{gitfleet.io/path: shop}}}}\nspec: {{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: shop}}], {patch}}}\n")),
+            "it changes Namespace shop (platform/a.yaml)",
+        ),
+        (
+            "a placement that closes the platform's folder to others",
+            placement("p", "group: '', version: v1, kind: Namespace, name: shop").replace("{name: p}", "{name: p, annotations: {gitfleet.io/path: platform}}"),
+            "metadata.annotations.gitfleet.io/path: tenant shop: platform is not in its folder",
+        ),
+        (
             "an override of a ClusterRole",
             beta(&format!("ClusterResourceOverride\nmetadata: {{name: o}}\nspec: {{clusterResourceSelectors: [{{group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: viewer}}], {patch}}}\n")),
             "it changes ClusterRole.rbac.authorization.k8s.io viewer (platform/a.yaml)",
@@ -366,8 +377,9 @@ fn an_override_changes_no_foreign_object_that_a_placement_gives_a_namespace() {
     let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: limits}\n---\n";
     let annotations = "{name: limits, annotations: {gitfleet.io/path: limits, gitfleet.io/default-namespace: shop}}";
     let limits = quota.to_owned()
-        + &placement("limits", "group: '', version: v1, kind: ResourceQuota, name: limits")
+        + &placement("limits", "group: '', version: v1, kind: Namespace, name: shop")
             .replace("{name: limits}\nspec", &format!("{annotations}\nspec"));
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
     let rules = "policy: {overrideRules: [{clusterSelector: {clusterSelectorTerms: []}, overrideType: Delete}]}";
     let of_object = format!(
         "{BETA}ResourceOverride\nmetadata: {{name: o, namespace: shop}}\n\
@@ -382,10 +394,35 @@ fn an_override_changes_no_foreign_object_that_a_placement_gives_a_namespace() {
         // The other objects in the namespace would be named first.
         files.retain(|(path, _)| *path != "platform/a.yaml");
         files.push(("limits/a.yaml", limits.clone()));
-        files.push(("shop/o.yaml", text));
+        files.push(("open/namespace.yaml", namespace.to_owned()));
+        files.push(("open/o.yaml", text));
         let found: Vec<String> = violations(&tree_of(&files), &tenants()).iter().map(ToString::to_string).collect();
         let [only] = found.as_slice() else { panic!("{of}: {found:?}") };
-        assert!(only.contains("it changes ResourceQuota limits (limits/a.yaml), which is not in its folder"), "{only}");
+        assert!(
+            only.contains("it changes ResourceQuota shop/limits (limits/a.yaml), which is not in its folder"),
+            "{only}"
+        );
+    }
+}
+
+/// A tenant's placement gives its namespace to documents of its own folder only.
+#[test]
+fn a_tenant_gives_no_namespace_to_documents_of_others() {
+    for (more, wanted) in [("", true), ("gitfleet.io/path: shop, ", false)] {
+        let annotations = format!("{{name: p, annotations: {{{more}gitfleet.io/default-namespace: shop}}}}");
+        let own = placement("p", "group: '', version: v1, kind: Namespace, name: shop");
+        let mut files = others();
+        let system = "{name: system, annotations: {gitfleet.io/path: platform, gitfleet.io/default-namespace: bank}}";
+        let of_platform = placement("system", "group: '', version: v1, kind: Namespace, name: bank");
+        let bare = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bare}\n---\n".to_owned();
+        files.push(("platform/bare.yaml", bare + &of_platform.replace("{name: system}", system)));
+        files.push(("shop/a.yaml", own.replace("{name: p}", &annotations)));
+        files.push(("shop/b.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n".to_owned()));
+        let found: Vec<String> = violations(&tree_of(&files), &tenants()).iter().map(ToString::to_string).collect();
+        let said =
+            "it selects ConfigMap shop/bare (platform/bare.yaml), which names no namespace and is not in its folder";
+        assert_eq!(found.iter().any(|line| line.contains(said)), wanted, "{more}: {found:?}");
+        assert_eq!(found.len(), usize::from(wanted), "{more}: {found:?}");
     }
 }
 
