@@ -80,7 +80,7 @@ fn limit() -> nix::Result<()> {
     let processor = TIME_MAX.as_secs() * u64::try_from(cores).unwrap_or(1);
     let limits = [
         (Resource::RLIMIT_AS, ADDRESSES_BYTES_MAX),
-        // Of what is only reserved nothing counts here.
+        // Counts what may be written to, and not what is only reserved.
         (Resource::RLIMIT_DATA, MEMORY_BYTES_MAX),
         (Resource::RLIMIT_CPU, processor),
         (Resource::RLIMIT_FSIZE, FILE_BYTES_MAX),

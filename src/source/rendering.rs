@@ -154,6 +154,7 @@ struct Resolver<'f, F> {
 }
 
 impl<F: Files> Resolver<'_, F> {
+    /// Notes that a kustomization or a chart takes the files of a folder.
     fn takes(&mut self, marker: &str, folder: &str) {
         self.found.inputs.insert(InputFolder { marker: marker.to_owned(), folder: folder.to_owned() });
     }

@@ -1,4 +1,4 @@
-//! Adds to a tree what was rendered of, and what its folders are rendered to for clusters: known only once placements and clusters were read.
+//! Adds to a tree which folders are rendered, and what they are rendered to for clusters: known only once placements and clusters were read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
