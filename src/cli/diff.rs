@@ -14,7 +14,6 @@ use super::wanted::{ShownPart, prefixes};
 use super::{listed, subjects};
 use crate::clock;
 use crate::daemon::manifests::{Manifests, texts};
-use crate::git;
 use crate::model::id::ClusterName;
 use crate::model::records::Binding;
 use crate::status::placement::PlacementView;
@@ -80,7 +79,8 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         let mut lines = Vec::new();
         if let Some(goal) = goal {
             if manifests.is_none() {
-                manifests = Some(Manifests::read_by(&saved, reader(args)?, false));
+                manifests =
+                    Some(Manifests::read_by(&saved, subjects::objects(&args.daemon, args.repo.as_deref())?, false));
             }
             let both = manifests.as_mut().map_or(Ok((Vec::new(), Vec::new())), |m| m.both(binding, goal));
             let (old, new) = both.context(ANOTHER_CLONE)?;
@@ -99,15 +99,6 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     output::print(&output::render_lines(&report(&found), Terminal::of_stdout()))?;
     Ok(if found.iter().all(|found| found.lines.is_empty()) { Exit::Done } else { Exit::NotAsWished })
-}
-
-fn reader(args: &Args) -> anyhow::Result<git::Reader> {
-    let named = args.repo.as_deref().map(|repo| git::discover(repo).map(|(reader, _)| reader)).transpose()?;
-    if let Some(reader) = named.or_else(|| subjects::reader(&args.daemon)) {
-        return Ok(reader);
-    }
-    let here = git::discover(".".as_ref()).map(|(reader, _)| reader);
-    here.context("the snapshots are in git: name a clone of the source with --repo, or the configuration with -c")
 }
 
 fn not_there(view: &PlacementView, cluster: &ClusterName) -> anyhow::Error {

@@ -20,11 +20,10 @@ use super::listed;
 use super::output::{self, Format, Terminal};
 use super::paths::{PathColumns, Template};
 use super::records::{RecordsSource, locate};
-use super::subjects::Subjects;
+use super::subjects::{self, Subjects};
 use super::wanted::ShownPart;
 use crate::clock;
 use crate::daemon::manifests::Manifests;
-use crate::git;
 use crate::model::records::Binding;
 use crate::store::saved::Records;
 use crate::views::objects::{member_namespace, work_name};
@@ -77,9 +76,10 @@ pub struct Args {
     /// With works and -o json or yaml: show the objects themselves, as the cluster is to hold them, instead of their names.
     #[arg(long)]
     manifests: bool,
-    /// With --manifests: a clone of the source that has the commits of the snapshots.
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "manifests")]
-    repo: PathBuf,
+    /// With --manifests: a clone of the source that has the commits of the snapshots; by default what this machine keeps of the source, or the
+    /// working folder.
+    #[arg(long, value_name = "DIR", requires = "manifests")]
+    repo: Option<PathBuf>,
     /// With --manifests: print secret values, which are masked otherwise.
     #[arg(long, requires = "manifests")]
     show_secrets: bool,
@@ -231,7 +231,7 @@ impl GetQuery<'_> {
         let saved = self.source.read()?;
         let mut objects = self.meant(listed::objects(&saved, asked.kind.listing, clock::now()), asked)?;
         let clone = "name with --repo a clone of the source that has the commits";
-        let (reader, _) = git::discover(&self.args.repo).context(clone)?;
+        let reader = subjects::objects(&self.args.daemon, self.args.repo.as_deref()).context(clone)?;
         let mut manifests = Manifests::read_by(&saved, reader, self.args.show_secrets);
         for object in &mut objects {
             let binding = saved.bindings.values().flatten().find(|binding| is_work_of(object, binding));

@@ -1,4 +1,8 @@
-//! The history of the source, where this machine has it: what commits are about.
+//! The history of the source, where this machine has it: what commits are about, and the objects of snapshots.
+
+use std::path::Path;
+
+use anyhow::Context as _;
 
 use super::Daemon;
 use super::records::load_configuration;
@@ -11,6 +15,22 @@ use crate::model::id::CommitId;
 pub fn reader(daemon: &Daemon) -> Option<git::Reader> {
     let configuration = load_configuration(&daemon.config_file()?).ok()?;
     kept_reader(configuration.all_sources(), &state_dir(&configuration)).ok()
+}
+
+/// Returns what reads the objects of snapshots: a clone that a person names, what this machine has of the source, or the repository around the
+/// working folder. What folders were rendered to is in no clone: a daemon on this machine keeps it.
+///
+/// # Errors
+/// There is no such clone, or nothing at all.
+pub fn objects(daemon: &Daemon, clone: Option<&Path>) -> anyhow::Result<git::Reader> {
+    let kept = reader(daemon);
+    if let Some(clone) = clone {
+        let (named, _) = git::discover(clone)?;
+        return Ok(kept.map_or_else(|| named.clone(), |kept| named.with_blobs_of(&kept)));
+    }
+    let here = || git::discover(".".as_ref()).map(|(reader, _)| reader);
+    kept.map_or_else(here, Ok)
+        .context("the snapshots are in git: name a clone of the source with --repo, or the configuration with -c")
 }
 
 /// Reads the subjects of commits.
