@@ -168,7 +168,7 @@ fn read_listed(
     let ListedFiles { selection, wanted, sources, mut errors } = listed;
     let with_results = cache.rendering.reader(reader)?;
     let mut files = parsed(&with_results, wanted, &cache.parsed, &source::COMMIT, &mut errors)?;
-    identify(&mut files, cache);
+    identify(&mut files, &cache.decryption, &cache.parsed);
     let parsed_now = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
     let parsed_before = std::mem::replace(&mut cache.parsed, parsed_now);
     cache.rendered = sources.iter().flat_map(|source| &source.rendered.keys).cloned().collect();
@@ -180,7 +180,8 @@ fn read_listed(
     let mut tree = assemble(Some(commit.clone()), &selection, files, errors)?;
     let parse = |wanted, errors: &mut Vec<InputError>| {
         let with_results = cache.rendering.reader(reader)?;
-        let files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
+        let mut files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
+        identify(&mut files, &cache.decryption, &parsed_before);
         cache.parsed.extend(files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))));
         Ok(files.into_iter().map(finish).collect())
     };
@@ -189,12 +190,12 @@ fn read_listed(
     Ok(tree)
 }
 
-/// Adds which values the encrypted files have that the cache lacks.
-fn identify(files: &mut [ParsedFile], cache: &Cache) {
+/// Adds which values the encrypted files have that are not known.
+fn identify(files: &mut [ParsedFile], decryption: &Decryption, known: &ParsedBlobs) {
     let fresh = files
         .par_iter_mut()
-        .filter(|(_, blob, parsed)| parsed.encrypted_file().is_some() && !cache.parsed.contains_key(blob));
-    fresh.for_each(|(path, _, parsed)| cache.decryption.identify(path, Arc::make_mut(parsed)));
+        .filter(|(_, blob, parsed)| !known.contains_key(blob) && !parsed.encrypted_files().is_empty());
+    fresh.for_each(|(path, _, parsed)| decryption.identify(path, Arc::make_mut(parsed)));
 }
 
 /// A file that is to be parsed.

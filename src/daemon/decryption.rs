@@ -122,17 +122,21 @@ impl Decryption {
     /// Adds to the objects of a file which values they have, as digests, so that the same values encrypted again are no change. Where
     /// that is not possible their encryption stands for them, and the reason is logged.
     pub fn identify(&self, path: &str, parsed: &mut ParsedBlob) {
-        let (Some(with), Some(file)) = (&self.with, parsed.encrypted_file().cloned()) else { return };
-        let digests = with.objects(&file).and_then(|plain| {
-            let is_whole = plain.len() == parsed.documents.len();
-            let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(object));
-            is_whole.then(|| plain.iter().map(digest).collect::<Vec<Digest>>()).ok_or(DecryptionFailure::OtherContent)
-        });
-        match digests {
-            Ok(digests) => parsed.set_values(digests),
-            Err(error) => {
-                let reason = error.to_string();
-                tracing::info!(file = path, reason, "an encrypted file is compared as it is encrypted");
+        let Some(with) = &self.with else { return };
+        for file in parsed.encrypted_files() {
+            let digests = with.objects(&file).and_then(|plain| {
+                let is_whole = plain.len() == source::parse_blob(file.as_bytes()).documents.len();
+                let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(object));
+                is_whole
+                    .then(|| plain.iter().map(digest).collect::<Vec<Digest>>())
+                    .ok_or(DecryptionFailure::OtherContent)
+            });
+            match digests {
+                Ok(digests) => parsed.set_values(&file, &digests),
+                Err(error) => {
+                    let reason = error.to_string();
+                    tracing::info!(file = path, reason, "an encrypted file is compared as it is encrypted");
+                }
             }
         }
     }

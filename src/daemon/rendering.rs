@@ -11,12 +11,13 @@ mod variants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
-use self::folder::rendered;
-pub use self::inputs::{Inputs, Lister, Merge, OfCommit, OfMerge, OnDisk};
+use self::folder::{FolderOutcome, rendered};
+pub use self::inputs::{COMMIT_TIME_MAX, Inputs, Lister, Merge, OfCommit, OfMerge, OnDisk, PULL_TIME_MAX};
 pub use self::variants::RenderedSource;
 use super::commit_reader::Error;
 use crate::config::Render;
@@ -24,7 +25,7 @@ use crate::git::{self, Reader, RenderedStore};
 use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
-use crate::model::rendering::{InputFolder, Renderer, Versions};
+use crate::model::rendering::{InputFolder, RELEASE_FILE, RELEASE_NAMESPACE, Renderer, Versions};
 use crate::render::{self, Program, Programs};
 use crate::source::{self, KnownMarkers, ParsedBlob, RenderedFolder};
 
@@ -37,9 +38,12 @@ pub const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The largest part that a result is divided into, in bytes: each part is read as one file of the source.
 pub const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What a key depends on beside files and versions: the options of the programs, and how results are divided. To be raised when one
-/// of them changes.
-const OPTIONS: &str = "1";
+/// What a key depends on beside files and versions: the options of the program, and what is made of its result. To be raised when one of
+/// them changes.
+const KUSTOMIZE_OPTIONS: &str = "2";
+
+/// The same for Helm.
+const HELM_OPTIONS: &str = "1";
 
 /// The folder of the state folder in which programs work.
 const SCRATCH: &str = "scratch";
@@ -56,6 +60,8 @@ struct Configured {
     store: Mutex<Option<RenderedStore>>,
     /// What was read for commits before.
     markers: Mutex<KnownMarkers>,
+    /// How long programs may render for one tree, if not as long as its [`Lister`] says.
+    time_max: Option<Duration>,
 }
 
 /// Where results are.
@@ -107,11 +113,11 @@ impl RenderedTree {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
     }
 
-    /// Returns an error for each result with an encrypted object: the programs sort and merge what SOPS authenticates whole.
+    /// Returns an error for each chart with an encrypted object: Helm merges what SOPS authenticates whole.
     pub fn encrypted(&self, files: &[(Arc<str>, BlobId, Arc<ParsedBlob>)]) -> Vec<InputError> {
-        let rendered: BTreeSet<(&str, &BlobId)> = self.files.iter().map(|file| (&*file.path, &file.blob)).collect();
+        let charts = self.of_charts();
         let is_encrypted = |(path, blob, parsed): &&(Arc<str>, BlobId, Arc<ParsedBlob>)| {
-            parsed.encrypted_file().is_some() && rendered.contains(&(&**path, blob))
+            charts.contains(&(&**path, blob)) && !parsed.encrypted_files().is_empty()
         };
         let error = |(path, _, parsed): &(Arc<str>, BlobId, Arc<ParsedBlob>)| {
             let first = parsed.documents.iter().find(|document| document.encrypted.is_some());
@@ -119,7 +125,7 @@ impl RenderedTree {
                 object: first.map(|document| document.id.to_string()),
                 ..complaint(
                     path,
-                    "the folder is rendered, and has an object that SOPS encrypted; what is rendered cannot be decrypted".to_owned(),
+                    "the folder is a chart, and has an object that SOPS encrypted; what Helm renders cannot be decrypted".to_owned(),
                     "move the encrypted file out of the folder: gitfleet reads it by itself",
                 )
             }
@@ -127,17 +133,18 @@ impl RenderedTree {
         files.iter().filter(is_encrypted).map(error).collect()
     }
 
+    /// Returns the parts that Helm rendered.
+    fn of_charts(&self) -> BTreeSet<(&str, &BlobId)> {
+        let charts = self.files.iter().filter(|file| file.renderer == Renderer::Helm);
+        charts.map(|file| (&*file.path, &file.blob)).collect()
+    }
+
     /// Takes hooks of Helm out of files that were read.
     pub fn without_hooks(
         &self,
         files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
     ) -> Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)> {
-        let charts: BTreeSet<(&str, &BlobId)> = self
-            .files
-            .iter()
-            .filter(|file| file.renderer == Renderer::Helm)
-            .map(|file| (&*file.path, &file.blob))
-            .collect();
+        let charts = self.of_charts();
         let without = |(path, blob, parsed): (Arc<str>, BlobId, Arc<ParsedBlob>)| {
             let parsed = if charts.contains(&(&*path, &blob)) { source::without_hooks(&parsed) } else { parsed };
             (path, blob, parsed)
@@ -168,17 +175,24 @@ impl Rendering {
             place,
             store: Mutex::default(),
             markers: Mutex::default(),
+            time_max: None,
         }))))
     }
 
     /// Changes how programs are started: for tests, before anything is rendered.
     #[must_use]
     pub fn with_programs(self, change: impl FnOnce(Programs) -> Programs) -> Self {
-        Self(
-            self.0
-                .and_then(Arc::into_inner)
-                .map(|it| Arc::new(Configured { programs: change(it.programs.clone()), ..it })),
-        )
+        self.changed(|it| Configured { programs: change(it.programs.clone()), ..it })
+    }
+
+    /// Changes how long programs may render for one tree: for tests, before anything is rendered.
+    #[must_use]
+    pub fn within(self, time_max: Duration) -> Self {
+        self.changed(|it| Configured { time_max: Some(time_max), ..it })
+    }
+
+    fn changed(self, change: impl FnOnce(Configured) -> Configured) -> Self {
+        Self(self.0.and_then(Arc::into_inner).map(|it| Arc::new(change(it))))
     }
 
     /// Tells whether folders are rendered.
@@ -357,11 +371,10 @@ impl Configured {
                 format!("{} files may be read to render this folder, the limit is {INPUT_FILES_MAX}", files.len());
             return Ok(Err(complaint(&folder.marker, message, "move what is not part of it elsewhere")));
         }
-        let version = self.versions.get(&folder.renderer).map(String::as_str).unwrap_or_default();
+        let version = self.versions.get(&folder.renderer()).map(String::as_str).unwrap_or_default();
         let mut digest = Sha256::new();
-        let program = folder.renderer.program();
-        for part in [OPTIONS, program, version, &folder.path, &folder.release] {
-            add(&mut digest, part);
+        for part in asked(&folder, version) {
+            add(&mut digest, &part);
         }
         for (path, blob) in &files {
             add(&mut digest, path);
@@ -385,21 +398,27 @@ impl Configured {
         let missing = wanted.iter().zip(&known).filter(|(one, known)| known.is_none() && seen.insert(&one.key));
         let missing: Vec<&WantedFolder> = missing.map(|(one, _)| one).collect();
         let programs = self.programs_for(&missing)?;
-        let made: Vec<_> = missing.par_iter().map(|one| rendered(one, &programs, inputs)).collect();
         let mut fresh: BTreeMap<&str, Vec<BlobId>> = BTreeMap::new();
-        for (one, made) in missing.iter().zip(made) {
-            match made? {
-                Ok(parts) => drop(fresh.insert(&one.key, store.put(&one.key, &parts)?)),
-                Err(error) => errors.push(*error),
+        let made = self.made(&missing, &programs, inputs)?;
+        let left = missing.len() - made.len();
+        for (one, outcome) in made {
+            match outcome {
+                FolderOutcome::Rendered(parts) => drop(fresh.insert(&one.key, store.put(&one.key, &parts)?)),
+                FolderOutcome::Refused(error) | FolderOutcome::Unclear(error) => errors.push(*error),
             }
         }
         if !fresh.is_empty() && matches!(self.place, ResultsPlace::Kept(_)) {
             tracing::info!(rendered = fresh.len(), folders = wanted.len(), "folders were rendered");
         }
+        // A commit that is refused in any case needs no other attempt.
+        if left > 0 && errors.is_empty() {
+            let (folders, seconds) = (missing.len(), self.time_max::<L>().as_secs());
+            return Err(render::Error::Unfinished { folders, left, seconds }.into());
+        }
         let file = |one: &WantedFolder, (position, blob)| {
             let folder = one.objects_path();
             let path = if position == 0 { folder.to_owned() } else { format!("{folder}#{}", position + 1) };
-            RenderedFile { path: path.into(), blob, renderer: one.folder.renderer }
+            RenderedFile { path: path.into(), blob, renderer: one.folder.renderer() }
         };
         let results = wanted.iter().zip(known).map(|(one, known)| {
             let parts = known.or_else(|| fresh.get(one.key.as_str()).cloned()).unwrap_or_default();
@@ -408,15 +427,58 @@ impl Configured {
         Ok(results.collect())
     }
 
+    /// Renders folders on all cores, and once more, each alone, where a busy machine may have been the cause of a failure. Folders that time
+    /// is not enough for are left out.
+    fn made<'w, L: Lister>(
+        &self,
+        missing: &[&'w WantedFolder],
+        programs: &[(Renderer, Program)],
+        inputs: &Inputs<L>,
+    ) -> Result<Vec<(&'w WantedFolder, FolderOutcome)>, Error> {
+        let (start, time_max) = (Instant::now(), self.time_max::<L>());
+        let attempt = |one: &'w WantedFolder| {
+            let is_late = start.elapsed() >= time_max;
+            if is_late { Ok(None) } else { rendered(one, programs, inputs).map(|outcome| Some((one, outcome))) }
+        };
+        let first: Vec<_> = missing.par_iter().map(|one| attempt(one)).collect::<Result<_, Error>>()?;
+        let again = |(one, outcome)| match outcome {
+            FolderOutcome::Unclear(_) => attempt(one).transpose(),
+            clear => Some(Ok((one, clear))),
+        };
+        first.into_iter().flatten().filter_map(again).collect()
+    }
+
+    /// Returns how long programs may render for one tree.
+    fn time_max<L: Lister>(&self) -> Duration {
+        self.time_max.unwrap_or(L::TIME_MAX)
+    }
+
     /// Returns the programs that folders need: one that nothing needs may be missing.
     fn programs_for(&self, missing: &[&WantedFolder]) -> Result<Vec<(Renderer, Program)>, render::Error> {
-        let renderers: BTreeSet<Renderer> = missing.iter().map(|one| one.folder.renderer).collect();
+        let renderers: BTreeSet<Renderer> = missing.iter().map(|one| one.folder.renderer()).collect();
         let find = |renderer: Renderer| {
             let version = self.versions.get(&renderer).map(String::as_str).unwrap_or_default();
             Ok((renderer, self.programs.find(renderer, version)?))
         };
         renderers.into_iter().map(find).collect()
     }
+}
+
+/// Returns what a folder's result depends on beside files. A chart without a release has what it had before there were any: with another
+/// key it would be rendered again, and one with random values be rolled out.
+fn asked(folder: &RenderedFolder, version: &str) -> Vec<String> {
+    let program = folder.renderer().program();
+    let Some(release) = &folder.release else {
+        return [KUSTOMIZE_OPTIONS, program, version, &folder.path, ""].map(str::to_owned).into();
+    };
+    let is_plain = release.chart == folder.path && release.namespace == RELEASE_NAMESPACE && release.values.is_empty();
+    let first = if is_plain { HELM_OPTIONS } else { RELEASE_FILE };
+    let mut parts: Vec<String> = [first, program, version, &folder.path, &release.name].map(str::to_owned).into();
+    if !is_plain {
+        parts.extend([release.chart.clone(), release.namespace.clone(), release.values.len().to_string()]);
+        parts.extend(release.values.iter().cloned());
+    }
+    parts
 }
 
 /// Adds a text with its length, so that no two lists of texts are one.

@@ -3,7 +3,7 @@
 //!
 //! Source: SOPS, its format of encrypted files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hmac::{Hmac, Mac as _};
@@ -22,12 +22,16 @@ const DIGEST_START: &str = "sops:";
 /// Digits that name a key: enough to tell the few keys apart that one member meets.
 const KEY_NAME_DIGITS: usize = 8;
 
+/// The field below [`SOPS_FIELD`] in which an object that was rendered has the encrypted file that it was made of. SOPS authenticates the
+/// file as it was before.
+const MADE_OF_FIELD: &str = "gitfleet";
+
 /// Where an object is encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encrypted {
     /// The whole file as it is in the source: SOPS authenticates all of it together.
     pub file: Arc<str>,
-    /// Zero-based position among the objects of the file.
+    /// Zero-based position among the objects of the file: of the object, or of the one that it was rendered from.
     pub ordinal: u32,
     /// Stands for the encrypted values in the object's digest; `None`: the values as they are encrypted do.
     pub values: Option<Digest>,
@@ -69,6 +73,36 @@ pub fn has_encrypted_value(value: &Value) -> bool {
         Value::Object(map) => map.values().any(has_encrypted_value),
         _ => false,
     }
+}
+
+/// Tells whether a text, which may be a whole file, has an encrypted value.
+pub fn speaks_of_encrypted(text: &str) -> bool {
+    text.contains(VALUE_START)
+}
+
+/// Returns the encrypted values of an object.
+pub fn encrypted_values(value: &Value) -> BTreeSet<&str> {
+    match value {
+        Value::String(text) if text.starts_with(VALUE_START) => BTreeSet::from([text.as_str()]),
+        Value::Array(list) => list.iter().flat_map(encrypted_values).collect(),
+        Value::Object(map) => {
+            map.iter().filter(|(name, _)| *name != SOPS_FIELD).flat_map(|(_, value)| encrypted_values(value)).collect()
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Adds to a rendered object the encrypted file that it was made of, and the position of the file's object.
+pub fn add_made_of(object: &mut Value, file: &str, ordinal: u32) {
+    if let Some(sops) = object.get_mut(SOPS_FIELD).and_then(Value::as_object_mut) {
+        sops.insert(MADE_OF_FIELD.to_owned(), json!({"file": file, "ordinal": ordinal}));
+    }
+}
+
+/// Takes out of an object what [`add_made_of`] added: file and position.
+pub fn take_made_of(object: &mut Value) -> Option<(Arc<str>, u32)> {
+    let made_of = object.get_mut(SOPS_FIELD)?.as_object_mut()?.remove(MADE_OF_FIELD)?;
+    Some((made_of.get("file")?.as_str()?.into(), made_of.get("ordinal")?.as_u64()?.try_into().ok()?))
 }
 
 impl Encrypted {
@@ -217,6 +251,20 @@ mod tests {
 
     fn plain() -> Value {
         json!({"kind": "Secret", "data": {"a": "secret"}, "list": [{"b": 5}, "c"]})
+    }
+
+    #[test]
+    fn a_rendered_object_has_the_file_that_it_was_made_of() {
+        let mut object = encrypted();
+        add_made_of(&mut object, "text", 3);
+        assert_eq!(take_made_of(&mut object), Some(("text".into(), 3)));
+        assert_eq!((&object, take_made_of(&mut object.clone())), (&encrypted(), None));
+        let mut plain = plain();
+        add_made_of(&mut plain, "text", 3);
+        assert_eq!(take_made_of(&mut plain), None);
+        let values = encrypted_values(&object);
+        assert!(!values.is_empty() && values.iter().all(|value| value.starts_with(VALUE_START)), "{values:?}");
+        assert!(!values.iter().any(|value| Some(*value) == object["sops"]["mac"].as_str()));
     }
 
     #[test]

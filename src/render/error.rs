@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
+use super::{MEMORY_BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use crate::error::{Classify, ErrorClass};
 use crate::text::is_unseen;
 
@@ -63,6 +63,12 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// The program needs too much memory.
+    #[error("{program} needs more memory than the {MEMORY_BYTES_MAX} bytes that it may have")]
+    Memory {
+        /// The program.
+        program: &'static str,
+    },
     /// The program takes too long.
     #[error("{program} took longer than {seconds} s and was ended")]
     Slow {
@@ -77,6 +83,18 @@ pub enum Error {
         /// The program.
         program: &'static str,
     },
+    /// There are more folders than time.
+    #[error(
+        "{left} of {folders} folders could not be rendered within {seconds} s; what was rendered is kept, and the rest is tried again"
+    )]
+    Unfinished {
+        /// The folders that had no result.
+        folders: usize,
+        /// Those that have none still.
+        left: usize,
+        /// The limit.
+        seconds: u64,
+    },
     /// The program was ended by the system, at a limit of memory or time.
     #[error("{program} was ended at a limit of memory, time or size of files ({how})")]
     Ended {
@@ -90,17 +108,23 @@ pub enum Error {
 impl Error {
     /// Tells whether the folder is the cause: the commit is then refused. Otherwise another attempt may succeed.
     pub fn is_of_the_folder(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Slow { .. } | Self::Large { .. } | Self::Ended { .. })
+        matches!(self, Self::Failed { .. } | Self::Memory { .. } | Self::Large { .. }) || self.may_be_of_the_machine()
+    }
+
+    /// Tells whether a busy machine may be the cause as well as the folder: the next attempt may succeed.
+    pub fn may_be_of_the_machine(&self) -> bool {
+        matches!(self, Self::Slow { .. } | Self::Ended { .. })
     }
 }
 
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Start { .. } | Self::Scratch { .. } => ErrorClass::Transient,
+            Self::Start { .. } | Self::Scratch { .. } | Self::Unfinished { .. } => ErrorClass::Transient,
             Self::Missing { .. }
             | Self::OtherVersion { .. }
             | Self::Failed { .. }
+            | Self::Memory { .. }
             | Self::Slow { .. }
             | Self::Large { .. }
             | Self::Ended { .. } => ErrorClass::Invalid,
@@ -108,12 +132,22 @@ impl Classify for Error {
     }
 }
 
+/// Tells whether a program ended because it got no more memory.
+///
+/// Source: package runtime of Go.
+pub(super) fn lacks_memory(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).lines().any(|line| {
+        line.starts_with("fatal error:") && (line.contains("out of memory") || line.contains("cannot allocate memory"))
+    })
+}
+
 /// Makes what a program said fit for an error: from its first `Error`, on one line, without the scratch folder and control
 /// characters. It still has to be shortened, by [`shortened`], when secret values are hidden.
 pub(super) fn message(said: &[u8], root: &str) -> String {
     let text = String::from_utf8_lossy(said);
     let start = text.lines().position(|line| line.starts_with("Error:")).unwrap_or(0);
-    let lines = text.lines().skip(start).take_while(|line| !line.starts_with("goroutine "));
+    let is_trace = |line: &&str| line.starts_with("goroutine ") || line.starts_with("runtime stack:");
+    let lines = text.lines().skip(start).take_while(|line| !is_trace(line));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     let text = words.join(" ").replace(&format!("{root}/"), "").replace(root, ".");
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
@@ -144,6 +178,17 @@ mod tests {
         ];
         for (said, shown) in rows {
             assert_eq!(message(said.as_bytes(), "/s/tree"), shown);
+        }
+        let rows = [
+            ("fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw()\n", true),
+            ("runtime: out of memory: cannot allocate 4194304-byte block\nfatal error: out of memory\n", true),
+            ("fatal error: out of memory allocating heap arena metadata\n", true),
+            ("fatal error: all goroutines are asleep - deadlock!\n", false),
+            ("Error: a.yaml: fatal error: out of memory\n", false),
+        ];
+        for (said, lacks) in rows {
+            assert_eq!(lacks_memory(said.as_bytes()), lacks, "{said}");
+            assert!(!message(said.as_bytes(), "/s").contains("runtime stack"), "{said}");
         }
         assert_eq!(shortened("ü".repeat(MESSAGE_BYTES_MAX)).len(), MESSAGE_BYTES_MAX + 3);
     }

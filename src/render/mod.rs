@@ -23,7 +23,7 @@ pub use self::error::{Error, shortened};
 pub use self::launch::launch;
 use self::process::{Output, run};
 pub use self::sops::{Keys, Sops, SopsError};
-use crate::model::rendering::Renderer;
+use crate::model::rendering::{Release, Renderer};
 
 /// How long a program may take for one folder.
 pub const TIME_MAX: Duration = Duration::from_secs(30);
@@ -41,9 +41,6 @@ pub const MEMORY_GOAL: &str = "768MiB";
 pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The files that a program may have open.
 pub const OPEN_FILES_MAX: u64 = 1_024;
-/// The namespace that charts are rendered for, where they ask for it: Helm's own default.
-pub const NAMESPACE: &str = "default";
-
 /// A proxy that nobody answers for: where the network could not be taken away, requests end there.
 const NO_PROXY_THERE: &str = "http://127.0.0.1:9";
 
@@ -90,17 +87,51 @@ pub struct InputFile {
     pub content: Vec<u8>,
 }
 
-/// What is to be rendered.
+/// What is to be rendered. Paths are relative to the root of the source's subtree.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// The folder; the root is an empty text.
-    pub folder: &'a str,
-    /// The name of the release, for Helm.
-    pub release: &'a str,
-    /// A file of values beside the chart's own, for Helm: one of the inputs.
-    pub values: Option<&'a str>,
-    /// All files that may be read.
-    pub inputs: &'a [InputFile],
+pub enum Job<'a> {
+    /// A kustomization: its folder; the root is an empty text.
+    Kustomization(&'a str),
+    /// A chart.
+    Chart {
+        /// How.
+        release: &'a Release,
+        /// One more file of values, which wins.
+        values: Option<&'a str>,
+    },
+}
+
+impl Job<'_> {
+    /// Returns the arguments of the program.
+    fn arguments(self) -> Vec<String> {
+        // A name may begin with a dash.
+        let below_the_tree = |path: &str| format!("./{path}");
+        match self {
+            Self::Kustomization(folder) => {
+                let options = ["build", "--load-restrictor", "LoadRestrictionsRootOnly"];
+                options.into_iter().map(str::to_owned).chain([below_the_tree(folder)]).collect()
+            }
+            Self::Chart { release, values } => {
+                let options = ["template", "--namespace", &release.namespace, "--include-crds", "--skip-tests"];
+                let mut arguments: Vec<String> = options.into_iter().map(str::to_owned).collect();
+                for path in release.values.iter().map(String::as_str).chain(values) {
+                    arguments.extend(["--values".to_owned(), element(&below_the_tree(path))]);
+                }
+                // Schemas may name addresses and files that are then read. Values by cluster are checked by the chart's templates alone.
+                // After `--` no name is taken for an option.
+                let rest = ["--skip-schema-validation", "--", &release.name];
+                arguments.extend(rest.into_iter().map(str::to_owned).chain([below_the_tree(&release.chart)]));
+                arguments
+            }
+        }
+    }
+}
+
+/// Returns a path as one element of an option that takes a list: a comma in it would begin another path, out of the tree too.
+///
+/// Source: package encoding/csv of Go.
+fn element(path: &str) -> String {
+    if path.contains([',', '"', '\n', '\r']) { format!("\"{}\"", path.replace('"', "\"\"")) } else { path.to_owned() }
 }
 
 impl Programs {
@@ -236,28 +267,14 @@ impl Program {
         Ok(text.split_whitespace().find_map(version_in))
     }
 
-    /// Renders a folder, and returns what the program printed.
+    /// Renders a folder, and returns what the program printed. `inputs` are all files that may be read.
     ///
     /// # Errors
-    /// `Failed`, `Slow`, `Large`, `Ended`: because of the folder. `Start`, `Scratch`: because of the system.
-    pub fn render(&self, job: Job<'_>) -> Result<Vec<u8>, Error> {
+    /// `Failed`, `Memory`, `Slow`, `Large`, `Ended`: because of the folder. `Start`, `Scratch`: because of the system.
+    pub fn render(&self, job: Job<'_>, inputs: &[InputFile]) -> Result<Vec<u8>, Error> {
         let scratch = Scratch::new(&self.programs.scratch)?;
-        scratch.write(job.inputs)?;
-        // A name may begin with a dash.
-        let folder = format!("./{}", job.folder);
-        let values = job.values.map(|path| format!("./{path}"));
-        let arguments: Vec<&str> = match self.renderer {
-            Renderer::Kustomize => vec!["build", "--load-restrictor", "LoadRestrictionsRootOnly", &folder],
-            // Schemas may name addresses and files that are then read. Values by cluster are checked by the chart's templates alone.
-            Renderer::Helm => {
-                let mut arguments = vec!["template", "--namespace", NAMESPACE, "--include-crds", "--skip-tests"];
-                arguments.extend(values.iter().flat_map(|path| ["--values", path.as_str()]));
-                // After `--` no name is taken for an option.
-                arguments.extend(["--skip-schema-validation", "--", job.release, &folder]);
-                arguments
-            }
-        };
-        let output = self.run(&scratch, arguments.into_iter().map(OsString::from))?;
+        scratch.write(inputs)?;
+        let output = self.run(&scratch, job.arguments().into_iter().map(OsString::from))?;
         if output.status.success() {
             return Ok(output.printed);
         }
@@ -265,6 +282,7 @@ impl Program {
         let message = error::message(&output.said, &root.to_string_lossy());
         drop(scratch.dir);
         Err(match output.status.code() {
+            _ if error::lacks_memory(&output.said) => Error::Memory { program: self.renderer.program() },
             Some(_) => Error::Failed { program: self.renderer.program(), message },
             None => Error::Ended { program: self.renderer.program(), how: output.status.to_string() },
         })
@@ -322,6 +340,23 @@ mod tests {
         for (word, version) in rows {
             assert_eq!(version_in(word).as_deref(), version, "{word}");
         }
+    }
+
+    #[test]
+    fn what_programs_are_asked() {
+        let kustomize = "build --load-restrictor LoadRestrictionsRootOnly";
+        assert_eq!(Job::Kustomization("-h").arguments().join(" "), format!("{kustomize} ./-h"));
+        let text = |chart: &str, values: &[&str], last| {
+            let values = values.iter().map(ToString::to_string).collect();
+            let release = Release { chart: chart.to_owned(), name: "shop".into(), namespace: "web".into(), values };
+            let arguments = Job::Chart { release: &release, values: last }.arguments().join(" ");
+            arguments.strip_prefix("template --namespace web --include-crds --skip-tests ").expect("as ever").to_owned()
+        };
+        assert_eq!(text("a/shop", &[], None), "--skip-schema-validation -- shop ./a/shop");
+        assert_eq!(
+            text("", &["b.yaml", "x,/etc/passwd"], Some("a\".yaml")),
+            "--values ./b.yaml --values \"./x,/etc/passwd\" --values \"./a\"\".yaml\" --skip-schema-validation -- shop ./"
+        );
     }
 
     #[test]

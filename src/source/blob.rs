@@ -1,5 +1,6 @@
 //! Parses one file: documents, identities, and gitfleet's own kinds checked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::identity::identify;
 use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
 use crate::api::{FieldError, envelope};
-use crate::model::encrypted::{Encrypted, is_encrypted};
+use crate::model::encrypted::{Encrypted, is_encrypted, take_made_of};
 use crate::model::id::{Digest, ObjectId};
 use crate::model::kinds;
 use crate::model::manifest::{InputError, malformed_metadata};
@@ -103,16 +104,16 @@ pub struct BlobError {
 }
 
 impl ParsedBlob {
-    /// Returns the file where SOPS encrypted it.
-    pub fn encrypted_file(&self) -> Option<&Arc<str>> {
-        self.documents.iter().find_map(|document| Some(&document.encrypted.as_ref()?.file))
+    /// Returns the files that SOPS encrypted: this one, or those that its objects were rendered from.
+    pub fn encrypted_files(&self) -> BTreeSet<Arc<str>> {
+        self.documents.iter().filter_map(|document| Some(Arc::clone(&document.encrypted.as_ref()?.file))).collect()
     }
 
-    /// Adds the digest of each object's values in plaintext, in the order of the objects.
-    pub fn set_values(&mut self, digests: impl IntoIterator<Item = Digest>) {
-        for (document, digest) in self.documents.iter_mut().zip(digests) {
-            if let Some(encrypted) = &mut document.encrypted {
-                encrypted.values = Some(digest);
+    /// Adds the digest of the values in plaintext to each object of an encrypted file. `digests` are in the order of the file's objects.
+    pub fn set_values(&mut self, file: &str, digests: &[Digest]) {
+        for encrypted in self.documents.iter_mut().filter_map(|document| document.encrypted.as_mut()) {
+            if *encrypted.file == *file {
+                encrypted.values = digests.get(encrypted.ordinal as usize).cloned();
             }
         }
     }
@@ -153,7 +154,10 @@ pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
         blob.errors = refuse("is a git LFS pointer, not a manifest".to_owned(), "commit the file without LFS");
     } else {
         match std::str::from_utf8(content) {
-            Ok(text) => Reading { text, blob: &mut blob, meter: &meter, exact_lines: 0, file: None }.documents(),
+            Ok(text) => {
+                let blob = &mut blob;
+                Reading { text, blob, meter: &meter, exact_lines: 0, file: None, made_of: None }.documents();
+            }
             Err(error) => {
                 let before = &content[..error.valid_up_to()];
                 let line = before.split(|&b| b == b'\n').count();
@@ -183,6 +187,8 @@ struct Reading<'t, 'b> {
     exact_lines: usize,
     /// The text, once it is needed for an encrypted object.
     file: Option<Arc<str>>,
+    /// What the present object was rendered from, if that is encrypted.
+    made_of: Option<(Arc<str>, u32)>,
 }
 
 impl Reading<'_, '_> {
@@ -227,7 +233,7 @@ impl Reading<'_, '_> {
         true
     }
 
-    fn object(&mut self, value: Value, place: Place<'_>, item_lines: &[u32], keys: Vec<TruthKey>) {
+    fn object(&mut self, mut value: Value, place: Place<'_>, item_lines: &[u32], keys: Vec<TruthKey>) {
         let (api_version, kind) = match (value.get("apiVersion"), value.get("kind")) {
             // Values files and pipelines are common beside manifests: they are reported as skipped and refuse nothing.
             (None, None) => return self.blob.skipped.push((place.line, no_object(&value))),
@@ -242,10 +248,15 @@ impl Reading<'_, '_> {
         };
         // A custom kind may end with List without being one.
         let is_list = kind == "List" || (kind.ends_with("List") && value.get("items").is_some_and(Value::is_array));
-        if is_encrypted(&value)
-            && let Some(error) = encryption::refusal(&value, is_list, self.text.len(), self.blob.documents.len())
-        {
-            return self.field_error(place, None, error);
+        self.made_of = take_made_of(&mut value);
+        if is_encrypted(&value) {
+            let (bytes, objects) = match &self.made_of {
+                Some((file, ordinal)) => (file.len(), *ordinal as usize),
+                None => (self.text.len(), self.blob.documents.len()),
+            };
+            if let Some(error) = encryption::refusal(&value, is_list, bytes, objects) {
+                return self.field_error(place, None, error);
+            }
         }
         if is_list {
             return self.list(value, (&api_version, &kind), place, item_lines, keys);
@@ -354,7 +365,10 @@ impl Reading<'_, '_> {
         };
         let ordinal = u32::try_from(self.blob.documents.len()).unwrap_or(u32::MAX);
         let defines = definition(&id, &value);
-        let encrypted = is_encrypted(&value).then(|| Encrypted { file: self.file(), ordinal, values: None });
+        let encrypted = is_encrypted(&value).then(|| {
+            let (file, ordinal) = self.made_of.take().unwrap_or_else(|| (self.file(), ordinal));
+            Encrypted { file, ordinal, values: None }
+        });
         let object = Arc::new(value);
         self.blob.documents.push(ParsedDocument { id, object, line: place.line, ordinal, checked, defines, encrypted });
     }

@@ -73,7 +73,7 @@ mod tests {
         }
         let plain = parse_blob(text.replace("mac: ", "mark: ").as_bytes());
         assert!(
-            plain.documents.iter().all(|document| document.encrypted.is_none()) && plain.encrypted_file().is_none()
+            plain.documents.iter().all(|document| document.encrypted.is_none()) && plain.encrypted_files().is_empty()
         );
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::model::manifest::InputError;
-use crate::model::rendering::{Renderer, Versions};
+use crate::model::rendering::{HELM_FILE, RELEASE_FILE, Renderer, Versions};
 
 /// The ignore file at the root of the subtree; gitignore syntax.
 pub const IGNORE_FILE: &str = ".gitfleetignore";
@@ -123,6 +123,12 @@ fn is_below_one(path: &str, folders: &BTreeSet<&str>) -> bool {
     folders.contains("") || path.match_indices('/').any(|(slash, _)| folders.contains(&path[..=slash]))
 }
 
+/// Tells whether a file is of a chart that another of the charts depends on.
+fn is_vendored(path: &str, charts: &BTreeSet<&str>) -> bool {
+    let inside = charts.iter().filter_map(|chart| path.strip_prefix(chart));
+    inside.into_iter().any(|path| path.split('/').any(|part| part == "charts"))
+}
+
 fn odd(path: &str) -> InputError {
     let message = format!("the path is absolute, has more than {PATH_DEPTH_MAX} folders, or an odd part");
     complaint(path, message, "rename the file, or add it to .gitfleetignore")
@@ -191,6 +197,11 @@ fn rendered_folders<'a>(
         // What is below a chart is part of it: the charts that it depends on, templates, examples.
         let is_part = !folder.is_empty() && is_below_one(folder.trim_end_matches('/'), &charts);
         if is_part || is_below_one(folder, &refused) {
+            if is_part && name(path) == RELEASE_FILE && !is_vendored(path, &charts) {
+                let message = "stands in a folder of a chart, and is a part of it".to_owned();
+                let hint = "put it beside the Chart.yaml, or into a folder outside of the chart";
+                errors.push(complaint(path, message, hint));
+            }
             continue;
         }
         if is_odd(path) {
@@ -200,7 +211,7 @@ fn rendered_folders<'a>(
         if versions.contains_key(&renderer) {
             markers.push(path.to_owned());
             folders.insert(folder);
-            if renderer == Renderer::Helm {
+            if name(path) == HELM_FILE {
                 charts.insert(folder);
             }
             continue;

@@ -2,13 +2,15 @@
 //!
 //! A folder with a kustomization is rendered unless another kustomization of the tree names it (as resource, base, component, or as a
 //! folder of generators, transformers or validators), or it is a Component: it is then an input of the other. A folder with a chart is
-//! rendered unless it lies below another chart, or is a library. What a program could fetch, run or read elsewhere is refused here,
+//! rendered unless it lies below another chart, is a library, or a release names it: a folder with that file is rendered in its place. What a program could fetch, run or read elsewhere is refused here,
 //! before the program is started.
 
 mod chart;
+mod encrypted;
 mod hooks;
 mod inputs;
 mod kustomization;
+mod release;
 mod secrets;
 mod values;
 
@@ -16,11 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::chart::Chart;
 use self::kustomization::{Kustomization, References, kustomization};
+use self::release::ReleaseFile;
 use crate::model::folder::folder_of;
 use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
-use crate::model::rendering::{InputFolder, KUSTOMIZE_FILES, Renderer};
+use crate::model::rendering::{
+    HELM_FILE, InputFolder, KUSTOMIZE_FILES, RELEASE_FILE, RELEASE_NAMESPACE, Release, Renderer,
+};
 
+pub use encrypted::with_encrypted_files;
 pub use hooks::without_hooks;
 pub use inputs::refused_input;
 pub use secrets::hide_secrets;
@@ -29,7 +35,7 @@ pub use values::{FILLED_BYTES_MAX, VALUES_BYTES_MAX, ValuesTemplate};
 /// Folders that one kustomization may reach through others.
 pub const REACHED_MAX: usize = 1_000;
 
-/// Kustomizations, and charts, of which it is known what they say; with more, all are read again.
+/// Kustomizations, charts and releases of which it is known what they say, each; with more, all are read again.
 const KNOWN_MAX: usize = 20_000;
 
 /// The files of a tree, as far as they are asked for. Paths are relative to the root of the source's subtree.
@@ -47,11 +53,12 @@ pub trait Files {
     fn content(&mut self, path: &str) -> Result<Option<Vec<u8>>, Self::Error>;
 }
 
-/// What kustomizations and charts say, by path and content: nearly all of a commit stood in the one before.
+/// What kustomizations, charts and releases say, by path and content: nearly all of a commit stood in the one before.
 #[derive(Debug, Default)]
 pub struct KnownMarkers {
     kustomizations: SaidByFile<Result<(Kustomization, References), Vec<InputError>>>,
     charts: SaidByFile<Result<Chart, Box<InputError>>>,
+    releases: SaidByFile<Result<ReleaseFile, Vec<InputError>>>,
 }
 
 /// What files say, by path and content.
@@ -64,12 +71,17 @@ pub struct RenderedFolder {
     pub path: String,
     /// The file that asks for it.
     pub marker: String,
-    /// What renders it.
-    pub renderer: Renderer,
-    /// The name of the release, for Helm: that of the folder, or of the chart at the root.
-    pub release: String,
-    /// The folders that the program may read, each with everything below it.
+    /// What Helm renders there; Kustomize renders the folder where there is none.
+    pub release: Option<Release>,
+    /// What the program may read: folders, each with everything below it, and files.
     pub reads: BTreeSet<String>,
+}
+
+impl RenderedFolder {
+    /// Returns what renders it.
+    pub fn renderer(&self) -> Renderer {
+        if self.release.is_some() { Renderer::Helm } else { Renderer::Kustomize }
+    }
 }
 
 /// The folders to render, by path, and everything that refuses the commit.
@@ -93,17 +105,23 @@ pub fn folders<F: Files>(markers: &[String], files: &mut F, said: &mut KnownMark
     for marker in markers {
         by_folder.entry(folder_of(marker)).or_default().push(marker);
     }
-    let mut kustomizations = Vec::new();
+    let (mut kustomizations, mut charts, mut releases) = (Vec::new(), Vec::new(), Vec::new());
     for (folder, markers) in by_folder {
-        match markers.as_slice() {
-            [marker] if Renderer::of_file(name(marker)) == Some(Renderer::Helm) => resolver.chart(folder, marker)?,
-            [marker] => kustomizations.push((folder, *marker)),
+        let names: Vec<&str> = markers.iter().map(|path| name(path)).collect();
+        match names.as_slice() {
+            [HELM_FILE] => charts.push((folder, markers[0])),
+            [RELEASE_FILE] => releases.push((folder, markers[0])),
+            [HELM_FILE, RELEASE_FILE] => releases.push((folder, markers[1])),
+            [_] => kustomizations.push((folder, markers[0])),
             several => {
-                let names: Vec<&str> = several.iter().map(|path| name(path)).collect();
-                let message = format!("the folder has {}, so what renders it is not clear", names.join(" and "));
-                resolver.complain(several[0], message, "keep one of them");
+                let message = format!("the folder has {}, so what renders it is not clear", several.join(" and "));
+                resolver.complain(markers[0], message, "keep one of them");
             }
         }
+    }
+    let with_release = resolver.releases(&releases)?;
+    for (folder, marker) in charts {
+        resolver.chart(folder, marker, with_release.contains(folder))?;
     }
     resolver.kustomizations(&kustomizations)?;
     let mut found = resolver.found;
@@ -187,28 +205,36 @@ impl<F: Files> Resolver<'_, F> {
         Ok(said)
     }
 
-    fn chart(&mut self, folder: &str, marker: &str) -> Result<(), F::Error> {
-        let said = self.said(marker, |said| &mut said.charts, |content| chart::chart(marker, content))?;
-        let chart = match said {
-            Ok(chart) => chart,
-            Err(error) => {
-                self.found.errors.push(*error);
-                return Ok(());
-            }
-        };
+    /// Takes a chart. One that a release names is its input.
+    fn chart(&mut self, folder: &str, marker: &str, is_released: bool) -> Result<(), F::Error> {
+        let Some(chart) = self.vendored_chart(folder, marker)? else { return Ok(()) };
         self.takes(marker, folder);
-        let below = self.files.below(&joined(folder, "charts"))?;
-        self.found.errors.extend(chart.not_vendored(marker, folder, &below));
-        if !chart.is_library {
+        if !chart.is_library && !is_released {
+            let name = if folder.is_empty() { chart.name } else { name(folder).to_owned() };
+            let (chart, namespace) = (folder.to_owned(), RELEASE_NAMESPACE.to_owned());
             self.found.rendered.push(RenderedFolder {
                 path: folder.to_owned(),
                 marker: marker.to_owned(),
-                renderer: Renderer::Helm,
-                release: if folder.is_empty() { chart.name } else { name(folder).to_owned() },
+                release: Some(Release { chart, name, namespace, values: Vec::new() }),
                 reads: BTreeSet::from([folder.to_owned()]),
             });
         }
         Ok(())
+    }
+
+    /// Reads a chart, and complains of dependencies that are not there.
+    fn vendored_chart(&mut self, folder: &str, marker: &str) -> Result<Option<Chart>, F::Error> {
+        match self.said(marker, |said| &mut said.charts, |content| chart::chart(marker, content))? {
+            Ok(chart) => {
+                let below = self.files.below(&joined(folder, "charts"))?;
+                self.found.errors.extend(chart.not_vendored(marker, folder, &below));
+                Ok(Some(chart))
+            }
+            Err(error) => {
+                self.found.errors.push(*error);
+                Ok(None)
+            }
+        }
     }
 
     fn kustomizations(&mut self, markers: &[(&str, &String)]) -> Result<(), F::Error> {
@@ -229,8 +255,7 @@ impl<F: Files> Resolver<'_, F> {
                 self.found.rendered.push(RenderedFolder {
                     path: folder.to_owned(),
                     marker: marker.clone(),
-                    renderer: Renderer::Kustomize,
-                    release: String::new(),
+                    release: None,
                     reads,
                 });
             }

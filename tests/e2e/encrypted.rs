@@ -311,20 +311,74 @@ fn several_objects_json_and_overrides_are_decrypted_as_they_are() {
     assert_eq!(held(&scratch, "east", SECRET_FILE), east);
 }
 
-#[test]
-fn an_encrypted_file_in_a_kustomization_refuses_the_commit() {
+/// The same with an encrypted secret in the base of an overlay, which gives it another name, a namespace and a label.
+fn overlay() -> (Scratch, PathBuf) {
     let (scratch, keys, recipient) = fleet();
     let text = fs::read_to_string(scratch.path(CONFIG)).expect("the file");
     let folder = tools().kustomize.parent().expect("it is in a folder").display();
     let render = format!("render: {{kustomize: v5.8.2, folder: {folder}}}\n");
     fs::write(scratch.path(CONFIG), text + &render).expect("a file");
-    scratch.write("app/kustomization.yaml", "resources: [db.yaml]\n");
-    scratch.write("app/db.yaml", &secret(CANARY));
-    encrypt(&in_tree(&scratch, "app/db.yaml"), &keys, &recipient);
+    scratch.write("app/base/kustomization.yaml", "resources: [db.yaml]\n");
+    scratch.write("app/base/db.yaml", &secret(CANARY).replace("  namespace: web\n", ""));
+    encrypt(&in_tree(&scratch, "app/base/db.yaml"), &keys, &recipient);
+    let overlay = "namespace: web\nnamePrefix: prod-\nlabels: [{pairs: {of: overlay}}]\nresources: [../base]\n";
+    scratch.write("app/prod/kustomization.yaml", overlay);
+    (scratch, keys)
+}
+
+#[test]
+fn an_encrypted_file_that_kustomize_changed_arrives_in_plaintext() {
+    const RENDERED: &str = "secret..web.prod-db.yaml";
+    let (scratch, keys) = overlay();
+    scratch.commit("first");
+    once(&scratch).text(0);
+    for member in ["east", "west"] {
+        let text = held(&scratch, member, RENDERED);
+        let is_plain = text.contains(CANARY_BASE64) && text.contains("c2hvcA==") && !text.contains("sops:\n");
+        assert!(is_plain && text.contains("of: overlay"), "{text}");
+    }
+    let wanted: Vec<PathBuf> =
+        ["east", "west"].map(|member| scratch.path("members").join(member).join(RENDERED)).into();
+    assert_eq!(revealing(&scratch.path("")), wanted, "the members alone have it");
+    let shown =
+        scratch.run(&["get", "works", "-o", "yaml", "--manifests", "--show-secrets", "--repo", FLEET, "-c", CONFIG]);
+    let text = shown.text(0);
+    assert!(text.contains("ENC[AES256_GCM,") && !reveals(text.as_bytes()) && !text.contains("gitfleet:\n"), "{text}");
+
+    // The same values with another data key are no rollout.
+    let written = || fs::metadata(&wanted[0]).and_then(|file| file.modified()).expect("a time");
+    let before = written();
+    let file = in_tree(&scratch, "app/base/db.yaml");
+    sops(&keys, &["rotate", "-i", &file.to_string_lossy()]);
+    scratch.commit("another data key");
+    once(&scratch).text(0);
+    assert_eq!((snapshots(&scratch), written()), (1, before));
+
+    // A change of what is plain is one, and needs SOPS as everywhere.
+    scratch.write("app/prod/kustomization.yaml", "namespace: web\nnamePrefix: prod-\nresources: [../base]\n");
+    scratch.commit("without the label");
+    once(&scratch).text(0);
+    let text = held(&scratch, "east", RENDERED);
+    assert!(text.contains(CANARY_BASE64) && !text.contains("of: overlay"), "{text}");
+    let text = fs::read_to_string(&file).expect("the file");
+    fs::write(&file, text.replace("type: Opaque", "type: example.com/other")).expect("a change by hand");
+    scratch.commit("by hand");
+    assert_ne!(once(&scratch).code, 0);
+    let works = scratch.run(&["get", "works", "-o", "yaml", "-c", CONFIG]).text(0).replace("\n ", "");
+    let words = "encrypted in app/prod, cannot be decrypted: it was changed after it was encrypted";
+    let is_said = works.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
+    assert!(is_said && held(&scratch, "east", RENDERED).contains(CANARY_BASE64), "{works}");
+}
+
+#[test]
+fn an_encrypted_file_in_a_generator_refuses_the_commit() {
+    let (scratch, _) = overlay();
+    scratch.write("app/base/kustomization.yaml", "secretGenerator: [{name: made, files: [db.yaml]}]\n");
     scratch.commit("first");
     let refused = once(&scratch);
-    let words = "app: Secret web/db: the folder is rendered, and has an object that SOPS encrypted";
-    assert!(refused.code != 0 && refused.err.contains(words), "{}{}", refused.out, refused.err);
+    let words = "app/prod/kustomization.yaml: Secret web/prod-made-";
+    let why = "has a value that SOPS encrypted, and what a generator makes of it cannot be decrypted";
+    assert!(refused.code != 0 && refused.err.contains(words) && refused.err.contains(why), "{}", refused.err);
 }
 
 #[test]

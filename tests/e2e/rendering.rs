@@ -2,6 +2,7 @@
 //! hostile ones do no harm.
 
 mod hostile;
+mod releases;
 mod variants;
 
 use std::fs;

@@ -9,38 +9,65 @@ use crate::model::rendering::Renderer;
 use crate::render::{self, InputFile, Job, Program};
 use crate::source;
 
-/// Renders one folder to its parts; the inner error refuses the commit.
+/// What became of a folder.
+pub(super) enum FolderOutcome {
+    /// The parts of its result.
+    Rendered(Vec<Vec<u8>>),
+    /// The folder is wrong.
+    Refused(Box<InputError>),
+    /// The folder or a busy machine is the cause.
+    Unclear(Box<InputError>),
+}
+
+/// Renders one folder.
+///
+/// # Errors
+/// The files cannot be read, or a program cannot do its work, whatever the folder.
 pub(super) fn rendered<L: Lister>(
     one: &WantedFolder,
     programs: &[(Renderer, Program)],
     inputs: &Inputs<L>,
-) -> Result<Result<Vec<Vec<u8>>, Box<InputError>>, Error> {
+) -> Result<FolderOutcome, Error> {
     let folder = &one.folder;
     let read = match read(one, inputs)? {
         Ok(read) => read,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(FolderOutcome::Refused(error)),
     };
-    let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer);
+    let program = programs.iter().find(|(renderer, _)| *renderer == folder.renderer());
     let (_, program) = program.expect("the programs of all missing folders were found");
     let values = one.values.as_ref().map(|values| values.path.as_str());
-    let job = Job { folder: &folder.path, release: &folder.release, values, inputs: &read };
-    match program.render(job) {
-        Ok(printed) => {
-            let parts = parts(&printed);
-            let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
-            if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
-                let message =
-                    format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
-                return Ok(Err(Box::new(one.complaint(message, "no cluster takes an object of that size"))));
-            }
-            Ok(Ok(parts))
-        }
+    let job = match &folder.release {
+        Some(release) => Job::Chart { release, values },
+        None => Job::Kustomization(&folder.path),
+    };
+    match program.render(job, &read) {
+        Ok(printed) => Ok(match divided(printed, &read) {
+            Ok(parts) => FolderOutcome::Rendered(parts),
+            Err((message, hint)) => FolderOutcome::Refused(Box::new(one.complaint(message, hint))),
+        }),
         Err(error) if error.is_of_the_folder() => {
             let said = source::hide_secrets(&error.to_string(), read.iter().map(|input| input.content.as_slice()));
-            Ok(Err(Box::new(one.complaint(render::shortened(said), ""))))
+            let complaint = Box::new(one.complaint(render::shortened(said), ""));
+            Ok(if error.may_be_of_the_machine() {
+                FolderOutcome::Unclear(complaint)
+            } else {
+                FolderOutcome::Refused(complaint)
+            })
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Divides what a program printed. The error is a message and what to do.
+fn divided(printed: Vec<u8>, read: &[InputFile]) -> Result<Vec<Vec<u8>>, (String, &'static str)> {
+    let inputs = read.iter().map(|input| (&*input.path, input.content.as_slice()));
+    let parts = parts(&source::with_encrypted_files(printed, inputs)?);
+    let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
+    if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
+        let message = format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
+        return Err((message, "no cluster takes an object of that size"));
+    }
+    Ok(parts)
 }
 
 /// Reads the files that a program may read; the inner error refuses the commit.
@@ -58,7 +85,7 @@ fn read<L: Lister>(
                 Err(error) => return Ok(Err(error)),
             },
         };
-        if one.folder.renderer == Renderer::Kustomize
+        if one.folder.renderer() == Renderer::Kustomize
             && let Some(error) = source::refused_input(path, &content)
         {
             return Ok(Err(Box::new(error)));

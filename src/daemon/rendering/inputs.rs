@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::git::{self, Blob, Listing, OpenedReader, Reader};
 use crate::model::folder::below;
@@ -10,8 +11,17 @@ use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::source::{Files, Filter};
 
+/// How long programs may render for one commit.
+pub const COMMIT_TIME_MAX: Duration = Duration::from_mins(10);
+
+/// The same for a pull request: whoever opens one must not keep the branch waiting.
+pub const PULL_TIME_MAX: Duration = Duration::from_mins(2);
+
 /// Lists and reads files of one tree.
 pub trait Lister: Sync {
+    /// How long programs may render for one such tree; what is left then is rendered in a later attempt.
+    const TIME_MAX: Duration = COMMIT_TIME_MAX;
+
     /// Lists all files in and below a folder, hidden files too; paths are relative to it. What is not there holds nothing.
     fn list(&mut self, folder: &str) -> Result<Listing, git::Error>;
 
@@ -70,6 +80,8 @@ impl<'a> OfMerge<'a> {
 }
 
 impl Lister for OfMerge<'_> {
+    const TIME_MAX: Duration = PULL_TIME_MAX;
+
     fn list(&mut self, folder: &str) -> Result<Listing, git::Error> {
         let Merge { fork, base, head, .. } = self.merge;
         let at = |commit: &CommitId| match self.opened.files_below(commit, folder) {
@@ -156,14 +168,17 @@ impl<L: Lister> Inputs<L> {
         Ok(self.listed.get(folder).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Returns all files in and below some folders, by path.
+    /// Returns all files in and below some folders, by path; of a file that is known that file.
     ///
     /// # Errors
     /// They cannot be listed.
-    pub fn files_in(&mut self, folders: &BTreeSet<String>) -> Result<Vec<(Arc<str>, BlobId)>, git::Error> {
+    pub fn files_in(&mut self, places: &BTreeSet<String>) -> Result<Vec<(Arc<str>, BlobId)>, git::Error> {
         let mut found = BTreeSet::new();
-        for folder in folders {
-            found.extend(self.list(folder)?.iter().cloned());
+        for place in places {
+            match self.blobs.get_key_value(place.as_str()) {
+                Some((file, _)) => drop(found.insert(Arc::clone(file))),
+                None => found.extend(self.list(place)?.iter().cloned()),
+            }
         }
         let with_blob = |path: Arc<str>| self.blobs.get(&path).map(|blob| (Arc::clone(&path), blob.clone()));
         Ok(found.into_iter().filter_map(with_blob).collect())

@@ -98,7 +98,7 @@ impl<L: Lister> RenderedSource<L> {
         let path = below(&folder.folder.path, VALUES_FILE);
         let Some((_, blob)) = folder.files.iter().find(|(file, _)| **file == *path) else { return Ok(None) };
         let path = below(&self.folder, &path);
-        if folder.folder.renderer == Renderer::Kustomize {
+        if folder.folder.renderer() == Renderer::Kustomize {
             let plain = below(&folder.folder.path, KUSTOMIZE_VALUES);
             if !folder.files.iter().any(|(file, _)| **file == *plain) {
                 let message =
@@ -196,7 +196,7 @@ impl RenderedVariants {
 
 /// Returns a folder as it is rendered with the values of clusters.
 fn variant(folder: &WantedFolder, inputs: &ClusterInputs, content: &[u8]) -> WantedFolder {
-    let name = match folder.folder.renderer {
+    let name = match folder.folder.renderer() {
         Renderer::Helm => VALUES_FILE,
         Renderer::Kustomize => KUSTOMIZE_VALUES,
     };
@@ -215,17 +215,19 @@ fn variant(folder: &WantedFolder, inputs: &ClusterInputs, content: &[u8]) -> Wan
 mod tests {
     use super::*;
     use crate::model::id::BlobId;
+    use crate::model::rendering::Release;
     use crate::model::variants::ClusterField;
     use crate::source::RenderedFolder;
 
     fn folder(renderer: Renderer, path: &str, key: &str) -> WantedFolder {
-        let folder = RenderedFolder {
-            path: path.to_owned(),
-            marker: String::new(),
-            renderer,
-            release: String::new(),
-            reads: BTreeSet::new(),
-        };
+        let release = (renderer == Renderer::Helm).then(|| Release {
+            chart: path.to_owned(),
+            name: String::new(),
+            namespace: String::new(),
+            values: Vec::new(),
+        });
+        let (path, marker, reads) = (path.to_owned(), String::new(), BTreeSet::new());
+        let folder = RenderedFolder { path, marker, release, reads };
         let files = Arc::from([(Arc::from("web/a.yaml"), BlobId::from("a"))]);
         WantedFolder { folder: Arc::new(folder), files, values: None, key: key.to_owned() }
     }

@@ -89,6 +89,24 @@ fn folders_that_are_rendered_hold_no_plain_files() {
     // A kustomization at the root leaves nothing plain.
     let selection = select_rendering(["kustomization.yaml", "a.yaml", "b/c.yaml"], None, &both);
     assert_eq!((selection.read, selection.markers.len()), (Vec::<String>::new(), 1));
+    // A release stands beside its chart or elsewhere. What stands below it is its own, charts too.
+    let listing =
+        ["a/Chart.yaml", "a/release.gitfleet.yaml", "r/chart/Chart.yaml", "r/release.gitfleet.yaml", "r/v.yaml"];
+    let selection = select_rendering(listing, None, &both);
+    assert_eq!(
+        (selection.read, selection.markers),
+        (Vec::<String>::new(), listing[..4].iter().map(ToString::to_string).collect())
+    );
+    let listing = ["a/Chart.yaml", "a/charts/b/release.gitfleet.yaml", "a/env/release.gitfleet.yaml"];
+    let selection = select_rendering(listing, None, &both);
+    let errors: Vec<String> = selection.errors.iter().map(ToString::to_string).collect();
+    assert_eq!(selection.markers, ["a/Chart.yaml"]);
+    assert_eq!(
+        errors,
+        [
+            "a/env/release.gitfleet.yaml: stands in a folder of a chart, and is a part of it (put it beside the Chart.yaml, or into a folder outside of the chart)"
+        ]
+    );
     // A folder is not above another one whose name it begins.
     assert_eq!(select_rendering(["a/Chart.yaml", "ab/x.yaml"], None, &both).read, ["ab/x.yaml"]);
     assert!(select_rendering(["../a/Chart.yaml"], None, &both).errors[0].message.contains("odd part"));

@@ -40,8 +40,8 @@ fn found_again(files: &[(&'static str, &'static str)], said: &mut KnownMarkers) 
         .collect();
     let Ok(folders) = folders(&markers, &mut Tree(files.iter().copied().collect()), said);
     let shown = |folder: RenderedFolder| {
-        let reads: Vec<String> = folder.reads.into_iter().collect();
-        format!("{} {:?}: {}", folder.renderer.program(), folder.path, reads.join(" "))
+        let reads: Vec<&str> = folder.reads.iter().map(String::as_str).collect();
+        format!("{} {:?}: {}", folder.renderer().program(), folder.path, reads.join(" "))
     };
     (folders.rendered.into_iter().map(shown).collect(), folders.errors.iter().map(ToString::to_string).collect())
 }
@@ -122,6 +122,109 @@ fn which_folders_are_rendered() {
     for (name, files, expected) in rows {
         assert_eq!(found(files), (expected.iter().map(ToString::to_string).collect(), vec![]), "{name}");
     }
+}
+
+/// A chart, and value files of the whole repository.
+const SHOP: [(&str, &str); 4] = [
+    ("charts/shop/Chart.yaml", "name: shop"),
+    ("charts/shop/values-production.yaml", "a: 1"),
+    ("values/all.yaml", "a: 1"),
+    ("values/other.yaml", "a: 1"),
+];
+
+#[test]
+fn releases_of_a_chart() {
+    type Row = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+    let rows: [Row; 5] = [
+        (&[], &["charts/shop as shop in default with []; reads charts/shop"]),
+        // Several releases of one chart, which is no more rendered by itself.
+        (
+            &[
+                (
+                    "production/release.gitfleet.yaml",
+                    "{chart: ../charts/shop, namespace: shop, values: [../values/all.yaml, ../charts/shop/values-production.yaml]}",
+                ),
+                ("staging/release.gitfleet.yaml", "{chart: ../charts/shop/, name: test, values: [v.yaml]}"),
+                ("staging/v.yaml", ""),
+            ],
+            &[
+                "production as production in shop with [\"values/all.yaml\", \"charts/shop/values-production.yaml\"]; reads charts/shop production values/all.yaml",
+                "staging as test in default with [\"staging/v.yaml\"]; reads charts/shop staging",
+            ],
+        ),
+        // Beside the chart, and at the root.
+        (
+            &[("charts/shop/release.gitfleet.yaml", "values: [values-production.yaml]")],
+            &["charts/shop as shop in default with [\"charts/shop/values-production.yaml\"]; reads charts/shop"],
+        ),
+        (&[("release.gitfleet.yaml", "chart: charts/shop")], &[" as shop in default with []; reads  charts/shop"]),
+        // With a mistake nothing else is rendered in its place.
+        (&[("charts/shop/release.gitfleet.yaml", "values: [nothing.yaml]")], &[]),
+    ];
+    for (files, expected) in rows {
+        let files: BTreeMap<_, _> = SHOP.iter().chain(files).copied().collect();
+        let markers: Vec<String> =
+            files.keys().filter(|path| Renderer::of_file(name(path)).is_some()).map(ToString::to_string).collect();
+        let Ok(folders) = folders(&markers, &mut Tree(files), &mut KnownMarkers::default());
+        let shown = folders.rendered.iter().filter(|_| folders.errors.is_empty()).map(|folder| {
+            let Release { chart: _, name, namespace, values } = folder.release.as_ref().expect("it is a chart");
+            let reads: Vec<&str> = folder.reads.iter().map(String::as_str).collect();
+            format!("{} as {name} in {namespace} with {values:?}; reads {}", folder.path, reads.join(" "))
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected, "{:?}", folders.errors);
+        let taken = |folder: &str| folders.inputs.iter().any(|input| input.folder == folder);
+        assert_eq!(taken("values/all.yaml"), expected.len() == 2);
+        assert!(taken("charts/shop") && !taken("values"));
+    }
+}
+
+#[test]
+fn releases_that_are_refused() {
+    let rows = [
+        ("chart: ../../x", "chart: \"../../x\" leads out of the source's path"),
+        ("chart: /charts/shop", "chart: \"/charts/shop\" leads out of the source's path"),
+        ("chart: ../nothing", "chart: there is no Chart.yaml in nothing"),
+        ("", "chart: there is no Chart.yaml in r (name the folder of a chart"),
+        ("chart: ../lib", "chart: lib/Chart.yaml is a library"),
+        ("chart: ../dependent", "dependencies[0]: the chart \"b\" is not in charts/"),
+        (
+            "chart: ../charts/shop\nvalues: [v.yaml]",
+            "r/release.gitfleet.yaml: values[0]: \"v.yaml\" is no file of the source",
+        ),
+        ("chart: ../charts/shop\nvalues: ['https://example.com/v.yaml']", "is no file of the source"),
+        ("chart: ../charts/shop\nvalues: [/etc/passwd]", "\"/etc/passwd\" is no file of the source"),
+        ("chart: ../charts/shop\nvalues: [../../etc/passwd]", "is no file of the source"),
+        ("chart: ../charts/shop\nvalues: [../values]", "\"../values\" is no file of the source"),
+        ("chart: ../charts/shop\n\nvalues: v.yaml", "r/release.gitfleet.yaml:3: values: invalid type"),
+        (
+            "chart: ../charts/shop\nvalue: [v.yaml]",
+            "r/release.gitfleet.yaml:2: value: unknown field (did you mean `values`?)",
+        ),
+        ("chart: ../charts/shop\nname: --debug", "name: must be a DNS subdomain of at most 53 characters"),
+        ("chart: ../charts/shop\nnamespace: a.b", "namespace: must be a DNS label"),
+        ("chart: a\n---\nchart: b", "has several documents"),
+        ("- a", "r/release.gitfleet.yaml"),
+        ("a: [", "r/release.gitfleet.yaml"),
+    ];
+    for (content, expected) in rows {
+        let mut files = SHOP.to_vec();
+        files.extend([
+            ("r/release.gitfleet.yaml", content),
+            ("lib/Chart.yaml", "{name: l, type: library}"),
+            ("dependent/Chart.yaml", "{name: d, dependencies: [{name: b}]}"),
+        ]);
+        let (_, errors) = found(&files);
+        assert!(errors.join("\n").contains(expected), "{content}: {errors:?}");
+    }
+    let values = "x.yaml, ".repeat(33);
+    let many = format!("chart: ../charts/shop\nvalues: [{values}]");
+    let (_, errors) = found(&[SHOP.as_slice(), &[("r/release.gitfleet.yaml", many.leak())]].concat());
+    assert!(errors.join("\n").contains("values: names 33 files, the limit is 32"), "{errors:?}");
+    let both = [("a/Chart.yaml", "name: a"), ("a/release.gitfleet.yaml", "chart: ../charts/shop")];
+    let (_, errors) = found(&[SHOP.as_slice(), &both].concat());
+    assert!(errors.join("\n").contains("chart: the folder has a Chart.yaml of its own"), "{errors:?}");
+    let (_, errors) = found(&[("a/kustomization.yaml", ""), ("a/release.gitfleet.yaml", "")]);
+    assert!(errors.join("\n").contains("the folder has kustomization.yaml and release.gitfleet.yaml"), "{errors:?}");
 }
 
 #[test]

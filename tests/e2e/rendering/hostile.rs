@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use gitfleet::daemon::commit_reader::Error;
+use gitfleet::model::rendering::Release;
 use gitfleet::render::{InputFile, Job};
 
 use super::*;
@@ -83,6 +84,7 @@ const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespac
 const CHART: &str = "apiVersion: v2\nname: h\nversion: 1.0.0\n";
 const K: &str = "kustomization.yaml";
 const T: &str = "templates/map.yaml";
+const R: &str = "../r/release.gitfleet.yaml";
 
 const REMOTE: &str = "is remote (commit what it has, and name that: nothing is fetched while a folder is rendered)";
 
@@ -194,7 +196,7 @@ const KUSTOMIZATIONS: &[Row] = &[
                 "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\npath: ../../../../../../etc/passwd\n",
             ),
         ],
-        Refused("kustomize says"),
+        Refused("is not in or below 'h'"),
     ),
     (
         "circle",
@@ -211,7 +213,7 @@ const KUSTOMIZATIONS: &[Row] = &[
                 "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: &h [*g,*g,*g,*g,*g,*g,*g,*g,*g]\ni: [*h,*h,*h,*h,*h,*h,*h,*h,*h]\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\n",
             ),
         ],
-        Refused("kustomize"),
+        Refused("needs more memory than the 1073741824 bytes that it may have"),
     ),
     (
         "error that quotes a secret",
@@ -227,9 +229,9 @@ const KUSTOMIZATIONS: &[Row] = &[
     (
         "control characters",
         &[(K, "resources: [m.yaml]\npatches: [{patch: \"\\e[31m\\n- x: \\e[2J\"}]"), ("m.yaml", MAP)],
-        Refused("kustomize says"),
+        Refused("unable to parse SM or JSON patch"),
     ),
-    ("no resource at all", &[(K, "# nothing\n")], Refused("kustomize says")),
+    ("no resource at all", &[(K, "# nothing\n")], Refused("kustomization.yaml is empty")),
 ];
 
 #[test]
@@ -341,7 +343,7 @@ const CHARTS: &[Row] = &[
     (
         "template that includes itself",
         &[("Chart.yaml", CHART), (T, "{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}")],
-        Refused("helm"),
+        Refused("error calling include"),
     ),
     (
         "output without end",
@@ -352,7 +354,7 @@ const CHARTS: &[Row] = &[
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\ndata:\n{{- range $i, $_ := until 2000 }}\n  k{{ $i }}: {{ repeat 100000 \"x\" }}\n{{- end }}\n",
             ),
         ],
-        Refused("helm"),
+        Refused("needs more memory than the 1073741824 bytes that it may have"),
     ),
     (
         "memory without end",
@@ -360,7 +362,7 @@ const CHARTS: &[Row] = &[
             ("Chart.yaml", CHART),
             (T, "{{ $x := repeat 1000000 \"x\" }}{{ range until 100000 }}{{ $x = printf \"%s%s\" $x $x }}{{ end }}"),
         ],
-        Refused("helm"),
+        Refused("needs more memory than the 1073741824 bytes that it may have"),
     ),
     (
         "values with aliases without end",
@@ -372,7 +374,7 @@ const CHARTS: &[Row] = &[
                 "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: &h [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
             ),
         ],
-        Refused("helm"),
+        Refused("document contains excessive aliasing"),
     ),
     (
         "fail with a secret",
@@ -401,11 +403,15 @@ const CHARTS: &[Row] = &[
         ],
         Refused("the limit is 5242880"),
     ),
-    ("text that is no manifest", &[("Chart.yaml", CHART), (T, "a: [")], Refused("helm says")),
+    (
+        "text that is no manifest",
+        &[("Chart.yaml", CHART), (T, "a: [")],
+        Refused("YAML parse error on h/templates/map.yaml"),
+    ),
     (
         "name that is an option",
         &[("../--debug/Chart.yaml", CHART), ("../--debug/templates/m.yaml", MAP)],
-        Refused("helm says"),
+        Refused("release name check failed"),
     ),
     (
         "folder that is an option of kustomize",
@@ -417,7 +423,47 @@ const CHARTS: &[Row] = &[
         &[("Chart.yaml", CHART), (K, "resources: [x.yaml]")],
         Refused("what renders it is not clear"),
     ),
-    ("two objects of one name", &[("Chart.yaml", CHART), (T, MAP), ("templates/b.yaml", MAP)], Refused("h:")),
+    (
+        "two objects of one name",
+        &[("Chart.yaml", CHART), (T, MAP), ("templates/b.yaml", MAP)],
+        Refused("the same object stands at h:3 too"),
+    ),
+    (
+        "file of the machine as values",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nvalues: [/etc/passwd]")],
+        Refused("\"/etc/passwd\" is no file of the source"),
+    ),
+    (
+        "values that escape",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nvalues: [../../outside.yaml]")],
+        Refused("\"../../outside.yaml\" is no file of the source"),
+    ),
+    (
+        "remote values",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nvalues: ['http://127.0.0.1:PORT/v.yaml']")],
+        Refused("is no file of the source"),
+    ),
+    (
+        "remote chart of a release",
+        &[(R, "chart: oci://127.0.0.1:PORT/chart")],
+        Refused("there is no Chart.yaml in r/oci:/127.0.0.1:"),
+    ),
+    ("chart of a release that escapes", &[(R, "chart: ../../x")], Refused("leads out of the source's path")),
+    (
+        "name of a release that is an option",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nname: --post-renderer")],
+        Refused("name: must be a DNS subdomain"),
+    ),
+    (
+        "namespace of a release that is an option",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nnamespace: --debug")],
+        Refused("namespace: must be a DNS label"),
+    ),
+    (
+        "values with what looks like another option",
+        &[("Chart.yaml", CHART), (T, MAP), (R, "chart: ../h\nvalues: ['--set=a=b']"), ("../r/--set=a=b", "{}")],
+        Without("--set"),
+    ),
     (
         "gitfleet's own configuration",
         &[
@@ -477,7 +523,12 @@ fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings
             .collect();
         let version = if renderer == Renderer::Helm { HELM } else { KUSTOMIZE };
         let program = programs.find(renderer, version).expect("it is there");
-        let end = program.render(Job { folder: "h", release: "h", values: None, inputs: &inputs });
+        let release = Release { chart: "h".into(), name: "h".into(), namespace: "default".into(), values: Vec::new() };
+        let job = match renderer {
+            Renderer::Kustomize => Job::Kustomization("h"),
+            Renderer::Helm => Job::Chart { release: &release, values: None },
+        };
+        let end = program.render(job, &inputs);
         let error = end.expect_err(name);
         assert!(error.is_of_the_folder(), "{name}: {error}");
         nobody_connected(&listener, name);
@@ -574,8 +625,7 @@ fn a_program_that_does_not_end_is_ended() {
             .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
         let found = programs.find(Renderer::Kustomize, KUSTOMIZE).expect("it is there");
         let program = if text.contains("exec /usr/bin/yes") { found } else { found.within(Duration::from_secs(1)) };
-        let error =
-            program.render(Job { folder: "", release: "", values: None, inputs: &[] }).expect_err(name).to_string();
+        let error = program.render(Job::Kustomization(""), &[]).expect_err(name).to_string();
         assert!(error.contains(words), "{name}: {error}");
     }
     let left = fs::read_dir(place.path().join("scratch")).expect("the folder").count();
