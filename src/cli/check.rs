@@ -288,7 +288,7 @@ impl AskedSource<'_> {
         let dir = state_dir(self.configuration);
         let rendering = Rendering::of(self.configuration.render.as_ref(), Some(&dir))?;
         let tree = read_commit(source.reader(), &tip.commit, &mut Cache::rendering(rendering))?;
-        Ok(tree.member_files.keys().cloned().collect())
+        Ok(tree.member_origins.keys().cloned().collect())
     }
 }
 

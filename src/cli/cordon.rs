@@ -209,12 +209,12 @@ impl<'a> Edit<'a> {
     /// Returns the file with the cluster's MemberCluster, and what it holds.
     fn member_file(&self) -> anyhow::Result<(String, String)> {
         let cluster = self.change.cluster.as_str();
-        let Some(path) = self.tree.member_files.get(&ClusterName::from(cluster)) else {
-            let near = yaml::suggest(cluster, self.tree.member_files.keys().map(ClusterName::as_str));
+        let Some(origin) = self.tree.member_origins.get(&ClusterName::from(cluster)) else {
+            let near = yaml::suggest(cluster, self.tree.member_origins.keys().map(ClusterName::as_str));
             let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             bail!("the tree has no MemberCluster {cluster}{hint}");
         };
-        let path = path.to_string();
+        let path = origin.path.to_string();
         let bytes = self.read(&path)?.with_context(|| format!("{path} is gone"))?;
         Ok((path.clone(), String::from_utf8(bytes).with_context(|| path)?))
     }

@@ -234,30 +234,35 @@ impl Configuration {
         })
     }
 
-    /// Reads the section `render` alone of a file, if it is a configuration: what a tree says of itself, where the rest of it is for another machine. The folder of
-    /// the programs is not taken: a tree must not say which programs are started.
+    /// Reads the section `render` alone of a file, as [`Self::render_of_text`].
     ///
     /// # Errors
     /// The file cannot be read, or the section is wrong.
     pub fn render_of_tree(path: &Path) -> Result<Option<Render>, Error> {
         let text =
             read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let named = |errors: Vec<InputError>| {
+        Self::render_of_text(&String::from_utf8_lossy(&text)).map_err(|errors| {
             let named = |error| InputError { path: path.display().to_string(), ..error };
             Error::Invalid { errors: errors.into_iter().map(named).collect() }
-        };
-        let value = from_yaml(&String::from_utf8_lossy(&text)).map_err(named)?;
+        })
+    }
+
+    /// Reads the section `render` alone of a text, if that is a configuration: what a tree says of itself, where the rest of it is for another machine. The folder of
+    /// the programs is not taken: a tree must not say which programs are started.
+    ///
+    /// # Errors
+    /// The section is wrong.
+    pub fn render_of_text(text: &str) -> Result<Option<Render>, Vec<InputError>> {
+        let value = from_yaml(text)?;
         let is_ours = value["kind"] == "Configuration"
             && value["apiVersion"].as_str().is_some_and(|version| version.starts_with("gitfleet.io/"));
-        if !is_ours {
-            return Ok(None);
-        }
-        let Some(section) = value.get("render").filter(|section| !section.is_null()) else { return Ok(None) };
-        let wrong = |error: serde_json::Error| named(vec![complaint("render", error.to_string())]);
+        let section = value.get("render").filter(|section| is_ours && !section.is_null());
+        let Some(section) = section else { return Ok(None) };
+        let wrong = |error: serde_json::Error| vec![complaint("render", error.to_string())];
         let render = Render { folder: None, ..serde_json::from_value(section.clone()).map_err(wrong)? };
         let mut errors = Vec::new();
         render.problems(&mut errors);
-        if errors.is_empty() { Ok(Some(render)) } else { Err(named(errors)) }
+        if errors.is_empty() { Ok(Some(render)) } else { Err(errors) }
     }
 
     /// Returns the names of the sections that another configuration has otherwise, `members` left out.

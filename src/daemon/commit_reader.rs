@@ -21,6 +21,7 @@ mod joined;
 mod owners;
 mod payload;
 mod varied;
+mod versions;
 
 pub use candidate::{read_candidate, read_joined_candidate};
 pub use joined::{SourceAt, read_joined};
@@ -120,8 +121,10 @@ fn count(errors: usize) -> String {
 pub fn read_commit(reader: &Reader, commit: &CommitId, cache: &mut Cache) -> Result<Tree, Error> {
     let mut listed = listed(reader, commit, &cache.rendering)?;
     let owners = Owners::read(cache.code_owners, reader, commit, &mut listed)?;
+    let differing = versions::differing(reader, commit, &listed, &cache.rendering);
     let mut tree = read_listed(reader, commit, listed, cache, std::convert::identity)?;
     owners.note(&mut tree);
+    tree.warnings.extend(differing);
     Ok(tree)
 }
 

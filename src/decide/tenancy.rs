@@ -48,10 +48,11 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
         let why = foreign_input(tenants, tenant, input)?;
         Some(about_file(tenant, &input.marker, None, &why))
     });
-    let members = tree.member_files.iter().filter_map(|(cluster, path)| {
-        let tenant = tenants.of(path)?;
+    let members = tree.member_origins.iter().filter_map(|(cluster, origin)| {
+        let tenant = tenants.of(&origin.path)?;
         let object = Some(format!("MemberCluster {cluster}"));
-        Some(about_file(tenant, path, object, "a MemberCluster is for whoever runs the fleet"))
+        let error = about_file(tenant, &origin.path, object, "a MemberCluster is for whoever runs the fleet");
+        Some(InputError { line: origin.line, ..error })
     });
     let elsewhere = given_elsewhere(tree, tenants, &given);
     let mut all: Vec<InputError> = payload.chain(inputs).chain(built).chain(members).chain(elsewhere).collect();

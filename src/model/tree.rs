@@ -1,7 +1,6 @@
 //! The tree of a commit: parsed, checked and indexed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::OnceLock;
 
 use super::id::{ClusterName, CommitId, ObjectId, PlacementKey};
@@ -138,8 +137,8 @@ pub struct Tree {
     pub placements: BTreeMap<PlacementKey, Placement>,
     /// Member clusters by name.
     pub clusters: BTreeMap<ClusterName, MemberCluster>,
-    /// The file that each MemberCluster stands in.
-    pub member_files: BTreeMap<ClusterName, Arc<str>>,
+    /// Where each MemberCluster stands.
+    pub member_origins: BTreeMap<ClusterName, Origin>,
     /// Scope of each (group, kind) known from built-in kinds, CRDs of the tree and the documents themselves.
     pub scopes: BTreeMap<(String, String), Scope>,
     /// The kinds of `scopes` of which only documents without a namespace tell: whether their objects have one is a guess.

@@ -364,10 +364,10 @@ fn an_encrypted_file_that_kustomize_changed_arrives_in_plaintext() {
     fs::write(&file, text.replace("type: Opaque", "type: example.com/other")).expect("a change by hand");
     scratch.commit("by hand");
     assert_ne!(once(&scratch).code, 0);
-    let works = scratch.run(&["get", "works", "-o", "yaml", "-c", CONFIG]).text(0).replace("\n ", "");
+    let shown = scratch.run(&["get", "works", "-o", "yaml", "-c", CONFIG]).text(0).replace("\n ", "");
     let words = "encrypted in app/prod, cannot be decrypted: it was changed after it was encrypted";
-    let is_said = works.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
-    assert!(is_said && held(&scratch, "east", RENDERED).contains(CANARY_BASE64), "{works}");
+    let is_said = shown.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
+    assert!(is_said && held(&scratch, "east", RENDERED).contains(CANARY_BASE64), "{shown}");
 }
 
 #[test]

@@ -269,6 +269,14 @@ fn commands_take_the_versions_of_the_tree_and_the_programs_of_the_path() {
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     assert!(code == Some(2) && err.contains("there is no helm in PATH") || err.contains("of no version"), "{err}");
+    // The daemon has its own versions, and says where plans have others.
+    let configuration =
+        "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nrender: {kustomize: v5.8.2, helm: v4.3.0}\n";
+    scratch.write("gitfleet.yaml", configuration);
+    scratch.commit("another version");
+    let said = once(&scratch);
+    let words = "gitfleet.yaml: render.helm: plans are rendered by helm v4.3.0, and the daemon renders with v4.3.1";
+    assert!(said.code == 0 && said.err.contains(words) && !said.err.contains("render.kustomize"), "{}", said.err);
 }
 
 #[test]

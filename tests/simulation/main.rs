@@ -49,7 +49,7 @@ use timeline::{CLUSTERS_MAX, PLACEMENTS_MAX, Timeline, fate};
 use twists::Twists;
 
 /// Seeds that are run where nobody says how many.
-const SEEDS_DEFAULT: u64 = 1000;
+const SEEDS_DEFAULT: u64 = 600;
 /// Every so many seeds are run twice, and must be the same.
 const TWICE_EVERY: u64 = 20;
 /// Steps after which a seed counts as restless.

@@ -54,11 +54,11 @@ impl Add {
         let config = config_file::find(self.config.as_deref());
         let mut edit = Edit::begin(&self.change, config.as_deref())?;
         let name = ClusterName::from(self.change.cluster.as_str());
-        if let Some(path) = edit.tree.member_files.get(&name) {
-            anyhow::bail!("the tree has the cluster {name} already, in {path}");
+        if let Some(origin) = edit.tree.member_origins.get(&name) {
+            anyhow::bail!("the tree has the cluster {name} already, in {}", origin.path);
         }
         ensure!(is_name(name.as_str()), "{name} is no name of a cluster: small letters, digits, dots and dashes");
-        let beside = edit.tree.member_files.values().next().map(ToString::to_string);
+        let beside = edit.tree.member_origins.values().next().map(|origin| origin.path.to_string());
         let folder = beside.map_or_else(
             || FOLDER.to_owned(),
             |path| path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default(),

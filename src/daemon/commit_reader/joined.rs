@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::owners::Owners;
-use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed};
+use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed, versions};
 use crate::daemon::rendering::Lister;
 use crate::git::Reader;
 use crate::model::folder::{below, rendered_folder};
@@ -34,12 +34,14 @@ pub fn read_joined(
     sources: &[SourceAt<'_>],
     cache: &mut Cache,
 ) -> Result<Tree, Error> {
-    let (mut all, mut owners) = (ListedFiles::default(), Vec::new());
+    let (mut all, mut owners, mut differing) = (ListedFiles::default(), Vec::new(), Vec::new());
     for source in sources {
         match listed(source.reader, source.commit, &cache.rendering) {
             Ok(mut listed) => {
                 let read = Owners::read(cache.code_owners, source.reader, source.commit, &mut listed)?;
                 owners.push(read.below(source.name));
+                let warnings = versions::differing(source.reader, source.commit, &listed, &cache.rendering);
+                differing.extend(warnings.into_iter().map(|warning| warning.below(source.name)));
                 all.add(source.name, listed);
             }
             // Users get the errors of all sources at once.
@@ -51,6 +53,7 @@ pub fn read_joined(
     for owners in owners {
         owners.note(&mut tree);
     }
+    tree.warnings.extend(differing);
     tree.sources =
         sources.iter().map(|it| JoinedSource { name: it.name.to_owned(), commit: it.commit.clone() }).collect();
     Ok(tree)

@@ -240,7 +240,11 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
             default_namespace("shop").replace("v1\nkind: ConfigMap", "rbac.authorization.k8s.io/v1\nkind: RoleBinding"),
             "which grants rights",
         ),
-        ("a cluster", member("mine", "labels: {env: dev}"), "a MemberCluster is for whoever runs the fleet"),
+        (
+            "a cluster",
+            member("mine", "labels: {env: dev}"),
+            "shop/a.yaml:1: MemberCluster mine: tenant shop: a MemberCluster is for whoever runs the fleet",
+        ),
         (
             "labels for a cluster",
             "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: prod, labels: {env: dev}}\nspec: {}\n".into(),

@@ -30,7 +30,7 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
                 tree.placements.insert(key, placement);
             }
             Some(Checked::MemberCluster(cluster)) => {
-                tree.member_files.insert(name(), item.origin.path);
+                tree.member_origins.insert(name(), item.origin);
                 tree.clusters.insert(name(), cluster.as_ref().clone());
             }
             Some(Checked::ManagedCluster(cluster)) => {

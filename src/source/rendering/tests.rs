@@ -359,6 +359,10 @@ fn inputs_that_ask_for_programs_or_addresses() {
             "transformers:\n- |-\n  apiVersion: builtin\n  kind: PatchTransformer\n  path: https://example.com/x\n",
             "names a remote",
         ),
+        // What is written with escapes is what YAML reads.
+        ("apiVersion: \"buil\\x74in\"\nkind: PatchTransformer\npath: https://example.com/x\n", "names a remote file"),
+        ("metadata:\n  annotations:\n    \"config.kubernetes.io/\\u0066unction\": x\n", "asks for a function"),
+        ("a: \"\\t\"\nb: C:\\x\n", ""),
         ("apiVersion: builtin\nkind: LabelTransformer\nfieldSpecs: [{path: metadata/labels}]\n", ""),
         ("apiVersion: v1\nkind: ConfigMap\ndata: {builtin: 'https://example.com', path: 'https://example.com'}\n", ""),
         ("a: [", ""),
