@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use self::owners::Owners;
 use super::decryption::Decryption;
-use super::rendering::{Inputs, OfCommit, OnDisk, RenderedSource, Rendering};
+use super::rendering::{Inputs, OfCommit, OnDisk, RenderedSource, Rendering, encryption_errors};
 use crate::git::{self, Blob, Reader};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
@@ -175,16 +175,15 @@ fn read_listed(
     let parsed_now = files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))).collect();
     let parsed_before = std::mem::replace(&mut cache.parsed, parsed_now);
     cache.rendered = sources.iter().flat_map(|source| &source.rendered.keys).cloned().collect();
+    errors.extend(encryption_errors(sources.iter().map(|source| &source.rendered), &files));
     for source in &sources {
-        errors.extend(source.rendered.encrypted(&files));
         files = source.rendered.without_hooks(files);
     }
     let files = files.into_iter().map(finish).collect();
     let mut tree = assemble(Some(commit.clone()), &selection, files, errors)?;
     let parse = |wanted, errors: &mut Vec<InputError>| {
         let with_results = cache.rendering.reader(reader)?;
-        let mut files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
-        identify(&mut files, &cache.decryption, &parsed_before);
+        let files = parsed(&with_results, wanted, &parsed_before, &source::COMMIT, errors)?;
         cache.parsed.extend(files.iter().map(|(_, blob, parsed)| (blob.clone(), Arc::clone(parsed))));
         Ok(files.into_iter().map(finish).collect())
     };
@@ -372,7 +371,7 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
         let refusal = source::COMMIT.refusal(wanted.iter().filter_map(weight));
         return Ok(Survey { tree: Err(refusal.into_iter().collect()), skipped: Vec::new() });
     }
-    folder.listing.errors.extend(rendered.encrypted(&files));
+    folder.listing.errors.extend(encryption_errors([&rendered], &files));
     let files = rendered.without_hooks(files);
     let skipped = files.iter().flat_map(|(path, _, blob)| source::skipped(path, blob)).collect();
     let tree = assemble(None, &selection, files, folder.listing.errors);

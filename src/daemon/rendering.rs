@@ -4,6 +4,7 @@
 //! contents of all files that may be read. So the daemon, `plan` and pull requests agree, nothing is rendered twice, and a commit
 //! costs the folders that it changed.
 
+mod encrypted;
 mod folder;
 mod inputs;
 mod variants;
@@ -11,11 +12,12 @@ mod variants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
+pub use self::encrypted::{encrypted_for_clusters, encryption_errors};
 use self::folder::{FolderOutcome, rendered};
 pub use self::inputs::{COMMIT_TIME_MAX, Inputs, Lister, Merge, OfCommit, OfMerge, OnDisk, PULL_TIME_MAX};
 pub use self::variants::RenderedSource;
@@ -38,12 +40,14 @@ pub const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The largest part that a result is divided into, in bytes: each part is read as one file of the source.
 pub const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What a key depends on beside files and versions: the options of the program, and what is made of its result. To be raised when one of
-/// them changes.
+/// What a key depends on beside files and versions: options of the program, and what is made of its result. To be raised when that changes.
 const KUSTOMIZE_OPTIONS: &str = "2";
 
 /// The same for Helm.
 const HELM_OPTIONS: &str = "1";
+
+/// Folders that failed for a reason that is not clear, and are remembered.
+const FAILED_MAX: usize = 10_000;
 
 /// The folder of the state folder in which programs work.
 const SCRATCH: &str = "scratch";
@@ -62,6 +66,8 @@ struct Configured {
     markers: Mutex<KnownMarkers>,
     /// How long programs may render for one tree, if not as long as its [`Lister`] says.
     time_max: Option<Duration>,
+    /// The keys of folders that failed for a reason that is not clear, and were not started again for want of time.
+    failed: Mutex<BTreeSet<String>>,
 }
 
 /// Where results are.
@@ -113,26 +119,6 @@ impl RenderedTree {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
     }
 
-    /// Returns an error for each chart with an encrypted object: Helm merges what SOPS authenticates whole.
-    pub fn encrypted(&self, files: &[(Arc<str>, BlobId, Arc<ParsedBlob>)]) -> Vec<InputError> {
-        let charts = self.of_charts();
-        let is_encrypted = |(path, blob, parsed): &&(Arc<str>, BlobId, Arc<ParsedBlob>)| {
-            charts.contains(&(&**path, blob)) && !parsed.encrypted_files().is_empty()
-        };
-        let error = |(path, _, parsed): &(Arc<str>, BlobId, Arc<ParsedBlob>)| {
-            let first = parsed.documents.iter().find(|document| document.encrypted.is_some());
-            InputError {
-                object: first.map(|document| document.id.to_string()),
-                ..complaint(
-                    path,
-                    "the folder is a chart, and has an object that SOPS encrypted; what Helm renders cannot be decrypted".to_owned(),
-                    "move the encrypted file out of the folder: gitfleet reads it by itself",
-                )
-            }
-        };
-        files.iter().filter(is_encrypted).map(error).collect()
-    }
-
     /// Returns the parts that Helm rendered.
     fn of_charts(&self) -> BTreeSet<(&str, &BlobId)> {
         let charts = self.files.iter().filter(|file| file.renderer == Renderer::Helm);
@@ -176,6 +162,7 @@ impl Rendering {
             store: Mutex::default(),
             markers: Mutex::default(),
             time_max: None,
+            failed: Mutex::default(),
         }))))
     }
 
@@ -412,7 +399,7 @@ impl Configured {
         }
         // A commit that is refused in any case needs no other attempt.
         if left > 0 && errors.is_empty() {
-            let (folders, seconds) = (missing.len(), self.time_max::<L>().as_secs());
+            let (folders, seconds) = (missing.len(), self.time_max::<L>().unwrap_or_default().as_secs());
             return Err(render::Error::Unfinished { folders, left, seconds }.into());
         }
         let file = |one: &WantedFolder, (position, blob)| {
@@ -428,29 +415,45 @@ impl Configured {
     }
 
     /// Renders folders on all cores, and once more, each alone, where a busy machine may have been the cause of a failure. Folders that time
-    /// is not enough for are left out.
+    /// is not enough for are left out; one of them that had its failure is refused with the next, in another attempt.
     fn made<'w, L: Lister>(
         &self,
         missing: &[&'w WantedFolder],
         programs: &[(Renderer, Program)],
         inputs: &Inputs<L>,
     ) -> Result<Vec<(&'w WantedFolder, FolderOutcome)>, Error> {
-        let (start, time_max) = (Instant::now(), self.time_max::<L>());
+        let time_max = self.time_max::<L>();
         let attempt = |one: &'w WantedFolder| {
-            let is_late = start.elapsed() >= time_max;
+            let is_late = time_max.is_some_and(|time_max| inputs.begun.elapsed() >= time_max);
             if is_late { Ok(None) } else { rendered(one, programs, inputs).map(|outcome| Some((one, outcome))) }
         };
-        let first: Vec<_> = missing.par_iter().map(|one| attempt(one)).collect::<Result<_, Error>>()?;
-        let again = |(one, outcome)| match outcome {
-            FolderOutcome::Unclear(_) => attempt(one).transpose(),
-            clear => Some(Ok((one, clear))),
-        };
-        first.into_iter().flatten().filter_map(again).collect()
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Those that failed come last, so that all others have a result then.
+        let (last, first): (Vec<_>, Vec<_>) = missing.iter().copied().partition(|one| failed.contains(&one.key));
+        let first: Vec<_> = first.par_iter().map(|one| attempt(one)).collect::<Result<_, Error>>()?;
+        let last: Vec<_> = last.par_iter().map(|one| attempt(one)).collect::<Result<_, Error>>()?;
+        let mut made = Vec::new();
+        for (one, outcome) in first.into_iter().chain(last).flatten() {
+            let is_first = matches!(outcome, FolderOutcome::Unclear(_)) && !failed.contains(&one.key);
+            let settled = if is_first { attempt(one)? } else { Some((one, outcome)) };
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            match settled {
+                Some(settled) => {
+                    failed.remove(&one.key);
+                    made.push(settled);
+                }
+                // Whoever is forgotten is started once more than it would have been.
+                None if failed.len() >= FAILED_MAX => failed.clear(),
+                None => drop(failed.insert(one.key.clone())),
+            }
+        }
+        Ok(made)
     }
 
-    /// Returns how long programs may render for one tree.
-    fn time_max<L: Lister>(&self) -> Duration {
-        self.time_max.unwrap_or(L::TIME_MAX)
+    /// Returns how long programs may render for one tree: for a person who waits for it as long as it takes.
+    fn time_max<L: Lister>(&self) -> Option<Duration> {
+        let of_tree = matches!(self.place, ResultsPlace::Kept(_)).then_some(L::TIME_MAX);
+        self.time_max.or(of_tree)
     }
 
     /// Returns the programs that folders need: one that nothing needs may be missing.
@@ -472,9 +475,10 @@ fn asked(folder: &RenderedFolder, version: &str) -> Vec<String> {
         return [KUSTOMIZE_OPTIONS, program, version, &folder.path, ""].map(str::to_owned).into();
     };
     let is_plain = release.chart == folder.path && release.namespace == RELEASE_NAMESPACE && release.values.is_empty();
-    let first = if is_plain { HELM_OPTIONS } else { RELEASE_FILE };
-    let mut parts: Vec<String> = [first, program, version, &folder.path, &release.name].map(str::to_owned).into();
+    let mut parts: Vec<String> =
+        [HELM_OPTIONS, program, version, &folder.path, &release.name].map(str::to_owned).into();
     if !is_plain {
+        parts.insert(0, RELEASE_FILE.to_owned());
         parts.extend([release.chart.clone(), release.namespace.clone(), release.values.len().to_string()]);
         parts.extend(release.values.iter().cloned());
     }

@@ -172,7 +172,8 @@ type Broken = (String, String);
 /// Returns what a tenant's own manifest holds that its limits forbid: the entry for the content of an envelope, and the rule.
 fn forbidden_in(tenant: &Tenant, manifest: &Manifest) -> Vec<(Option<String>, String)> {
     if !is_envelope(manifest) {
-        return tenant.forbids(&manifest.id).map(|why| (None, format!("it {why}"))).into_iter().collect();
+        let why = tenant.forbids(&manifest.id).map(|why| (None, format!("it {why}")));
+        return why.or_else(|| made_of_foreign(tenant, manifest)).into_iter().collect();
     }
     let namespace = &manifest.id.namespace;
     let foreign = (!namespace.is_empty() && !tenant.may_use(namespace)).then(|| tenant.lacks_namespace(namespace));
@@ -190,7 +191,16 @@ fn forbidden_document(tree: &Tree, tenant: &Tenant, document: &Manifest) -> Vec<
     if !tree.lacks_namespace(document) {
         return forbidden_in(tenant, document);
     }
-    tenant.forbids_kind(&document.id).map(|why| (None, format!("it {why}"))).into_iter().collect()
+    let why = tenant.forbids_kind(&document.id).map(|why| (None, format!("it {why}")));
+    why.or_else(|| made_of_foreign(tenant, document)).into_iter().collect()
+}
+
+/// Returns why a tenant may not have what an object was rendered from: a copy of another's encrypted file would be decrypted in a namespace of
+/// the tenant.
+fn made_of_foreign(tenant: &Tenant, manifest: &Manifest) -> Option<(Option<String>, String)> {
+    let of = &manifest.encrypted.as_ref()?.made_of.as_ref()?.id;
+    let why = if of.namespace.is_empty() { tenant.forbids_kind(of) } else { tenant.forbids(of) };
+    why.map(|why| (None, format!("it is made of {of}, which SOPS encrypted and which {why}")))
 }
 
 /// Returns why a tenant's placement may not deliver an object that it selects; `None` where it may. The objects of whoever runs the

@@ -3,14 +3,14 @@
 //!
 //! Source: SOPS, its format of encrypted files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hmac::{Hmac, Mac as _};
 use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
-use super::id::Digest;
+use super::id::{Digest, ObjectId};
 
 /// The field that SOPS adds to each document that it encrypts.
 pub const SOPS_FIELD: &str = "sops";
@@ -35,6 +35,17 @@ pub struct Encrypted {
     pub ordinal: u32,
     /// Stands for the encrypted values in the object's digest; `None`: the values as they are encrypted do.
     pub values: Option<Digest>,
+    /// The object of the file, where Kustomize made another one of it.
+    pub made_of: Option<MadeOf>,
+}
+
+/// An encrypted object that another one was rendered from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MadeOf {
+    /// What it is called.
+    pub id: ObjectId,
+    /// The values that have another place now: that, and the one in the file, as JSON pointers.
+    pub moved: BTreeMap<String, String>,
 }
 
 /// What decrypts one object of a work.
@@ -80,29 +91,55 @@ pub fn speaks_of_encrypted(text: &str) -> bool {
     text.contains(VALUE_START)
 }
 
-/// Returns the encrypted values of an object.
-pub fn encrypted_values(value: &Value) -> BTreeSet<&str> {
-    match value {
-        Value::String(text) if text.starts_with(VALUE_START) => BTreeSet::from([text.as_str()]),
-        Value::Array(list) => list.iter().flat_map(encrypted_values).collect(),
-        Value::Object(map) => {
-            map.iter().filter(|(name, _)| *name != SOPS_FIELD).flat_map(|(_, value)| encrypted_values(value)).collect()
-        }
-        _ => BTreeSet::new(),
+/// Returns the encrypted values of an object by their places, as JSON pointers; without those of the field of SOPS.
+pub fn encrypted_places(object: &Value) -> BTreeMap<String, &str> {
+    let mut found = BTreeMap::new();
+    for (name, value) in object.as_object().into_iter().flatten().filter(|(name, _)| *name != SOPS_FIELD) {
+        add_places(value, &step("", name), &mut found);
     }
+    found
+}
+
+fn add_places<'v>(value: &'v Value, place: &str, found: &mut BTreeMap<String, &'v str>) {
+    match value {
+        Value::String(text) if text.starts_with(VALUE_START) => drop(found.insert(place.to_owned(), text)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(at, one)| add_places(one, &step(place, &at.to_string()), found));
+        }
+        Value::Object(map) => map.iter().for_each(|(name, one)| add_places(one, &step(place, name), found)),
+        _ => {}
+    }
+}
+
+/// Returns the place of what is below another.
+///
+/// Source: RFC 6901, JSON pointers.
+fn step(place: &str, name: &str) -> String {
+    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Adds to a rendered object the encrypted file that it was made of, and the position of the file's object.
-pub fn add_made_of(object: &mut Value, file: &str, ordinal: u32) {
+pub fn add_made_of(object: &mut Value, file: &str, ordinal: u32, made_of: &MadeOf) {
     if let Some(sops) = object.get_mut(SOPS_FIELD).and_then(Value::as_object_mut) {
-        sops.insert(MADE_OF_FIELD.to_owned(), json!({"file": file, "ordinal": ordinal}));
+        let value = json!({"file": file, "ordinal": ordinal, "id": made_of.id, "moved": made_of.moved});
+        sops.insert(MADE_OF_FIELD.to_owned(), value);
     }
 }
 
-/// Takes out of an object what [`add_made_of`] added: file and position.
-pub fn take_made_of(object: &mut Value) -> Option<(Arc<str>, u32)> {
-    let made_of = object.get_mut(SOPS_FIELD)?.as_object_mut()?.remove(MADE_OF_FIELD)?;
-    Some((made_of.get("file")?.as_str()?.into(), made_of.get("ordinal")?.as_u64()?.try_into().ok()?))
+/// Takes out of an encrypted object what [`add_made_of`] added.
+pub fn take_made_of(object: &mut Value) -> Option<(Arc<str>, u32, MadeOf)> {
+    if !is_encrypted(object) {
+        return None;
+    }
+    let value = object.get_mut(SOPS_FIELD)?.as_object_mut()?.remove(MADE_OF_FIELD)?;
+    let field = |name: &str| value.get(name).cloned().unwrap_or_default();
+    let file = field("file").as_str().unwrap_or_default().into();
+    let ordinal = field("ordinal").as_u64().and_then(|ordinal| ordinal.try_into().ok());
+    let made_of = MadeOf {
+        id: serde_json::from_value(field("id")).unwrap_or_default(),
+        moved: serde_json::from_value(field("moved")).unwrap_or_default(),
+    };
+    Some((file, ordinal.unwrap_or_default(), made_of))
 }
 
 impl Encrypted {
@@ -118,7 +155,14 @@ impl Encrypted {
             });
         }
         if let Some(fields) = identity.as_object_mut() {
-            fields.insert(SOPS_FIELD.to_owned(), json!({"values": self.values.as_ref().map(Digest::as_str)}));
+            let values = self.values.as_ref().map(Digest::as_str);
+            // The digest of the values says what is in the file, and not where it is now.
+            let moved = self.made_of.as_ref().map(|of| &of.moved).filter(|moved| !moved.is_empty() && values.is_some());
+            let sops = match moved {
+                Some(moved) => json!({"values": values, "moved": moved}),
+                None => json!({"values": values}),
+            };
+            fields.insert(SOPS_FIELD.to_owned(), sops);
         }
         identity
     }
@@ -255,16 +299,52 @@ mod tests {
 
     #[test]
     fn a_rendered_object_has_the_file_that_it_was_made_of() {
+        let made_of = MadeOf {
+            id: ObjectId { kind: "Secret".to_owned(), name: "a".to_owned(), ..ObjectId::default() },
+            moved: BTreeMap::from([("/data/a~1b".to_owned(), "/data/c".to_owned())]),
+        };
         let mut object = encrypted();
-        add_made_of(&mut object, "text", 3);
-        assert_eq!(take_made_of(&mut object), Some(("text".into(), 3)));
+        add_made_of(&mut object, "text", 3, &made_of);
+        assert_eq!(take_made_of(&mut object), Some(("text".into(), 3, made_of)));
         assert_eq!((&object, take_made_of(&mut object.clone())), (&encrypted(), None));
-        let mut plain = plain();
-        add_made_of(&mut plain, "text", 3);
-        assert_eq!(take_made_of(&mut plain), None);
-        let values = encrypted_values(&object);
-        assert!(!values.is_empty() && values.iter().all(|value| value.starts_with(VALUE_START)), "{values:?}");
-        assert!(!values.iter().any(|value| Some(*value) == object["sops"]["mac"].as_str()));
+        // What is not encrypted has no such field, whatever it is called.
+        let mut plain = json!({"kind": "Secret", "sops": {"gitfleet": {"file": "text", "ordinal": 0}}});
+        assert_eq!((take_made_of(&mut plain), plain["sops"]["gitfleet"]["file"].as_str()), (None, Some("text")));
+        // Of a wrong one nothing is left.
+        let mut wrong = encrypted();
+        wrong["sops"]["gitfleet"] = json!([]);
+        assert_eq!(take_made_of(&mut wrong), Some(("".into(), 0, MadeOf::default())));
+        assert_eq!(wrong, encrypted());
+    }
+
+    #[test]
+    fn where_encrypted_values_are() {
+        let value = |name: &str| format!("{VALUE_START}data:{name}]");
+        let object =
+            json!({"data": {"a/b": value("1"), "c": [1, value("2")]}, "d": "plain", "sops": {"mac": value("m")}});
+        let places = encrypted_places(&object);
+        let expected = [("/data/a~1b".to_owned(), value("1")), ("/data/c/1".to_owned(), value("2"))];
+        assert_eq!(places, expected.iter().map(|(place, value)| (place.clone(), value.as_str())).collect());
+    }
+
+    #[test]
+    fn a_value_at_another_place_is_another_identity_where_its_encryption_does_not_count() {
+        let of = |moved: &[(&str, &str)], values: Option<&str>| Encrypted {
+            file: "".into(),
+            ordinal: 0,
+            values: values.map(Digest::new),
+            made_of: Some(MadeOf {
+                id: ObjectId::default(),
+                moved: moved.iter().map(|(to, from)| ((*to).to_owned(), (*from).to_owned())).collect(),
+            }),
+        };
+        let identity = |of: Encrypted| of.identity(&encrypted());
+        let known = Some("k");
+        assert_ne!(identity(of(&[("/data/a", "/data/b")], known)), identity(of(&[("/data/a", "/data/c")], known)));
+        assert_ne!(identity(of(&[("/data/a", "/data/b")], known)), identity(of(&[], known)));
+        let plain = Encrypted { made_of: None, ..of(&[], known) };
+        assert_eq!(identity(of(&[], known)), identity(plain));
+        assert_eq!(identity(of(&[("/data/a", "/data/b")], None)), identity(of(&[], None)));
     }
 
     #[test]
@@ -305,7 +385,12 @@ mod tests {
 
     #[test]
     fn another_encryption_is_no_change_where_the_values_are_known_and_other_recipients_never_are() {
-        let of = |values: Option<&str>| Encrypted { file: "".into(), ordinal: 0, values: values.map(Digest::new) };
+        let of = |values: Option<&str>| Encrypted {
+            file: "".into(),
+            ordinal: 0,
+            values: values.map(Digest::new),
+            made_of: None,
+        };
         let mut again = encrypted();
         again["data"]["a"] = json!("ENC[AES256_GCM,data:9,iv:z,tag:t,type:str]");
         let mut recipients = encrypted();

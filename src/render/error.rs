@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// There are more folders than time.
     #[error(
-        "{left} of {folders} folders could not be rendered within {seconds} s; what was rendered is kept, and the rest is tried again"
+        "{left} of {folders} folders could not be rendered within {seconds} s; the rest is rendered in another attempt"
     )]
     Unfinished {
         /// The folders that had no result.

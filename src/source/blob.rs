@@ -12,7 +12,7 @@ use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use crate::api::identity::identify;
 use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
 use crate::api::{FieldError, envelope};
-use crate::model::encrypted::{Encrypted, is_encrypted, take_made_of};
+use crate::model::encrypted::{Encrypted, MadeOf, is_encrypted, take_made_of};
 use crate::model::id::{Digest, ObjectId};
 use crate::model::kinds;
 use crate::model::manifest::{InputError, malformed_metadata};
@@ -188,7 +188,7 @@ struct Reading<'t, 'b> {
     /// The text, once it is needed for an encrypted object.
     file: Option<Arc<str>>,
     /// What the present object was rendered from, if that is encrypted.
-    made_of: Option<(Arc<str>, u32)>,
+    made_of: Option<(Arc<str>, u32, MadeOf)>,
 }
 
 impl Reading<'_, '_> {
@@ -251,7 +251,7 @@ impl Reading<'_, '_> {
         self.made_of = take_made_of(&mut value);
         if is_encrypted(&value) {
             let (bytes, objects) = match &self.made_of {
-                Some((file, ordinal)) => (file.len(), *ordinal as usize),
+                Some((file, ordinal, _)) => (file.len(), *ordinal as usize),
                 None => (self.text.len(), self.blob.documents.len()),
             };
             if let Some(error) = encryption::refusal(&value, is_list, bytes, objects) {
@@ -365,9 +365,9 @@ impl Reading<'_, '_> {
         };
         let ordinal = u32::try_from(self.blob.documents.len()).unwrap_or(u32::MAX);
         let defines = definition(&id, &value);
-        let encrypted = is_encrypted(&value).then(|| {
-            let (file, ordinal) = self.made_of.take().unwrap_or_else(|| (self.file(), ordinal));
-            Encrypted { file, ordinal, values: None }
+        let encrypted = is_encrypted(&value).then(|| match self.made_of.take() {
+            Some((file, ordinal, made_of)) => Encrypted { file, ordinal, values: None, made_of: Some(made_of) },
+            None => Encrypted { file: self.file(), ordinal, values: None, made_of: None },
         });
         let object = Arc::new(value);
         self.blob.documents.push(ParsedDocument { id, object, line: place.line, ordinal, checked, defines, encrypted });

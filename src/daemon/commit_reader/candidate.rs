@@ -7,7 +7,7 @@ use super::{
     Cache, Error, ListedFiles, ParsedFile, assemble, chosen, ignore_file, parsed, refused_if_large, refused_rendering,
     varied,
 };
-use crate::daemon::rendering::{Inputs, Merge, OfMerge, RenderedSource, Rendering};
+use crate::daemon::rendering::{Inputs, Merge, OfMerge, RenderedSource, Rendering, encryption_errors};
 use crate::git::{self, Reader};
 use crate::model::folder::below;
 use crate::model::id::CommitId;
@@ -102,8 +102,8 @@ fn read_merge(
     let ListedFiles { selection, wanted, sources, mut errors } = listed;
     let with_results = cache.rendering.reader(reader)?;
     let mut files = parsed(&with_results, wanted, &cache.parsed, &source::PULL, &mut errors)?;
+    errors.extend(encryption_errors(sources.iter().map(|source| &source.rendered), &files));
     for source in &sources {
-        errors.extend(source.rendered.encrypted(&files));
         files = source.rendered.without_hooks(files);
     }
     let files = files.into_iter().map(finish).collect();

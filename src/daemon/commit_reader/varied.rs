@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Error, ParsedFile, WantedFile, sorted};
-use crate::daemon::rendering::{Lister, RenderedFile, RenderedSource, Rendering};
+use crate::daemon::rendering::{Lister, RenderedFile, RenderedSource, Rendering, encrypted_for_clusters};
 use crate::model::manifest::InputError;
 use crate::model::tree::Tree;
 use crate::source::{self, ParsedBlob, VariantFiles};
@@ -32,7 +32,7 @@ pub(super) fn add<L: Lister>(
     // Variants that do not differ are one file.
     let wanted: BTreeSet<WantedFile> = made.rendered.wanted().collect();
     let files = parse(wanted.into_iter().collect(), &mut errors)?;
-    errors.extend(made.rendered.encrypted(&files));
+    errors.extend(encrypted_for_clusters(&files));
     let files = made.rendered.without_hooks(files);
     if !errors.is_empty() {
         return Err(Error::Refused(sorted(errors)));

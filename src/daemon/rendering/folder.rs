@@ -41,7 +41,7 @@ pub(super) fn rendered<L: Lister>(
         None => Job::Kustomization(&folder.path),
     };
     match program.render(job, &read) {
-        Ok(printed) => Ok(match divided(printed, &read) {
+        Ok(printed) => Ok(match divided(folder.renderer(), printed, &read) {
             Ok(parts) => FolderOutcome::Rendered(parts),
             Err((message, hint)) => FolderOutcome::Refused(Box::new(one.complaint(message, hint))),
         }),
@@ -59,9 +59,16 @@ pub(super) fn rendered<L: Lister>(
 }
 
 /// Divides what a program printed. The error is a message and what to do.
-fn divided(printed: Vec<u8>, read: &[InputFile]) -> Result<Vec<Vec<u8>>, (String, &'static str)> {
-    let inputs = read.iter().map(|input| (&*input.path, input.content.as_slice()));
-    let parts = parts(&source::with_encrypted_files(printed, inputs)?);
+fn divided(
+    renderer: Renderer,
+    mut printed: Vec<u8>,
+    read: &[InputFile],
+) -> Result<Vec<Vec<u8>>, (String, &'static str)> {
+    if renderer == Renderer::Kustomize {
+        let inputs = read.iter().map(|input| (&*input.path, input.content.as_slice()));
+        printed = source::with_encrypted_files(printed, inputs)?;
+    }
+    let parts = parts(&printed);
     let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
     if largest as u64 > git::BLOB_SIZE_MAX_BYTES {
         let message = format!("an object of the result has {largest} bytes, the limit is {}", git::BLOB_SIZE_MAX_BYTES);
@@ -89,6 +96,13 @@ fn read<L: Lister>(
             && let Some(error) = source::refused_input(path, &content)
         {
             return Ok(Err(Box::new(error)));
+        }
+        let is_values =
+            one.folder.release.as_ref().is_some_and(|release| release.values.iter().any(|it| **it == **path));
+        if is_values && source::is_encrypted_file(&content) {
+            let message = format!("{path} is encrypted by SOPS, and what Helm renders of it cannot be decrypted");
+            let hint = "make a Secret of the values, encrypt that, and have the chart name it";
+            return Ok(Err(Box::new(one.complaint(message, hint))));
         }
         bytes += content.len();
         if bytes > INPUT_BYTES_MAX {

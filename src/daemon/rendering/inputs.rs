@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::git::{self, Blob, Listing, OpenedReader, Reader};
-use crate::model::folder::below;
+use crate::model::folder::{below, folder_of};
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
 use crate::source::{Files, Filter};
 
-/// How long programs may render for one commit.
+/// How long programs may render for one commit of a source, in a daemon.
 pub const COMMIT_TIME_MAX: Duration = Duration::from_mins(10);
 
 /// The same for a pull request: whoever opens one must not keep the branch waiting.
@@ -134,7 +134,11 @@ impl Lister for OnDisk<'_> {
 pub struct Inputs<L> {
     lister: L,
     filter: Filter,
+    /// When the tree was begun to be read.
+    pub begun: Instant,
     listed: BTreeMap<String, Vec<Arc<str>>>,
+    /// What is wrong with paths of folders that were listed for one file alone.
+    unused_errors: BTreeMap<String, Vec<InputError>>,
     blobs: BTreeMap<Arc<str>, BlobId>,
     /// What is wrong with paths that were listed: each refuses the commit.
     pub errors: Vec<InputError>,
@@ -143,7 +147,15 @@ pub struct Inputs<L> {
 impl<L: Lister> Inputs<L> {
     /// Takes what lists files, and what is ignored: a complaint about an ignored path is none.
     pub fn new(lister: L, filter: Filter) -> Self {
-        Self { lister, filter, listed: BTreeMap::new(), blobs: BTreeMap::new(), errors: Vec::new() }
+        Self {
+            lister,
+            filter,
+            begun: Instant::now(),
+            listed: BTreeMap::new(),
+            unused_errors: BTreeMap::new(),
+            blobs: BTreeMap::new(),
+            errors: Vec::new(),
+        }
     }
 
     /// Returns what lists the files.
@@ -151,7 +163,15 @@ impl<L: Lister> Inputs<L> {
         self.lister
     }
 
+    /// Lists a folder whose files are all read, or may be.
     fn list(&mut self, folder: &str) -> Result<&[Arc<str>], git::Error> {
+        self.look_up(folder)?;
+        self.errors.extend(self.unused_errors.remove(folder).into_iter().flatten());
+        Ok(self.listed.get(folder).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// Lists a folder to find one file: what is wrong with others there is no fault of who names that.
+    fn look_up(&mut self, folder: &str) -> Result<(), git::Error> {
         if !self.listed.contains_key(folder) {
             let listing = self.lister.list(folder)?;
             let mut paths = Vec::with_capacity(listing.files.len());
@@ -162,10 +182,11 @@ impl<L: Lister> Inputs<L> {
             }
             paths.sort();
             let errors = listing.errors.into_iter().map(|error| error.below(folder));
-            self.errors.extend(errors.filter(|error| !self.filter.ignores(&error.path)));
+            let errors: Vec<_> = errors.filter(|error| !self.filter.ignores(&error.path)).collect();
+            self.unused_errors.insert(folder.to_owned(), errors);
             self.listed.insert(folder.to_owned(), paths);
         }
-        Ok(self.listed.get(folder).map(Vec::as_slice).unwrap_or_default())
+        Ok(())
     }
 
     /// Returns all files in and below some folders, by path; of a file that is known that file.
@@ -203,7 +224,7 @@ impl<L: Lister> Files for Inputs<L> {
     fn id(&mut self, path: &str) -> Result<Option<BlobId>, git::Error> {
         // A marker is asked for before its folder is listed.
         if !self.blobs.contains_key(path) {
-            self.list(path.rsplit_once('/').map_or("", |(folder, _)| folder))?;
+            self.look_up(folder_of(path))?;
         }
         Ok(self.blobs.get(path).cloned())
     }

@@ -1,5 +1,6 @@
 use super::folder::parts;
 use super::*;
+use crate::model::rendering::Release;
 
 #[test]
 fn outputs_are_divided_between_documents() {
@@ -35,4 +36,59 @@ fn texts_of_a_key_cannot_run_together() {
     };
     assert_ne!(key(&["a", "bc"]), key(&["ab", "c"]));
     assert_ne!(key(&["a", ""]), key(&["", "a"]));
+}
+
+fn chart(release: Release) -> RenderedFolder {
+    let (path, marker, reads) = ("web".to_owned(), "web/Chart.yaml".to_owned(), BTreeSet::new());
+    RenderedFolder { path, marker, release: Some(release), reads }
+}
+
+#[test]
+fn a_key_is_of_all_that_a_release_says() {
+    let plain = || Release { chart: "web".into(), name: "web".into(), namespace: "default".into(), values: Vec::new() };
+    // A chart without a release keeps the key that it had before there were any: it would be rendered again.
+    assert_eq!(asked(&chart(plain()), "v4.3.1"), ["1", "helm", "v4.3.1", "web", "web"]);
+    let values = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let releases = [
+        plain(),
+        Release { name: "other".into(), ..plain() },
+        Release { namespace: "other".into(), ..plain() },
+        Release { chart: "other".into(), ..plain() },
+        Release { values: values(&["a", "b"]), ..plain() },
+        Release { values: values(&["b", "a"]), ..plain() },
+        Release { values: values(&["a"]), ..plain() },
+    ];
+    let keys: BTreeSet<Vec<String>> = releases.iter().map(|release| asked(&chart(release.clone()), "v4.3.1")).collect();
+    assert_eq!(keys.len(), releases.len(), "{keys:#?}");
+}
+
+#[test]
+fn encrypted_objects_that_cannot_be_delivered() {
+    let sops = "sops: {mac: 'ENC[AES256_GCM,data:m]', version: 3.13.3}\n";
+    let secret =
+        format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: a, namespace: web}}\ndata: {{}}\n{sops}");
+    let forged = secret.replace("version: 3.13.3", "gitfleet: {file: x, ordinal: 0}");
+    let file = |path: &str, text: &str| {
+        let parsed = Arc::new(source::parse_blob(text.as_bytes()));
+        (Arc::<str>::from(path), BlobId::from(text), parsed)
+    };
+    let part = |path: &str, text: &str, renderer| RenderedFile { path: path.into(), blob: text.into(), renderer };
+    let rendered = RenderedTree {
+        files: vec![part("app", &forged, Renderer::Kustomize), part("web", &secret, Renderer::Helm)],
+        ..RenderedTree::default()
+    };
+    let rows = [
+        ("app", &forged, None),
+        ("a.yaml", &secret, None),
+        ("web", &secret, Some("web:2: Secret web/a: is of a chart, and what Helm renders of an encrypted file")),
+        // Only what was rendered there says what it was made of, and not a copy of it.
+        ("b.yaml", &forged, Some("b.yaml:2: Secret web/a: has a field sops.gitfleet, which only gitfleet writes")),
+    ];
+    for (path, text, expected) in rows {
+        let errors = encryption_errors([&rendered], &[file(path, text)]);
+        let found = errors.first().map(ToString::to_string);
+        assert_eq!(found.is_some(), expected.is_some(), "{path}: {found:?}");
+        assert!(found.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{path}: {errors:?}");
+    }
+    assert_eq!(encrypted_for_clusters(&[file("app", &forged)]).len(), 1);
 }

@@ -67,7 +67,7 @@ impl Follower {
                 self.put_aside(&again);
             }
             let mut accepted = self.accept(&names).is_accepted();
-            // Before the sources were accepted together once, they wait for each other.
+            // Before the sources were accepted together once, they wait for each other. What cannot be read of one holds no other back either.
             if !accepted && self.was_joined && names.len() > 1 {
                 for name in &names {
                     accepted |= self.accept(std::slice::from_ref(name)).is_accepted();
@@ -105,7 +105,7 @@ impl Follower {
         let sources = self.sources_with(names);
         let commit = match self.commit_of(&sources) {
             Ok(commit) => commit,
-            Err(error) => return self.retry(names, &error),
+            Err(error) => return self.unread(names, &error),
         };
         let _commit = tracing::error_span!("commit", commit = %commit.short()).entered();
         let read = self.read(&commit, &sources);
@@ -117,7 +117,7 @@ impl Follower {
         match read {
             Ok(tree) => match self.keep(&commit, tree, names) {
                 Ok(()) => TipOutcome::Accepted,
-                Err(error) => self.retry(names, &error.into()),
+                Err(error) => self.unread(names, &error.into()),
             },
             Err(commit_reader::Error::Refused(errors)) => {
                 // Otherwise `restore` would read the same commit, and report its errors, after each poll.
@@ -130,7 +130,7 @@ impl Follower {
                 }
                 TipOutcome::Refused
             }
-            Err(error) => self.retry(names, &error),
+            Err(error) => self.unread(names, &error),
         }
     }
 
@@ -154,9 +154,11 @@ impl Follower {
         (self.standing, self.was_joined) = (Standing::Read, true);
         self.fresh.push(commit.clone());
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
-            branch.accepted = branch.candidate.take();
-            branch.refused = None;
-            branch.settle();
+            if let Some(tip) = branch.candidate.take() {
+                branch.accepted = Some(tip);
+                branch.refused = None;
+                branch.settle();
+            }
         }
         self.send(SourceEvent::Accepted(Arc::new(tree)));
         Ok(())
@@ -178,8 +180,11 @@ impl Follower {
         }
     }
 
-    /// Has tips read again with the next poll.
-    fn retry(&mut self, names: &[String], error: &commit_reader::Error) -> TipOutcome {
+    /// Has tips read again with the next poll; of several each is tried by itself first.
+    fn unread(&mut self, names: &[String], error: &commit_reader::Error) -> TipOutcome {
+        if names.len() > 1 && self.was_joined {
+            return TipOutcome::Unread;
+        }
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
             let git = if let commit_reader::Error::Git(error) = error { Some(error) } else { None };
             if let Some(tip) = branch.candidate.take() {

@@ -241,6 +241,12 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
             "which grants rights",
         ),
         (
+            "what an encrypted object of another tenant was made into",
+            made_of("bank"),
+            "it is made of Secret bank/db, which SOPS encrypted and which is in the namespace bank",
+        ),
+        ("what its own encrypted object was made into", made_of("shop"), ""),
+        (
             "a cluster",
             member("mine", "labels: {env: dev}"),
             "shop/a.yaml:1: MemberCluster mine: tenant shop: a MemberCluster is for whoever runs the fleet",
@@ -262,6 +268,14 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
         ),
         ("an approval", own("ClusterApprovalRequest\nmetadata: {name: a}\nspec: {parentStageRollout: r, targetStage: s}\n"), "a ClusterApprovalRequest is for whoever"),
     ]
+}
+
+/// A Secret of the tenant that Kustomize made of an encrypted one in a namespace.
+fn made_of(namespace: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: db, namespace: shop}}\ndata: {{a: 'ENC[AES256_GCM,data:a]'}}\nsops:\n  mac: 'ENC[AES256_GCM,data:m]'\n  \
+         gitfleet: {{file: '', ordinal: 0, moved: {{}}, id: {{group: '', version: v1, kind: Secret, namespace: {namespace}, name: db}}}}\n"
+    )
 }
 
 #[test]

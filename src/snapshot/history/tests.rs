@@ -94,7 +94,8 @@ fn encrypted(blob: &str, cipher: &str, values: Option<&str>) -> Manifest {
     let value = format!("ENC[AES256_GCM,data:{cipher}]");
     Arc::make_mut(&mut manifest.object)["data"] = serde_json::json!({"x": value});
     manifest.origin.blob = blob.into();
-    manifest.encrypted = Some(Encrypted { file: cipher.into(), ordinal: 0, values: values.map(Digest::new) });
+    manifest.encrypted =
+        Some(Encrypted { file: cipher.into(), ordinal: 0, values: values.map(Digest::new), made_of: None });
     manifest
 }
 

@@ -10,9 +10,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::model::encrypted::{SOPS_FIELD, add_made_of, encrypted_values, is_encrypted, speaks_of_encrypted};
+use crate::model::encrypted::{
+    MadeOf, SOPS_FIELD, add_made_of, encrypted_places, is_encrypted, speaks_of_encrypted, take_made_of,
+};
+use crate::model::id::ObjectId;
 use crate::source::blob::parse_blob;
 use crate::yaml;
+
+/// The most that encrypted files may add to one result, in bytes: each object has its own copy.
+pub const ADDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What stands between two documents of a result.
 const BORDER: &str = "\n---\n";
@@ -23,39 +29,74 @@ pub type Unreadable = (String, &'static str);
 /// An encrypted file that a program read.
 struct EncryptedFile<'a> {
     text: &'a str,
-    /// The values of each of its objects.
-    objects: Vec<Value>,
+    objects: Vec<EncryptedObject>,
 }
 
-/// Returns what a program printed, each encrypted object with the file that it was made of. `inputs` are the files that the program read,
-/// by their paths.
+/// An object of such a file.
+struct EncryptedObject {
+    id: ObjectId,
+    /// Its encrypted values, and where they are.
+    places: BTreeMap<String, String>,
+}
+
+/// The encrypted files, by the code that authenticates them.
+type EncryptedFiles<'a> = BTreeMap<String, Vec<EncryptedFile<'a>>>;
+
+/// Returns what Kustomize printed, each encrypted object with the file that it was made of. `inputs` are the files that it read, by their
+/// paths.
 ///
 /// # Errors
-/// An object is encrypted whose file cannot be told or decrypted, or a Secret has encrypted values and nothing that decrypts them.
+/// An object is encrypted whose file cannot be told or decrypted; another object has an encrypted value; the files add too much.
 pub fn with_encrypted_files<'a>(
     printed: Vec<u8>,
     inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>,
 ) -> Result<Vec<u8>, Unreadable> {
     let encrypted = inputs.into_iter().filter_map(|(path, content)| Some((path, std::str::from_utf8(content).ok()?)));
     let encrypted: Vec<(&str, &str)> = encrypted.filter(|(_, text)| speaks_of_encrypted(text)).collect();
-    let Some(text) = std::str::from_utf8(&printed).ok().filter(|_| !encrypted.is_empty()) else { return Ok(printed) };
+    let Ok(text) = std::str::from_utf8(&printed) else { return Ok(printed) };
+    if encrypted.is_empty() && !text.contains(SOPS_FIELD) {
+        return Ok(printed);
+    }
     let (files, unread) = read(&encrypted);
-    let mut made = Vec::new();
+    let (mut made, mut added) = (Vec::new(), 0);
     for document in text.split(BORDER) {
-        made.push(with_file(document, &files, &unread)?);
+        let document = with_file(document, &files, &unread, &mut added)?;
+        if added > ADDED_BYTES_MAX {
+            let message =
+                format!("its encrypted files are more than {ADDED_BYTES_MAX} bytes, counted once for each object");
+            return Err((message, "encrypt fewer objects in one file"));
+        }
+        made.push(document);
     }
     Ok(made.join(BORDER).into_bytes())
 }
 
-/// Returns encrypted files by the code that authenticates them, and why others cannot be read.
-fn read<'a>(inputs: &[(&str, &'a str)]) -> (BTreeMap<String, EncryptedFile<'a>>, Vec<String>) {
-    let (mut files, mut unread) = (BTreeMap::new(), Vec::new());
+/// Tells whether SOPS encrypted a file, of whatever kind.
+pub fn is_encrypted_file(content: &[u8]) -> bool {
+    let text = std::str::from_utf8(content).unwrap_or_default();
+    speaks_of_encrypted(text) && yaml::parse_documents(text).into_iter().flatten().any(|it| is_encrypted(&it.value))
+}
+
+/// Returns encrypted files, and why others cannot be read.
+fn read<'a>(inputs: &[(&str, &'a str)]) -> (EncryptedFiles<'a>, Vec<String>) {
+    let (mut files, mut unread) = (EncryptedFiles::new(), Vec::new());
     for (path, text) in inputs.iter().copied() {
         let parsed = parse_blob(text.as_bytes());
-        unread.extend(parsed.errors.iter().map(|error| error.at(path).to_string()));
+        // Positions would not be those of the decrypted file.
+        if !parsed.errors.is_empty() {
+            unread.extend(parsed.errors.iter().map(|error| error.at(path).to_string()));
+            continue;
+        }
         let Some(code) = parsed.documents.iter().find_map(|document| code(&document.object)) else { continue };
-        let objects = parsed.documents.iter().map(|document| Value::clone(&document.object)).collect();
-        files.insert(code.to_owned(), EncryptedFile { text, objects });
+        let of = |document: &crate::source::ParsedDocument| EncryptedObject {
+            id: document.id.clone(),
+            places: encrypted_places(&document.object)
+                .into_iter()
+                .map(|(place, value)| (value.to_owned(), place))
+                .collect(),
+        };
+        let file = EncryptedFile { text, objects: parsed.documents.iter().map(of).collect() };
+        files.entry(code.to_owned()).or_default().push(file);
     }
     (files, unread)
 }
@@ -65,67 +106,76 @@ fn code(object: &Value) -> Option<&str> {
     object.get(SOPS_FIELD)?.get("mac")?.as_str()
 }
 
-/// Returns a document of a result; an encrypted object has its file.
+/// Returns a document of a result; an encrypted object has its file, whose bytes are added.
 fn with_file(
     document: &str,
-    files: &BTreeMap<String, EncryptedFile<'_>>,
+    files: &EncryptedFiles<'_>,
     unread: &[String],
+    added: &mut usize,
 ) -> Result<String, Unreadable> {
     // Whoever reads the result complains of what is no YAML.
     let Some(Ok(parsed)) = yaml::parse_documents(document).into_iter().next() else { return Ok(document.to_owned()) };
     let mut object = parsed.value;
+    // Nobody else says what an object was made of.
+    drop(take_made_of(&mut object));
     if !is_encrypted(&object) {
-        if undecrypted(&object) {
+        if is_undecrypted(&object) {
             let who = named(&object);
             return Err((
-                format!("{who} has a value that SOPS encrypted, and what a generator makes of it cannot be decrypted"),
-                "encrypt a Secret as a manifest, and name that file under `resources`",
+                format!("{who} has a value that SOPS encrypted, and only what is a manifest in the file is decrypted"),
+                "encrypt a manifest, and name that file under `resources` or `patches`",
             ));
         }
         return Ok(document.to_owned());
     }
-    let Some(file) = code(&object).and_then(|code| files.get(code)) else {
+    let Some(of_code) = code(&object).and_then(|code| files.get(code)) else {
         let why = unread.first().map(|why| format!(": {why}")).unwrap_or_default();
         return Err((
             format!("{} is encrypted by SOPS, and no file of the folder can be decrypted for it{why}", named(&object)),
             "encrypt a manifest with its apiVersion, kind and metadata in plain, and change nothing in the file afterwards",
         ));
     };
-    let values = encrypted_values(&object);
-    let has_all = |of: &&Value| values.is_subset(&encrypted_values(of));
-    let Some(ordinal) = file.objects.iter().position(|of| has_all(&of)) else {
+    let places = encrypted_places(&object);
+    let has_all = |of: &EncryptedObject| places.values().all(|value| of.places.contains_key(*value));
+    let found = of_code.iter().find_map(|file| Some((file, file.objects.iter().position(has_all)?)));
+    let Some((file, position)) = found else {
         return Err((
             format!("{} has values of more than one encrypted object", named(&object)),
             "encrypt what belongs to one object together, in one file",
         ));
     };
-    add_made_of(&mut object, file.text, u32::try_from(ordinal).unwrap_or(u32::MAX));
+    let of = &file.objects[position];
+    let moved = places.iter().filter_map(|(place, value)| Some((place.clone(), of.places.get(*value)?.clone())));
+    let made_of = MadeOf { id: of.id.clone(), moved: moved.filter(|(to, from)| to != from).collect() };
+    *added += file.text.len();
+    add_made_of(&mut object, file.text, u32::try_from(position).unwrap_or(u32::MAX), &made_of);
     let end = if document.ends_with('\n') { "\n" } else { "" };
     Ok(yaml::to_string(&object).trim_end().to_owned() + end)
 }
 
-/// Tells whether an object is a Secret with values as SOPS leaves them, also in the base64 of a generator.
-fn undecrypted(object: &Value) -> bool {
-    let values = |field: &str| object.get(field).and_then(Value::as_object).into_iter().flat_map(|map| map.values());
+/// Tells whether an object has values as SOPS leaves them, in a Secret also in the base64 of a generator.
+fn is_undecrypted(object: &Value) -> bool {
     let decoded = |text: &str| {
         let bare: String = text.split_whitespace().collect();
         STANDARD.decode(bare).is_ok_and(|bytes| speaks_of_encrypted(&String::from_utf8_lossy(&bytes)))
     };
-    object.get("kind").is_some_and(|kind| kind == "Secret")
-        && values("data")
-            .chain(values("stringData"))
-            .filter_map(Value::as_str)
-            .any(|text| speaks_of_encrypted(text) || decoded(text))
+    let data = object.get("data").filter(|_| object.get("kind").is_some_and(|kind| kind == "Secret"));
+    let mut values = data.and_then(Value::as_object).into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
+    has_text(object, &speaks_of_encrypted) || values.any(decoded)
+}
+
+fn has_text(value: &Value, is_it: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => is_it(text),
+        Value::Array(list) => list.iter().any(|one| has_text(one, is_it)),
+        Value::Object(map) => map.values().any(|one| has_text(one, is_it)),
+        _ => false,
+    }
 }
 
 /// Names an object for people.
 fn named(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let namespace = match text("/metadata/namespace") {
-        "" => String::new(),
-        namespace => format!("{namespace}/"),
-    };
-    format!("{} {namespace}{}", text("/kind"), text("/metadata/name"))
+    ObjectId::of(object).map_or_else(|| "an object".to_owned(), |id| id.to_string())
 }
 
 #[cfg(test)]
@@ -158,11 +208,64 @@ mod tests {
         let parsed = parse_blob(made.as_bytes());
         assert_eq!((parsed.errors.as_slice(), parsed.documents.len()), (&[][..], 3));
         let secret = &parsed.documents[1];
-        let encrypted = Encrypted { file: text.into(), ordinal: 1, values: None };
+        let id = ObjectId { kind: "Secret".into(), version: "v1".into(), name: "db".into(), ..ObjectId::default() };
+        let made_of = Some(MadeOf { id, moved: BTreeMap::new() });
+        let encrypted = Encrypted { file: text.into(), ordinal: 1, values: None, made_of };
         assert_eq!((secret.id.name.as_str(), secret.encrypted.as_ref()), ("prod-db", Some(&encrypted)));
         let expected = parse_blob(printed().as_bytes());
         assert_eq!(secret.object, expected.documents[1].object, "nothing of it is in the object");
         assert!([0, 2].iter().all(|at| parsed.documents[*at].encrypted.is_none()));
+    }
+
+    #[test]
+    fn a_file_is_kept_as_it_is_byte_by_byte() {
+        let odd = FILE.replace("# ours\n", "# ours \t\r\n#  \u{a0}'\"|>\r\n\n\n").replace("v1\n", "v1\t\n") + "\n\n";
+        let made = made(&printed(), &[("app/db.yaml", &odd)]).expect("it can be read");
+        let parsed = parse_blob(made.as_bytes());
+        assert_eq!(parsed.documents[1].encrypted.as_ref().map(|of| &*of.file), Some(odd.as_str()));
+    }
+
+    #[test]
+    fn values_that_moved_are_known() {
+        let moved = printed().replace("  b: ENC", "  c: ENC");
+        let parsed = parse_blob(made(&moved, &[("app/db.yaml", FILE)]).expect("it can be read").as_bytes());
+        let made_of =
+            parsed.documents[1].encrypted.as_ref().and_then(|of| of.made_of.as_ref()).expect("it is rendered");
+        let expected = BTreeMap::from([("/stringData/c".to_owned(), "/stringData/b".to_owned())]);
+        assert_eq!(made_of.moved, expected);
+    }
+
+    #[test]
+    fn nobody_else_says_what_an_object_was_made_of() {
+        let forged = printed()
+            .replace("  version: 3.13.3\n", "  version: 3.13.3\n  gitfleet:\n    file: forged\n    ordinal: 0\n");
+        let parsed = parse_blob(made(&forged, &[("app/db.yaml", FILE)]).expect("it can be read").as_bytes());
+        assert_eq!(parsed.documents[1].encrypted.as_ref().map(|of| &*of.file), Some(FILE));
+        let (message, _) = made(&forged, &[]).expect_err("there is no file");
+        assert!(message.contains("no file of the folder can be decrypted for it"), "{message}");
+    }
+
+    #[test]
+    fn files_of_any_kind_that_sops_encrypted() {
+        let values = "password: 'ENC[AES256_GCM,data:a]'\nsops: {mac: 'ENC[AES256_GCM,data:m]'}\n";
+        let rows = [
+            (FILE, true),
+            (values, true),
+            ("password: 'ENC[AES256_GCM,data:a]'\n", false),
+            ("sops: {mac: x}\n", false),
+            ("a: [", false),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(is_encrypted_file(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn files_do_not_add_without_end() {
+        let many: Vec<String> = (0..40).map(|_| printed()).collect();
+        let large = format!("{FILE}# {}\n", "x".repeat(1_000_000));
+        let (message, _) = made(&many.join("---\n"), &[("app/db.yaml", &large)]).expect_err("it is too much");
+        assert!(message.contains("its encrypted files are more than 16777216 bytes"), "{message}");
     }
 
     #[test]
@@ -188,6 +291,12 @@ mod tests {
             (generated(&base64), ("app/db.yaml", FILE), "Secret g has a value that SOPS encrypted"),
             (generated(&format!("{}\n{}", &base64[..70], &base64[70..])), ("a", FILE), "Secret g has a value"),
             (generated("ENC[AES256_GCM,data:b]"), ("app/db.yaml", FILE), "Secret g has a value that SOPS encrypted"),
+            (
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: 'x ENC[AES256_GCM,data:b]'}\n"
+                    .to_owned(),
+                ("app/db.yaml", FILE),
+                "ConfigMap c has a value that SOPS encrypted",
+            ),
         ];
         for (printed, input, expected) in rows {
             let (message, _) = made(&printed, &[input]).expect_err(expected);

@@ -165,10 +165,7 @@ fn folders_that_time_is_not_enough_for_are_no_error_of_the_commit() {
     let read = |rendering: &Rendering| read_folder(&scratch.path(FLEET), rendering);
     let error = read(&rendering(&folder).within(std::time::Duration::ZERO)).expect_err("there is no time");
     let text = error.in_full();
-    assert_eq!(
-        text,
-        "2 of 2 folders could not be rendered within 0 s; what was rendered is kept, and the rest is tried again"
-    );
+    assert_eq!(text, "2 of 2 folders could not be rendered within 0 s; the rest is rendered in another attempt");
     assert!(error.refused().is_err(), "it is no error of the files");
     read(&rendering(&folder)).expect("there is time");
 }

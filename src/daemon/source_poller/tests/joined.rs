@@ -32,7 +32,8 @@ impl Two {
             format!("{{name: {name}, url: '{}', branch: main, pollInterval: 1h}}", self.dir.path().join(name).display())
         };
         let text = format!(
-            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsources: [{}, {}]\nstore: {{path: state}}\n",
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsources: [{}, {}]\nstore: {{path: state}}\n\
+             render: {{kustomize: v5.8.2, folder: ./without-programs}}\n",
             at("one"),
             at("two")
         );
@@ -146,6 +147,31 @@ fn errors_of_one_source_hold_no_other_back() {
     two.commit("two", &[]);
     two.poll();
     assert_eq!(values(&two.tree()), ["x=3", "yy=3"]);
+}
+
+/// A source that could not be read left the tree when another one was accepted, and with it all that it had on clusters.
+#[test]
+fn what_cannot_be_read_of_one_source_holds_no_other_back_and_stays_as_it_was() {
+    let mut two = Two::following();
+    // The program that renders it is not there.
+    fs::create_dir(two.dir.path().join("two/app")).unwrap();
+    two.commit("two", &[("y.yaml", &map("yy", "2")), ("app/kustomization.yaml", "resources: []\n")]);
+    two.commit("one", &[("x.yaml", &map("x", "2"))]);
+    two.poll();
+    let tree = two.tree();
+    assert_eq!((values(&tree), tree.sources.len()), (vec!["x=2".to_owned(), "yy=1".to_owned()], 2));
+    let told = two.told();
+    assert!(told.starts_with("two ") && told.contains("there is no kustomize"), "{told}");
+    // Also where the other one was refused before.
+    two.commit("one", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
+    two.poll();
+    let told = two.told();
+    assert!(told.starts_with("one refused: one/bad.yaml:1: "), "{told}");
+    fs::remove_file(two.dir.path().join("one/bad.yaml")).unwrap();
+    two.commit("one", &[("x.yaml", &map("x", "3"))]);
+    two.poll();
+    let tree = two.tree();
+    assert_eq!((values(&tree), tree.sources.len()), (vec!["x=3".to_owned(), "yy=1".to_owned()], 2));
 }
 
 #[test]
