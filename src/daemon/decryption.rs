@@ -3,11 +3,13 @@
 //! Why it is this way: docs/design/059-encrypted-secrets.md.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::config::Decrypt;
@@ -23,6 +25,9 @@ use crate::store::{self, Expected, Store};
 
 /// Programs that decrypt for members at once.
 const RUNS_MAX: usize = 4;
+
+/// Files of which digests are kept in memory; with more, all are decrypted again.
+const KNOWN_FILES_MAX: usize = 10_000;
 
 /// The folder of the state folder in which the program works.
 const SCRATCH: &str = "scratch";
@@ -42,6 +47,9 @@ struct Configured {
     /// The program, and when its file was changed: asking for the version of each run would double their cost.
     found: Mutex<Option<(Sops, SystemTime)>>,
     runs: Semaphore,
+    /// The digests of the objects of files that were decrypted, by the digest of the file: a folder is rendered again for any of its files, and
+    /// a key that is away for a moment is no other value.
+    digests: Mutex<BTreeMap<[u8; 32], Vec<Digest>>>,
 }
 
 /// Why an object cannot be decrypted. The text is for people, and holds nothing of the object.
@@ -96,7 +104,7 @@ impl Decryption {
             };
             let programs = Programs::new(decrypt.folder.clone(), state_dir.join(SCRATCH));
             let (found, runs) = (Mutex::default(), Semaphore::new(RUNS_MAX));
-            Arc::new(Configured { version: decrypt.version(), programs, keys, found, runs })
+            Arc::new(Configured { version: decrypt.version(), programs, keys, found, runs, digests: Mutex::default() })
         });
         Self { key, with }
     }
@@ -124,14 +132,7 @@ impl Decryption {
     pub fn identify(&self, path: &str, parsed: &mut ParsedBlob) {
         let Some(with) = &self.with else { return };
         for file in parsed.encrypted_files() {
-            let digests = with.objects(&file).and_then(|plain| {
-                let is_whole = plain.len() == source::parse_blob(file.as_bytes()).documents.len();
-                let digest = |object: &Arc<Value>| self.key.source_digest(&go_json(object));
-                is_whole
-                    .then(|| plain.iter().map(digest).collect::<Vec<Digest>>())
-                    .ok_or(DecryptionFailure::OtherContent)
-            });
-            match digests {
+            match self.digests(with, &file) {
                 Ok(digests) => parsed.set_values(&file, &digests),
                 Err(error) => {
                     let reason = error.to_string();
@@ -139,6 +140,26 @@ impl Decryption {
                 }
             }
         }
+    }
+
+    /// Returns digests of the objects of a file in plaintext.
+    fn digests(&self, with: &Configured, file: &str) -> Result<Vec<Digest>, DecryptionFailure> {
+        let known = || with.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let name: [u8; 32] = Sha256::digest(file).into();
+        if let Some(digests) = known().get(&name) {
+            return Ok(digests.clone());
+        }
+        let plain = with.objects(file)?;
+        if plain.len() != source::parse_blob(file.as_bytes()).documents.len() {
+            return Err(DecryptionFailure::OtherContent);
+        }
+        let digests: Vec<Digest> = plain.iter().map(|object| self.key.source_digest(&go_json(object))).collect();
+        let mut known = known();
+        if known.len() >= KNOWN_FILES_MAX {
+            known.clear();
+        }
+        known.insert(name, digests.clone());
+        Ok(digests)
     }
 
     /// Returns a manifest as it is to be on its member.

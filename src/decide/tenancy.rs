@@ -13,11 +13,12 @@ use crate::api::envelope;
 use crate::api::placement::PlacementType;
 use crate::model::folder::holds;
 use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::kinds;
 use crate::model::manifest::{InputError, Manifest, Origin};
 use crate::model::records::Binding;
 use crate::model::rendering::InputFolder;
 use crate::model::tenants::{Tenant, Tenants};
-use crate::model::tree::{Placement, Tree};
+use crate::model::tree::{Placement, Scope, Tree};
 use crate::snapshot::{is_envelope, select, select_for};
 
 /// What to do about every violation.
@@ -173,7 +174,7 @@ type Broken = (String, String);
 fn forbidden_in(tenant: &Tenant, manifest: &Manifest) -> Vec<(Option<String>, String)> {
     if !is_envelope(manifest) {
         let why = tenant.forbids(&manifest.id).map(|why| (None, format!("it {why}")));
-        return why.or_else(|| made_of_foreign(tenant, manifest)).into_iter().collect();
+        return why.or_else(|| encrypted_elsewhere(tenant, manifest)).into_iter().collect();
     }
     let namespace = &manifest.id.namespace;
     let foreign = (!namespace.is_empty() && !tenant.may_use(namespace)).then(|| tenant.lacks_namespace(namespace));
@@ -192,15 +193,21 @@ fn forbidden_document(tree: &Tree, tenant: &Tenant, document: &Manifest) -> Vec<
         return forbidden_in(tenant, document);
     }
     let why = tenant.forbids_kind(&document.id).map(|why| (None, format!("it {why}")));
-    why.or_else(|| made_of_foreign(tenant, document)).into_iter().collect()
+    why.or_else(|| encrypted_elsewhere(tenant, document)).into_iter().collect()
 }
 
-/// Returns why a tenant may not have what an object was rendered from: a copy of another's encrypted file would be decrypted in a namespace of
-/// the tenant.
-fn made_of_foreign(tenant: &Tenant, manifest: &Manifest) -> Option<(Option<String>, String)> {
-    let of = &manifest.encrypted.as_ref()?.made_of.as_ref()?.id;
-    let why = if of.namespace.is_empty() { tenant.forbids_kind(of) } else { tenant.forbids(of) };
-    why.map(|why| (None, format!("it is made of {of}, which SOPS encrypted and which {why}")))
+/// Returns why a tenant may not have an object that SOPS encrypted, by what its file says that it is: a copy of another's file could be
+/// decrypted in a namespace of the tenant. SOPS does not authenticate the names of fields, so a file without a namespace may be such a copy.
+fn encrypted_elsewhere(tenant: &Tenant, manifest: &Manifest) -> Option<(Option<String>, String)> {
+    let encrypted = manifest.encrypted.as_ref()?;
+    let of = encrypted.made_of.as_ref().map_or(&manifest.id, |of| &of.id);
+    let is_cluster_scoped = || kinds::lookup(&of.group, &of.kind).is_some_and(|kind| kind.scope == Scope::Cluster);
+    let why = if of.namespace.is_empty() && !is_cluster_scoped() {
+        Some("names no namespace: name it in the encrypted file".to_owned())
+    } else {
+        tenant.forbids(of)
+    };
+    why.map(|why| (None, format!("SOPS encrypted it as {of}, which {why}")))
 }
 
 /// Returns why a tenant's placement may not deliver an object that it selects; `None` where it may. The objects of whoever runs the

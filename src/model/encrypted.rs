@@ -91,6 +91,11 @@ pub fn speaks_of_encrypted(text: &str) -> bool {
     text.contains(VALUE_START)
 }
 
+/// Tells whether a text is an encrypted value, or begins as one.
+pub fn is_encrypted_value(text: &str) -> bool {
+    text.starts_with(VALUE_START)
+}
+
 /// Returns the encrypted values of an object by their places, as JSON pointers; without those of the field of SOPS.
 pub fn encrypted_places(object: &Value) -> BTreeMap<String, &str> {
     let mut found = BTreeMap::new();

@@ -23,7 +23,7 @@ pub use encryption::{ENCRYPTED_BYTES_MAX, ENCRYPTED_OBJECTS_MAX};
 pub use joined::rooted;
 pub use paths::{FILES_MAX, Filter, IGNORE_FILE, PATH_DEPTH_MAX, Selection, select, select_rendering};
 pub use rendering::{
-    FILLED_BYTES_MAX, Files, Folders, KnownMarkers, RenderedFolder, VALUES_BYTES_MAX, ValuesTemplate, folders,
-    hide_secrets, is_encrypted_file, refused_input, with_encrypted_files, without_hooks,
+    FILLED_BYTES_MAX, Files, Folders, KnownMarkers, RenderedFolder, VALUES_BYTES_MAX, ValuesTemplate,
+    encrypted_value_in_chart, folders, hide_secrets, refused_input, with_encrypted_files, without_hooks,
 };
 pub use variants::{VariantFiles, WantedVariants, add_variants, asked_for, wanted_variants};

@@ -26,7 +26,7 @@ use crate::model::rendering::{
     HELM_FILE, InputFolder, KUSTOMIZE_FILES, RELEASE_FILE, RELEASE_NAMESPACE, Release, Renderer,
 };
 
-pub use encrypted::{is_encrypted_file, with_encrypted_files};
+pub use encrypted::{encrypted_value_in_chart, with_encrypted_files};
 pub use hooks::without_hooks;
 pub use inputs::refused_input;
 pub use secrets::hide_secrets;

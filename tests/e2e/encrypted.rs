@@ -377,7 +377,7 @@ fn an_encrypted_file_in_a_generator_refuses_the_commit() {
     scratch.commit("first");
     let refused = once(&scratch);
     let words = "app/prod/kustomization.yaml: Secret web/prod-made-";
-    let why = "has a value that SOPS encrypted, and only what is a manifest in the file is decrypted";
+    let why = "has a value that SOPS encrypted where it is not decrypted: in a generator";
     assert!(refused.code != 0 && refused.err.contains(words) && refused.err.contains(why), "{}", refused.err);
 }
 

@@ -275,7 +275,7 @@ fn commands_take_the_versions_of_the_tree_and_the_programs_of_the_path() {
     scratch.write("gitfleet.yaml", configuration);
     scratch.commit("another version");
     let said = once(&scratch);
-    let words = "gitfleet.yaml: render.helm: plans are rendered by helm v4.3.0, and the daemon renders with v4.3.1";
+    let words = "gitfleet.yaml: render.helm: plans are rendered by helm v4.3.0 (by gitfleet.yaml), and the daemon renders with v4.3.1";
     assert!(said.code == 0 && said.err.contains(words) && !said.err.contains("render.kustomize"), "{}", said.err);
 }
 

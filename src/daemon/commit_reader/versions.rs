@@ -5,7 +5,7 @@ use super::{ListedFiles, OfCommit};
 use crate::config::{Configuration, FILE_NAME_DEFAULT};
 use crate::daemon::rendering::Rendering;
 use crate::git::{Reader, RootFile};
-use crate::model::folder::folder_of;
+use crate::model::folder::{folder_of, within};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::rendering::Renderer;
@@ -21,7 +21,9 @@ pub(super) fn differing(
     if listed.selection.markers.is_empty() {
         return Vec::new();
     }
-    let Some((path, text)) = own_file(reader, commit) else { return Vec::new() };
+    let Some((file, text)) = own_file(reader, commit) else { return Vec::new() };
+    // A file above what is read has no path in it.
+    let path = within(reader.subtree(), &file).unwrap_or(".").to_owned();
     // What is wrong with the file is an error of whoever plans by it.
     let Ok(Some(section)) = Configuration::render_of_text(&text) else { return Vec::new() };
     let (named, ours) = (section.versions(), rendering.versions());
@@ -33,7 +35,9 @@ pub(super) fn differing(
             line: 0,
             object: None,
             field: Some(format!("render.{program}")),
-            message: format!("plans are rendered by {program} {version}, and the daemon renders with {version_here}"),
+            message: format!(
+                "plans are rendered by {program} {version} (by {file}), and the daemon renders with {version_here}"
+            ),
             hint: Some("name the same version here and in the configuration of the daemon".to_owned()),
         })
     };

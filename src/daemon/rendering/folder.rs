@@ -64,9 +64,10 @@ fn divided(
     mut printed: Vec<u8>,
     read: &[InputFile],
 ) -> Result<Vec<Vec<u8>>, (String, &'static str)> {
-    if renderer == Renderer::Kustomize {
-        let inputs = read.iter().map(|input| (&*input.path, input.content.as_slice()));
-        printed = source::with_encrypted_files(printed, inputs)?;
+    let inputs = read.iter().map(|input| (&*input.path, input.content.as_slice()));
+    match renderer {
+        Renderer::Kustomize => printed = source::with_encrypted_files(printed, inputs)?,
+        Renderer::Helm => source::encrypted_value_in_chart(&printed, inputs).map_or(Ok(()), Err)?,
     }
     let parts = parts(&printed);
     let largest = parts.iter().map(Vec::len).max().unwrap_or_default();
@@ -96,13 +97,6 @@ fn read<L: Lister>(
             && let Some(error) = source::refused_input(path, &content)
         {
             return Ok(Err(Box::new(error)));
-        }
-        let is_values =
-            one.folder.release.as_ref().is_some_and(|release| release.values.iter().any(|it| **it == **path));
-        if is_values && source::is_encrypted_file(&content) {
-            let message = format!("{path} is encrypted by SOPS, and what Helm renders of it cannot be decrypted");
-            let hint = "make a Secret of the values, encrypt that, and have the chart name it";
-            return Ok(Err(Box::new(one.complaint(message, hint))));
         }
         bytes += content.len();
         if bytes > INPUT_BYTES_MAX {

@@ -243,7 +243,12 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
         (
             "what an encrypted object of another tenant was made into",
             made_of("bank"),
-            "it is made of Secret bank/db, which SOPS encrypted and which is in the namespace bank",
+            "SOPS encrypted it as Secret bank/db, which is in the namespace bank",
+        ),
+        (
+            "what may be a copy without its namespace",
+            made_of("''"),
+            "SOPS encrypted it as Secret db, which names no namespace: name it in the encrypted file",
         ),
         ("what its own encrypted object was made into", made_of("shop"), ""),
         (

@@ -11,7 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::model::encrypted::{
-    MadeOf, SOPS_FIELD, add_made_of, encrypted_places, is_encrypted, speaks_of_encrypted, take_made_of,
+    MadeOf, SOPS_FIELD, add_made_of, encrypted_places, is_encrypted, is_encrypted_value, speaks_of_encrypted,
+    take_made_of,
 };
 use crate::model::id::ObjectId;
 use crate::source::blob::parse_blob;
@@ -46,13 +47,12 @@ type EncryptedFiles<'a> = BTreeMap<String, Vec<EncryptedFile<'a>>>;
 /// paths.
 ///
 /// # Errors
-/// An object is encrypted whose file cannot be told or decrypted; another object has an encrypted value; the files add too much.
+/// An object is encrypted whose file cannot be told or decrypted; an encrypted value stands elsewhere; the files add too much.
 pub fn with_encrypted_files<'a>(
     printed: Vec<u8>,
     inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>,
 ) -> Result<Vec<u8>, Unreadable> {
-    let encrypted = inputs.into_iter().filter_map(|(path, content)| Some((path, std::str::from_utf8(content).ok()?)));
-    let encrypted: Vec<(&str, &str)> = encrypted.filter(|(_, text)| speaks_of_encrypted(text)).collect();
+    let encrypted = encrypted_inputs(inputs);
     let Ok(text) = std::str::from_utf8(&printed) else { return Ok(printed) };
     if encrypted.is_empty() && !text.contains(SOPS_FIELD) {
         return Ok(printed);
@@ -71,10 +71,25 @@ pub fn with_encrypted_files<'a>(
     Ok(made.join(BORDER).into_bytes())
 }
 
-/// Tells whether SOPS encrypted a file, of whatever kind.
-pub fn is_encrypted_file(content: &[u8]) -> bool {
-    let text = std::str::from_utf8(content).unwrap_or_default();
-    speaks_of_encrypted(text) && yaml::parse_documents(text).into_iter().flatten().any(|it| is_encrypted(&it.value))
+/// Returns why what Helm printed cannot be delivered: templates make text of text, so nothing decrypts what they make of an encrypted file.
+pub fn encrypted_value_in_chart<'a>(
+    printed: &[u8],
+    inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+) -> Option<Unreadable> {
+    if encrypted_inputs(inputs).is_empty() {
+        return None;
+    }
+    let documents = yaml::parse_documents(std::str::from_utf8(printed).ok()?).into_iter().flatten();
+    let object = documents.map(|document| document.value).find(|object| !is_encrypted(object) && has_stray(object))?;
+    let message =
+        format!("{} has a value that SOPS encrypted, and what Helm renders of it is not decrypted", named(&object));
+    Some((message, "make a Secret of the value, encrypt that outside of the chart, and have the chart name it"))
+}
+
+/// Returns the files in which SOPS encrypted something.
+fn encrypted_inputs<'a>(inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<(&'a str, &'a str)> {
+    let texts = inputs.into_iter().filter_map(|(path, content)| Some((path, std::str::from_utf8(content).ok()?)));
+    texts.filter(|(_, text)| speaks_of_encrypted(text)).collect()
 }
 
 /// Returns encrypted files, and why others cannot be read.
@@ -118,14 +133,16 @@ fn with_file(
     let mut object = parsed.value;
     // Nobody else says what an object was made of.
     drop(take_made_of(&mut object));
+    if has_stray(&object) {
+        let who = named(&object);
+        return Err((
+            format!(
+                "{who} has a value that SOPS encrypted where it is not decrypted: in a generator, in a part of a text, or in a List"
+            ),
+            "encrypt a manifest, and name that file under `resources` or `patches`",
+        ));
+    }
     if !is_encrypted(&object) {
-        if is_undecrypted(&object) {
-            let who = named(&object);
-            return Err((
-                format!("{who} has a value that SOPS encrypted, and only what is a manifest in the file is decrypted"),
-                "encrypt a manifest, and name that file under `resources` or `patches`",
-            ));
-        }
         return Ok(document.to_owned());
     }
     let Some(of_code) = code(&object).and_then(|code| files.get(code)) else {
@@ -153,15 +170,24 @@ fn with_file(
     Ok(yaml::to_string(&object).trim_end().to_owned() + end)
 }
 
-/// Tells whether an object has values as SOPS leaves them, in a Secret also in the base64 of a generator.
-fn is_undecrypted(object: &Value) -> bool {
+/// Tells whether an object has an encrypted value that nothing decrypts. What is encrypted as a manifest may have values that are whole.
+fn has_stray(object: &Value) -> bool {
+    let is_manifest = is_encrypted(object);
+    let fields = || object.as_object().into_iter().flatten().filter(|(name, _)| *name != SOPS_FIELD);
+    let is_stray = |text: &str| speaks_of_encrypted(text) && !(is_manifest && is_encrypted_value(text));
     let decoded = |text: &str| {
         let bare: String = text.split_whitespace().collect();
         STANDARD.decode(bare).is_ok_and(|bytes| speaks_of_encrypted(&String::from_utf8_lossy(&bytes)))
     };
     let data = object.get("data").filter(|_| object.get("kind").is_some_and(|kind| kind == "Secret"));
     let mut values = data.and_then(Value::as_object).into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
-    has_text(object, &speaks_of_encrypted) || values.any(decoded)
+    fields().any(|(_, value)| has_text(value, &is_stray)) || values.any(decoded) || has_encrypted_item(object)
+}
+
+/// Tells whether an element of a List is encrypted: SOPS authenticates the List, and not the element.
+fn has_encrypted_item(list: &Value) -> bool {
+    let items = list.get("items").and_then(Value::as_array);
+    items.into_iter().flatten().any(|item| is_encrypted(item) || has_encrypted_item(item))
 }
 
 fn has_text(value: &Value, is_it: &impl Fn(&str) -> bool) -> bool {
@@ -246,18 +272,17 @@ mod tests {
     }
 
     #[test]
-    fn files_of_any_kind_that_sops_encrypted() {
+    fn encrypted_values_in_charts() {
         let values = "password: 'ENC[AES256_GCM,data:a]'\nsops: {mac: 'ENC[AES256_GCM,data:m]'}\n";
-        let rows = [
-            (FILE, true),
-            (values, true),
-            ("password: 'ENC[AES256_GCM,data:a]'\n", false),
-            ("sops: {mac: x}\n", false),
-            ("a: [", false),
-        ];
-        for (text, expected) in rows {
-            assert_eq!(is_encrypted_file(text.as_bytes()), expected, "{text}");
-        }
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: 'x ENC[AES256_GCM,data:a]'}\n";
+        let found = |printed: &str, inputs: &[(&str, &str)]| {
+            let inputs = inputs.iter().map(|(path, text)| (*path, text.as_bytes()));
+            encrypted_value_in_chart(printed.as_bytes(), inputs).map(|(message, _)| message)
+        };
+        let message = "Secret s has a value that SOPS encrypted, and what Helm renders of it is not decrypted";
+        assert_eq!(found(secret, &[("values.yaml", values)]).as_deref(), Some(message));
+        assert_eq!(found("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n", &[("values.yaml", values)]), None);
+        assert_eq!(found(secret, &[("values.yaml", "a: b")]), None);
     }
 
     #[test]
@@ -296,6 +321,13 @@ mod tests {
                     .to_owned(),
                 ("app/db.yaml", FILE),
                 "ConfigMap c has a value that SOPS encrypted",
+            ),
+            (printed().replace("  a: ENC[AES256_GCM,data:a]", "  a: at ENC[AES256_GCM,data:a]"), ("a", FILE), "where it is not decrypted"),
+            (printed().replace("stringData:\n  a: ENC[AES256_GCM,data:a]", &format!("data:\n  a: {base64}")), ("a", FILE), "where it is"),
+            (
+                "apiVersion: v1\nkind: FooList\nmetadata: {name: l}\nitems:\n- {kind: Secret, apiVersion: v1, metadata: {name: s}, sops: {mac: x, gitfleet: {}}}\n".to_owned(),
+                ("a", FILE),
+                "FooList l has a value that SOPS encrypted where it is not decrypted",
             ),
         ];
         for (printed, input, expected) in rows {
