@@ -1,5 +1,7 @@
 //! What tenants ask for beyond their limits, row by row.
 
+mod encrypted;
+
 use std::sync::Arc;
 
 use super::*;
@@ -241,17 +243,6 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
             "which grants rights",
         ),
         (
-            "what an encrypted object of another tenant was made into",
-            made_of("bank"),
-            "SOPS encrypted it as Secret bank/db, which is in the namespace bank",
-        ),
-        (
-            "what may be a copy without its namespace",
-            made_of("''"),
-            "SOPS encrypted it as Secret db, which names no namespace: name it in the encrypted file",
-        ),
-        ("what its own encrypted object was made into", made_of("shop"), ""),
-        (
             "a cluster",
             member("mine", "labels: {env: dev}"),
             "shop/a.yaml:1: MemberCluster mine: tenant shop: a MemberCluster is for whoever runs the fleet",
@@ -273,14 +264,6 @@ fn rows() -> Vec<(&'static str, String, &'static str)> {
         ),
         ("an approval", own("ClusterApprovalRequest\nmetadata: {name: a}\nspec: {parentStageRollout: r, targetStage: s}\n"), "a ClusterApprovalRequest is for whoever"),
     ]
-}
-
-/// A Secret of the tenant that Kustomize made of an encrypted one in a namespace.
-fn made_of(namespace: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Secret\nmetadata: {{name: db, namespace: shop}}\ndata: {{a: 'ENC[AES256_GCM,data:a]'}}\nsops:\n  mac: 'ENC[AES256_GCM,data:m]'\n  \
-         gitfleet: {{file: '', ordinal: 0, moved: {{}}, id: {{group: '', version: v1, kind: Secret, namespace: {namespace}, name: db}}}}\n"
-    )
 }
 
 #[test]
