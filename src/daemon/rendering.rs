@@ -119,18 +119,13 @@ impl RenderedTree {
         self.files.iter().map(|file| (Arc::clone(&file.path), file.blob.clone()))
     }
 
-    /// Returns the parts that Helm rendered.
-    fn of_charts(&self) -> BTreeSet<(&str, &BlobId)> {
-        let charts = self.files.iter().filter(|file| file.renderer == Renderer::Helm);
-        charts.map(|file| (&*file.path, &file.blob)).collect()
-    }
-
     /// Takes hooks of Helm out of files that were read.
     pub fn without_hooks(
         &self,
         files: Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)>,
     ) -> Vec<(Arc<str>, BlobId, Arc<ParsedBlob>)> {
-        let charts = self.of_charts();
+        let charts = self.files.iter().filter(|file| file.renderer == Renderer::Helm);
+        let charts: BTreeSet<(&str, &BlobId)> = charts.map(|file| (&*file.path, &file.blob)).collect();
         let without = |(path, blob, parsed): (Arc<str>, BlobId, Arc<ParsedBlob>)| {
             let parsed = if charts.contains(&(&*path, &blob)) { source::without_hooks(&parsed) } else { parsed };
             (path, blob, parsed)

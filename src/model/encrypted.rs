@@ -79,7 +79,7 @@ pub fn digest_of(sha256: &Digest) -> Digest {
 /// Tells whether a value, or one in it, is encrypted.
 pub fn has_encrypted_value(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.starts_with(VALUE_START),
+        Value::String(text) => is_encrypted_value(text),
         Value::Array(list) => list.iter().any(has_encrypted_value),
         Value::Object(map) => map.values().any(has_encrypted_value),
         _ => false,
@@ -107,7 +107,7 @@ pub fn encrypted_places(object: &Value) -> BTreeMap<String, &str> {
 
 fn add_places<'v>(value: &'v Value, place: &str, found: &mut BTreeMap<String, &'v str>) {
     match value {
-        Value::String(text) if text.starts_with(VALUE_START) => drop(found.insert(place.to_owned(), text)),
+        Value::String(text) if is_encrypted_value(text) => drop(found.insert(place.to_owned(), text)),
         Value::Array(list) => {
             list.iter().enumerate().for_each(|(at, one)| add_places(one, &step(place, &at.to_string()), found));
         }
@@ -227,7 +227,7 @@ fn pair<'a>(encrypted: &'a Value, plain: &'a Value, values: &mut BTreeMap<&'a st
         (Value::Array(encrypted), Value::Array(plain)) if encrypted.len() == plain.len() => {
             encrypted.iter().zip(plain).try_for_each(|(encrypted, plain)| pair(encrypted, plain, values))
         }
-        (Value::String(text), plain) if text.starts_with(VALUE_START) => {
+        (Value::String(text), plain) if is_encrypted_value(text) => {
             values.insert(text, plain);
             Some(())
         }

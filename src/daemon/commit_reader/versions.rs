@@ -5,7 +5,7 @@ use super::{ListedFiles, OfCommit};
 use crate::config::{Configuration, FILE_NAME_DEFAULT};
 use crate::daemon::rendering::Rendering;
 use crate::git::{Reader, RootFile};
-use crate::model::folder::{folder_of, within};
+use crate::model::folder::{below, folder_of, within};
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::rendering::Renderer;
@@ -48,8 +48,7 @@ pub(super) fn differing(
 fn own_file(reader: &Reader, commit: &CommitId) -> Option<(String, String)> {
     let mut folder = reader.subtree();
     loop {
-        let path =
-            if folder.is_empty() { FILE_NAME_DEFAULT.to_owned() } else { format!("{folder}/{FILE_NAME_DEFAULT}") };
+        let path = below(folder, FILE_NAME_DEFAULT);
         if let Ok(RootFile::Content(content)) = reader.file_of_root(commit, &path) {
             return Some((path, String::from_utf8(content).ok()?));
         }
