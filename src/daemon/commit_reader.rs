@@ -83,6 +83,15 @@ pub enum Error {
     /// A program that renders folders is missing or cannot do its work, whatever the files.
     #[error(transparent)]
     Render(#[from] crate::render::Error),
+    /// One of several sources cannot be read.
+    #[error("source {name}")]
+    OfSource {
+        /// The name of the source.
+        name: String,
+        /// Why; it is of no source.
+        #[source]
+        error: Box<Self>,
+    },
 }
 
 impl Error {
@@ -97,10 +106,19 @@ impl Error {
         }
     }
 
+    /// Returns the error without the source that it is of, and the name of that source where one of several cannot be read.
+    pub fn of_source(&self) -> (&Self, Option<&str>) {
+        match self {
+            Self::OfSource { name, error } => (error, Some(name)),
+            error => (error, None),
+        }
+    }
+
     /// Returns the whole of it as text for users, causes included.
     pub fn in_full(&self) -> String {
         match self {
             Self::Refused(_) => self.to_string(),
+            Self::OfSource { name, error } => format!("source {name}: {}", error.in_full()),
             Self::Git(error) => error.in_full(),
             Self::Render(error) => match std::error::Error::source(error) {
                 Some(cause) => format!("{error}: {cause}"),

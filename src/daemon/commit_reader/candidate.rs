@@ -53,7 +53,7 @@ pub fn read_joined_candidate(
             Ok(listed) => all.add(source.name, listed),
             // Users get the errors of all sources at once.
             Err(Error::Refused(errors)) => all.errors.extend(errors.into_iter().map(|error| error.below(source.name))),
-            Err(error) => return Err(error),
+            Err(error) => return Err(source.named(error)),
         }
     }
     let mut candidate = read_merge(reader, (base, head), all, cache, rooted)?;

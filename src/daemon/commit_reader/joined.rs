@@ -24,6 +24,13 @@ pub struct SourceAt<'a> {
     pub commit: &'a CommitId,
 }
 
+impl SourceAt<'_> {
+    /// Says of which source an error is.
+    pub(super) fn named(&self, error: Error) -> Error {
+        Error::OfSource { name: self.name.to_owned(), error: Box::new(error) }
+    }
+}
+
 /// Reads the commit that joins sources. `reader` finds the blobs of all of them; `cache` is used as for one source.
 ///
 /// # Errors
@@ -36,9 +43,12 @@ pub fn read_joined(
 ) -> Result<Tree, Error> {
     let (mut all, mut owners, mut differing) = (ListedFiles::default(), Vec::new(), Vec::new());
     for source in sources {
-        match listed(source.reader, source.commit, &cache.rendering) {
-            Ok(mut listed) => {
-                let read = Owners::read(cache.code_owners, source.reader, source.commit, &mut listed)?;
+        let listed = listed(source.reader, source.commit, &cache.rendering).and_then(|mut listed| {
+            let owners = Owners::read(cache.code_owners, source.reader, source.commit, &mut listed)?;
+            Ok((listed, owners))
+        });
+        match listed {
+            Ok((listed, read)) => {
                 owners.push(read.below(source.name));
                 let warnings = versions::differing(source.reader, source.commit, &listed, &cache.rendering);
                 differing.extend(warnings.into_iter().map(|warning| warning.below(source.name)));
@@ -46,7 +56,7 @@ pub fn read_joined(
             }
             // Users get the errors of all sources at once.
             Err(Error::Refused(errors)) => all.errors.extend(errors.into_iter().map(|error| error.below(source.name))),
-            Err(error) => return Err(error),
+            Err(error) => return Err(source.named(error)),
         }
     }
     let mut tree = read_listed(reader, commit, all, cache, rooted)?;

@@ -1,5 +1,6 @@
 //! Reads tips that may be accepted, and accepts what has no error.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::branch::Branch;
@@ -38,46 +39,79 @@ impl Follower {
             }
             // It stays unread: the local copy may be damaged, and the next poll clones it again.
             Err(error) => {
-                for branch in &mut self.branches {
-                    if let (commit_reader::Error::Git(error), Some(commit)) = (&error, branch.accepted.clone()) {
-                        branch.source.doubt(&commit, error);
-                    }
-                }
+                self.doubt_accepted(&error);
                 Err(format!("{}: {}", accepted.short(), error.in_full()))
             }
         };
         self.send(SourceEvent::Restored(restored));
     }
 
-    /// Accepts the tips that may be: all together; where that is refused, one after the other, so that none waits for another's errors.
+    /// Has our copies of accepted commits fetched again where they may be damaged: of the source that an error is of, or of all.
+    fn doubt_accepted(&mut self, error: &commit_reader::Error) {
+        let (commit_reader::Error::Git(cause), source) = error.of_source() else { return };
+        for branch in self.branches.iter_mut().filter(|branch| source.is_none_or(|name| name == branch.name)) {
+            if let Some(commit) = branch.accepted.clone() {
+                branch.source.doubt(&commit, cause);
+            }
+        }
+    }
+
+    /// Accepts the tips that may be: all together; where that fails, as many as can be; and then one after the other, so that none waits
+    /// for another's errors.
     pub(super) fn accept_candidates(&mut self) {
         loop {
-            let waiting = |branch: &&Branch| branch.candidate.is_some();
-            let names: Vec<String> = self.branches.iter().filter(waiting).map(|branch| branch.name.clone()).collect();
-            let is_known = |branch: &Branch| branch.accepted.is_some() || branch.candidate.is_some();
-            if names.is_empty() || !(self.was_joined || self.branches.iter().all(is_known)) {
+            let new = self.waiting();
+            if new.is_empty() {
                 return;
             }
-            // What was refused may be right together with what is new: an object that moves is never gone in between.
-            let again = if self.was_joined { self.reconsider() } else { Vec::new() };
-            if !again.is_empty() {
-                if self.accept(&[names.as_slice(), again.as_slice()].concat()).is_accepted() {
-                    return;
-                }
+            let again = self.reconsider();
+            if !self.accept_together(&new) {
                 self.put_aside(&again);
-            }
-            let mut accepted = self.accept(&names).is_accepted();
-            // Before the sources were accepted together once, they wait for each other. What cannot be read of one holds no other back either.
-            if !accepted && self.was_joined && names.len() > 1 {
-                for name in &names {
-                    accepted |= self.accept(std::slice::from_ref(name)).is_accepted();
+                let mut names = self.waiting().into_iter();
+                // Before the sources were accepted together once, they wait for each other.
+                if !self.was_joined || !names.any(|name| self.accept(&[name]).is_accepted()) {
+                    return;
                 }
             }
             // What another source had may have been the error.
-            if !accepted || self.reconsider().is_empty() {
-                return;
-            }
+            self.reconsider();
         }
+    }
+
+    /// Returns the names of the sources whose tips may be accepted.
+    fn waiting(&self) -> Vec<String> {
+        let waiting = self.branches.iter().filter(|branch| branch.candidate.is_some());
+        waiting.map(|branch| branch.name.clone()).collect()
+    }
+
+    /// Accepts several tips in one step, so that an object which moves between two sources is not gone in between because of a third: all
+    /// that wait; or those that are left without the sources that errors are of; or all but one; or the new ones. Tips that were refused
+    /// before are tried only beside new ones. Returns whether any were accepted.
+    fn accept_together(&mut self, new: &[String]) -> bool {
+        let all = self.waiting();
+        if !self.was_joined {
+            let is_known = |branch: &Branch| branch.accepted.is_some() || branch.candidate.is_some();
+            return self.branches.iter().all(is_known) && self.accept(&all).is_accepted();
+        }
+        let mut tried = BTreeSet::new();
+        let mut is_untried = |names: &[String]| {
+            names.len() > 1 && names.iter().any(|name| new.contains(name)) && tried.insert(names.to_vec())
+        };
+        let mut names = all;
+        while is_untried(&names) {
+            let TipOutcome::Held(wrong) = self.accept(&names) else { return true };
+            names.retain(|name| !wrong.contains(name));
+        }
+        // Of two files that contradict each other one has the error: it may be the other source that is wrong.
+        let all = self.waiting();
+        let without = |one: &String| all.iter().filter(|name| *name != one).cloned().collect();
+        let new = all.iter().filter(|name| new.contains(name)).cloned().collect();
+        let sets: Vec<Vec<String>> = all.iter().map(without).chain([new]).collect();
+        sets.iter().any(|names| {
+            let waiting = self.waiting();
+            // One that could not be read meanwhile waits no more.
+            names.iter().all(|name| waiting.contains(name)) && is_untried(names) && self.accept(names).is_accepted()
+        })
     }
 
     /// Makes refused tips candidates again; returns the names of their sources.
@@ -96,7 +130,7 @@ impl Follower {
     /// Undoes [`Self::reconsider`].
     fn put_aside(&mut self, names: &[String]) {
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
-            branch.refused = branch.candidate.take();
+            branch.refused = branch.candidate.take().or(branch.refused.take());
         }
     }
 
@@ -127,8 +161,10 @@ impl Follower {
                 // Of several each is tried by itself first.
                 if names.len() == 1 || !self.was_joined {
                     self.refuse_tips(names, &errors);
+                    return TipOutcome::Held(names.to_vec());
                 }
-                TipOutcome::Refused
+                let is_wrong = |name: &&String| errors.iter().any(|error| is_of(name, error));
+                TipOutcome::Held(names.iter().filter(is_wrong).cloned().collect())
             }
             Err(error) => self.unread(names, &error),
         }
@@ -164,34 +200,42 @@ impl Follower {
         Ok(())
     }
 
-    /// Reports errors to the sources that they are of, or to all where they are of none.
+    /// Reports errors to the sources that they are of, or to all where they are of none. A tip without errors that was refused with others
+    /// waits, as they do, for another one.
     fn refuse_tips(&mut self, names: &[String], errors: &[InputError]) {
-        let is_of = |name: &str, error: &InputError| error.path.split(['/', '#']).next() == Some(name);
         let is_placed = errors.iter().any(|error| names.iter().any(|name| is_of(name, error)));
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
-            let Some(tip) = branch.candidate.clone() else { continue };
+            let Some(tip) = branch.candidate.take() else { continue };
             let own = errors.iter().filter(|error| names.len() == 1 || !is_placed || is_of(&branch.name, error));
             let own: Vec<InputError> = own.cloned().collect();
             if !own.is_empty() {
                 branch.send(SourceEvent::Refused(tip.clone(), own));
                 branch.settle();
-                branch.refused = Some(tip);
             }
+            branch.refused = Some(tip);
         }
     }
 
-    /// Has tips read again with the next poll; of several each is tried by itself first.
+    /// Has the tip of the source that cannot be read, or all tips where it is none of them, read again with the next poll. Of several,
+    /// where it is none of them, others are tried first.
     fn unread(&mut self, names: &[String], error: &commit_reader::Error) -> TipOutcome {
-        if names.len() > 1 && self.was_joined {
-            return TipOutcome::Unread;
+        let (cause, source) = error.of_source();
+        if source.is_some_and(|source| !names.iter().any(|name| name == source)) {
+            self.doubt_accepted(error);
         }
-        for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
-            let git = if let commit_reader::Error::Git(error) = error { Some(error) } else { None };
+        let failed = match names.iter().find(|name| Some(name.as_str()) == source) {
+            Some(name) if self.was_joined => std::slice::from_ref(name),
+            None if self.was_joined && names.len() > 1 => return TipOutcome::Held(Vec::new()),
+            _ => names,
+        };
+        for branch in self.branches.iter_mut().filter(|branch| failed.contains(&branch.name)) {
+            let is_own = source.is_none_or(|name| name == branch.name);
+            let git = if let commit_reader::Error::Git(error) = cause { Some(error).filter(|_| is_own) } else { None };
             if let Some(tip) = branch.candidate.take() {
-                branch.retry(tip, git, error.in_full());
+                branch.retry(tip, git, if is_own { cause.in_full() } else { error.in_full() });
             }
         }
-        TipOutcome::Unread
+        TipOutcome::Held(failed.to_vec())
     }
 
     /// Returns the sources as they would be with the candidates of some of them.
@@ -233,17 +277,20 @@ impl Follower {
     }
 }
 
+/// Tells whether an error is in a file of a source.
+fn is_of(source: &str, error: &InputError) -> bool {
+    error.path.split(['/', '#']).next() == Some(source)
+}
+
 /// What became of tips.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum TipOutcome {
     Accepted,
-    Refused,
-    /// They could not be read.
-    Unread,
+    /// They are not accepted; the names of those that errors are of, as far as they are known.
+    Held(Vec<String>),
 }
 
 impl TipOutcome {
-    fn is_accepted(self) -> bool {
-        self == Self::Accepted
+    fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted)
     }
 }

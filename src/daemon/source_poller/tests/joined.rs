@@ -3,39 +3,46 @@
 use super::*;
 use crate::model::records::SourceRecord;
 
-/// Two repositories below a folder, and what follows them.
-struct Two {
+/// Two or more repositories below a folder, and what follows them.
+struct Several {
     dir: TempDir,
+    names: Vec<&'static str>,
     /// What an earlier process knew.
     known: SourceRecord,
     followed: Option<Followed>,
     news: Option<mpsc::UnboundedReceiver<SourceEvent>>,
 }
 
-impl Two {
+impl Several {
     /// Makes the repositories `one` and `two`, each with files.
     fn with(one: &[(&str, &str)], two: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for (name, files) in [("one", one), ("two", two)] {
-            let repo = dir.path().join(name);
-            fs::create_dir(&repo).unwrap();
-            git(&repo, &["init", "-q", "-b", "main"]);
-            commit(&repo, files);
-        }
-        Self { dir, known: SourceRecord::default(), followed: None, news: None }
+        let mut both = Self { dir, names: Vec::new(), known: SourceRecord::default(), followed: None, news: None };
+        both.add("one", one);
+        both.add("two", two);
+        both
+    }
+
+    /// Makes another repository, which is followed from the next [`Self::follow`] on.
+    fn add(&mut self, name: &'static str, files: &[(&str, &str)]) {
+        let repo = self.dir.path().join(name);
+        fs::create_dir(&repo).unwrap();
+        git(&repo, &["init", "-q", "-b", "main"]);
+        commit(&repo, files);
+        self.names.push(name);
     }
 
     /// Follows them as remotes, after what was followed before.
     fn follow(&mut self) {
         (self.followed, self.news) = (None, None);
-        let at = |name: &str| {
+        let at = |name: &&str| {
             format!("{{name: {name}, url: '{}', branch: main, pollInterval: 1h}}", self.dir.path().join(name).display())
         };
+        let sources: Vec<String> = self.names.iter().map(at).collect();
         let text = format!(
-            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsources: [{}, {}]\nstore: {{path: state}}\n\
+            "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsources: [{}]\nstore: {{path: state}}\n\
              render: {{kustomize: v5.8.2, folder: ./without-programs}}\n",
-            at("one"),
-            at("two")
+            sources.join(", ")
         );
         let configuration = Configuration::parse(&text, self.dir.path(), &BTreeMap::new()).unwrap();
         let mut settings = PollerSettings::of(&configuration).unwrap().known(&self.known);
@@ -50,6 +57,12 @@ impl Two {
 
     fn commit(&self, name: &str, files: &[(&str, &str)]) -> CommitId {
         commit(&self.dir.path().join(name), files)
+    }
+
+    /// Commits without a file.
+    fn remove(&self, name: &str, file: &str) {
+        fs::remove_file(self.dir.path().join(name).join(file)).unwrap();
+        self.commit(name, &[]);
     }
 
     fn poll(&self) {
@@ -110,7 +123,7 @@ impl Two {
 
 #[test]
 fn a_commit_of_one_source_changes_its_folder_of_the_tree() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     let before = two.known.clone();
     let tip = two.commit("two", &[("y.yaml", &map("yy", "2")), ("draft.yaml", "no: {manifest\n")]);
     two.poll();
@@ -125,7 +138,7 @@ fn a_commit_of_one_source_changes_its_folder_of_the_tree() {
 
 #[test]
 fn errors_of_one_source_hold_no_other_back() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     let wrong = "two refused: two/bad.yaml:1: ";
     two.commit("two", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
     two.poll();
@@ -142,9 +155,7 @@ fn errors_of_one_source_hold_no_other_back() {
     two.poll();
     assert_eq!(values(&two.tree()), ["x=3", "yy=1"]);
     assert!(two.told().starts_with(wrong));
-    assert!(two.told().starts_with(wrong));
-    fs::remove_file(two.dir.path().join("two/bad.yaml")).unwrap();
-    two.commit("two", &[]);
+    two.remove("two", "bad.yaml");
     two.poll();
     assert_eq!(values(&two.tree()), ["x=3", "yy=3"]);
 }
@@ -152,16 +163,16 @@ fn errors_of_one_source_hold_no_other_back() {
 /// A source that could not be read left the tree when another one was accepted, and with it all that it had on clusters.
 #[test]
 fn what_cannot_be_read_of_one_source_holds_no_other_back_and_stays_as_it_was() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     // The program that renders it is not there.
     fs::create_dir(two.dir.path().join("two/app")).unwrap();
     two.commit("two", &[("y.yaml", &map("yy", "2")), ("app/kustomization.yaml", "resources: []\n")]);
     two.commit("one", &[("x.yaml", &map("x", "2"))]);
     two.poll();
+    let told = two.told();
+    assert!(told.starts_with("two failed: ") && told.contains("there is no kustomize"), "{told}");
     let tree = two.tree();
     assert_eq!((values(&tree), tree.sources.len()), (vec!["x=2".to_owned(), "yy=1".to_owned()], 2));
-    let told = two.told();
-    assert!(told.starts_with("two ") && told.contains("there is no kustomize"), "{told}");
     // Also where the other one was refused before.
     two.commit("one", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
     two.poll();
@@ -176,7 +187,7 @@ fn what_cannot_be_read_of_one_source_holds_no_other_back_and_stays_as_it_was() {
 
 #[test]
 fn an_object_of_one_source_is_an_error_in_another_until_it_has_moved() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     two.commit("two", &[("mine.yaml", &map("x", "9"))]);
     two.poll();
     let told = two.told();
@@ -184,8 +195,7 @@ fn an_object_of_one_source_is_an_error_in_another_until_it_has_moved() {
         told.contains("two/mine.yaml:1: ConfigMap web/x: metadata.name: the same object stands at one/x.yaml:1 too"),
         "{told}"
     );
-    fs::remove_file(two.dir.path().join("one/x.yaml")).unwrap();
-    two.commit("one", &[]);
+    two.remove("one", "x.yaml");
     two.poll();
     assert_eq!(values(&two.tree()), ["x=9", "yy=1"], "it is never gone in between");
     // The same for clusters, and whichever comes first.
@@ -199,9 +209,70 @@ fn an_object_of_one_source_is_an_error_in_another_until_it_has_moved() {
     );
 }
 
+/// A tree without it was announced: it was taken out of one source before the other one had it.
+#[test]
+fn an_object_that_moves_between_two_sources_is_never_gone_because_of_a_third() {
+    let wrong = "three refused: three/bad.yaml:1: ";
+    let mut three = Several::following();
+    three.add("three", &[]);
+    three.follow();
+    assert_eq!(values(&three.tree()), ["x=1", "yy=1"]);
+    assert_eq!((three.told(), three.told()), ("one unchanged".to_owned(), "two unchanged".to_owned()));
+    assert_eq!(three.tree().sources.len(), 3);
+    // The third is refused with them.
+    three.remove("one", "x.yaml");
+    three.commit("two", &[("x.yaml", &map("x", "2"))]);
+    three.commit("three", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
+    three.poll();
+    assert_eq!(values(&three.tree()), ["x=2", "yy=1"]);
+    let told = three.told();
+    assert!(told.starts_with(wrong), "{told}");
+    // It was refused before, and what the object moves to as well.
+    three.commit("one", &[("x.yaml", &map("x", "3"))]);
+    three.poll();
+    let told = three.told();
+    assert!(told.starts_with("two refused: ") || told.starts_with("one refused: "), "{told}");
+    three.remove("two", "x.yaml");
+    three.poll();
+    assert_eq!(values(&three.tree()), ["x=3", "yy=1"]);
+    let told = three.told();
+    assert!(told.starts_with(wrong), "{told}");
+    // The third has what another one has, and the error is in the file of that one.
+    three.remove("three", "bad.yaml");
+    three.commit("three", &[("a.yaml", &map("yy", "9"))]);
+    three.remove("one", "x.yaml");
+    three.commit("two", &[("x.yaml", &map("x", "4"))]);
+    three.poll();
+    assert_eq!(values(&three.tree()), ["x=4", "yy=1"]);
+    let told = three.told();
+    assert!(told.starts_with("three refused: ") && told.contains("ConfigMap web/yy"), "{told}");
+    // The third cannot be read: the program that renders it is not there.
+    three.remove("three", "a.yaml");
+    fs::create_dir(three.dir.path().join("three/app")).unwrap();
+    three.commit("three", &[("app/kustomization.yaml", "resources: []\n")]);
+    three.remove("two", "x.yaml");
+    three.commit("one", &[("x.yaml", &map("x", "5"))]);
+    three.poll();
+    let told = three.told();
+    assert!(told.starts_with("three failed: ") && told.contains("there is no kustomize"), "{told}");
+    assert_eq!(values(&three.tree()), ["x=5", "yy=1"]);
+}
+
+/// The other one's tip was read only after another push to it.
+#[test]
+fn what_is_wrong_in_the_first_commits_of_two_sources_may_be_put_right_in_either() {
+    let mut two = Several::with(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))], &[("x.yaml", &map("x", "2"))]);
+    two.follow();
+    let told = two.told();
+    assert!(told.starts_with("two refused: two/x.yaml:1: "), "{told}");
+    two.remove("one", "x.yaml");
+    two.poll();
+    assert_eq!(values(&two.tree()), ["x=2"]);
+}
+
 #[test]
 fn sources_that_were_never_accepted_together_wait_for_each_other() {
-    let mut two = Two::with(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))], &[]);
+    let mut two = Several::with(&[("c.yaml", CLUSTER), ("x.yaml", &map("x", "1"))], &[]);
     fs::remove_dir_all(two.dir.path().join("two/.git")).unwrap();
     git(&two.dir.path().join("two"), &["init", "-q", "-b", "main"]);
     two.follow();
@@ -214,7 +285,7 @@ fn sources_that_were_never_accepted_together_wait_for_each_other() {
 
 #[test]
 fn a_restart_reads_what_was_accepted_of_each() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     two.commit("two", &[("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
     let accepted = two.known.accepted.clone();
     two.follow();
@@ -226,7 +297,7 @@ fn a_restart_reads_what_was_accepted_of_each() {
 
 #[test]
 fn a_rewritten_history_of_one_source_waits_for_a_person() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     git(&two.dir.path().join("two"), &["commit", "-q", "--amend", "-m", "another"]);
     let tip = two.commit("two", &[("y.yaml", &map("yy", "2"))]);
     two.commit("one", &[("x.yaml", &map("x", "2"))]);
@@ -239,7 +310,7 @@ fn a_rewritten_history_of_one_source_waits_for_a_person() {
 
 #[test]
 fn what_a_record_names_stays_in_every_repository() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     let first = two.known.accepted.clone().unwrap();
     let of_two = two.known.sources["two"].accepted.clone().unwrap();
     for value in ["2", "3"] {
@@ -271,7 +342,7 @@ fn what_a_record_names_stays_in_every_repository() {
 
 #[test]
 fn no_source_reaches_into_another() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     std::os::unix::fs::symlink("../one/x.yaml", two.dir.path().join("two/link.yaml")).unwrap();
     two.commit("two", &[]);
     two.poll();
@@ -281,7 +352,7 @@ fn no_source_reaches_into_another() {
 
 #[test]
 fn a_pull_request_of_one_source_is_read_with_the_accepted_commits_of_the_others() {
-    let mut two = Two::following();
+    let mut two = Several::following();
     let accepted = two.known.accepted.clone();
     // A tip of another source that is refused is no part of it.
     two.commit("one", &[("x.yaml", &map("x", "2")), ("bad.yaml", "kind: ConfigMap\nmetadata: {name: a}\n")]);
