@@ -7,6 +7,7 @@
 mod encrypted;
 mod folder;
 mod inputs;
+mod key;
 mod variants;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rayon::prelude::*;
-use sha2::{Digest as _, Sha256};
 
 pub use self::encrypted::{encrypted_for_clusters, encryption_errors};
 use self::folder::{FolderOutcome, rendered};
@@ -27,7 +27,7 @@ use crate::git::{self, Reader, RenderedStore};
 use crate::model::folder::below;
 use crate::model::id::{BlobId, CommitId};
 use crate::model::manifest::InputError;
-use crate::model::rendering::{InputFolder, RELEASE_FILE, RELEASE_NAMESPACE, Renderer, Versions};
+use crate::model::rendering::{InputFolder, Renderer, Versions};
 use crate::render::{self, Program, Programs};
 use crate::source::{self, KnownMarkers, ParsedBlob, RenderedFolder};
 
@@ -39,12 +39,6 @@ pub const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The largest part that a result is divided into, in bytes: each part is read as one file of the source.
 pub const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// What a key depends on beside files and versions: options of the program, and what is made of its result. To be raised when that changes.
-const KUSTOMIZE_OPTIONS: &str = "2";
-
-/// The same for Helm.
-const HELM_OPTIONS: &str = "1";
 
 /// Folders that failed for a reason that is not clear, and are remembered.
 const FAILED_MAX: usize = 10_000;
@@ -354,15 +348,7 @@ impl Configured {
             return Ok(Err(complaint(&folder.marker, message, "move what is not part of it elsewhere")));
         }
         let version = self.versions.get(&folder.renderer()).map(String::as_str).unwrap_or_default();
-        let mut digest = Sha256::new();
-        for part in asked(&folder, version) {
-            add(&mut digest, &part);
-        }
-        for (path, blob) in &files {
-            add(&mut digest, path);
-            add(&mut digest, blob.as_str());
-        }
-        let key = format!("{:x}", digest.finalize());
+        let key = key::of_folder(&folder, version, &files);
         Ok(Ok(WantedFolder { folder: Arc::new(folder), files: files.into(), values: None, key }))
     }
 
@@ -460,30 +446,6 @@ impl Configured {
         };
         renderers.into_iter().map(find).collect()
     }
-}
-
-/// Returns what a folder's result depends on beside files. A chart without a release has what it had before there were any: with another
-/// key it would be rendered again, and one with random values be rolled out.
-fn asked(folder: &RenderedFolder, version: &str) -> Vec<String> {
-    let program = folder.renderer().program();
-    let Some(release) = &folder.release else {
-        return [KUSTOMIZE_OPTIONS, program, version, &folder.path, ""].map(str::to_owned).into();
-    };
-    let is_plain = release.chart == folder.path && release.namespace == RELEASE_NAMESPACE && release.values.is_empty();
-    let mut parts: Vec<String> =
-        [HELM_OPTIONS, program, version, &folder.path, &release.name].map(str::to_owned).into();
-    if !is_plain {
-        parts.insert(0, RELEASE_FILE.to_owned());
-        parts.extend([release.chart.clone(), release.namespace.clone(), release.values.len().to_string()]);
-        parts.extend(release.values.iter().cloned());
-    }
-    parts
-}
-
-/// Adds a text with its length, so that no two lists of texts are one.
-fn add(digest: &mut Sha256, text: &str) {
-    digest.update((text.len() as u64).to_be_bytes());
-    digest.update(text);
 }
 
 fn complaint(path: &str, message: String, hint: &str) -> InputError {

@@ -60,6 +60,17 @@ pub struct Release {
     pub namespace: String,
     /// Files of values beside the chart's own; a later one wins.
     pub values: Vec<String>,
+    /// What the cluster can do.
+    pub capabilities: Capabilities,
+}
+
+/// What templates read of a cluster as `.Capabilities`, beside what the program takes for granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version of Kubernetes, such as `v1.34.0`; absent where it is the program's own.
+    pub kube_version: Option<String>,
+    /// API versions, such as `monitoring.coreos.com/v1`, and kinds of them, such as `monitoring.coreos.com/v1/ServiceMonitor`.
+    pub api_versions: Vec<String>,
 }
 
 /// A folder whose files a kustomization, a chart or a release takes: they are no more read, and the folder is no more rendered, by itself.

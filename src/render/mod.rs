@@ -23,7 +23,7 @@ pub use self::error::{Error, shortened};
 pub use self::launch::launch;
 use self::process::{Output, run};
 pub use self::sops::{Keys, Sops, SopsError};
-use crate::model::rendering::{Release, Renderer};
+use crate::model::rendering::{Capabilities, Release, Renderer};
 
 /// How long a program may take for one folder.
 pub const TIME_MAX: Duration = Duration::from_secs(30);
@@ -114,6 +114,11 @@ impl Job<'_> {
             Self::Chart { release, values } => {
                 let options = ["template", "--namespace", &release.namespace, "--include-crds", "--skip-tests"];
                 let mut arguments: Vec<String> = options.into_iter().map(str::to_owned).collect();
+                let Capabilities { kube_version, api_versions } = &release.capabilities;
+                arguments
+                    .extend(kube_version.iter().flat_map(|version| ["--kube-version".to_owned(), version.clone()]));
+                arguments
+                    .extend(api_versions.iter().flat_map(|version| ["--api-versions".to_owned(), version.clone()]));
                 for path in release.values.iter().map(String::as_str).chain(values) {
                     arguments.extend(["--values".to_owned(), element(&below_the_tree(path))]);
                 }
@@ -348,7 +353,9 @@ mod tests {
         assert_eq!(Job::Kustomization("-h").arguments().join(" "), format!("{kustomize} ./-h"));
         let text = |chart: &str, values: &[&str], last| {
             let values = values.iter().map(ToString::to_string).collect();
-            let release = Release { chart: chart.to_owned(), name: "shop".into(), namespace: "web".into(), values };
+            let capabilities = Capabilities::default();
+            let release =
+                Release { chart: chart.to_owned(), name: "shop".into(), namespace: "web".into(), values, capabilities };
             let arguments = Job::Chart { release: &release, values: last }.arguments().join(" ");
             arguments.strip_prefix("template --namespace web --include-crds --skip-tests ").expect("as ever").to_owned()
         };
@@ -357,6 +364,14 @@ mod tests {
             text("", &["b.yaml", "x,/etc/passwd"], Some("a\".yaml")),
             "--values ./b.yaml --values \"./x,/etc/passwd\" --values \"./a\"\".yaml\" --skip-schema-validation -- shop ./"
         );
+        let capabilities =
+            Capabilities { kube_version: Some("v1.34.0".into()), api_versions: vec!["a/v1".into(), "b/v1/C".into()] };
+        let (chart, name, namespace) = ("web".into(), "shop".into(), "web".into());
+        let release = Release { chart, name, namespace, values: Vec::new(), capabilities };
+        let arguments = Job::Chart { release: &release, values: None }.arguments().join(" ");
+        let wanted =
+            "--kube-version v1.34.0 --api-versions a/v1 --api-versions b/v1/C --skip-schema-validation -- shop ./web";
+        assert!(arguments.ends_with(wanted), "{arguments}");
     }
 
     #[test]

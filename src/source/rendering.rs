@@ -23,7 +23,7 @@ use crate::model::folder::folder_of;
 use crate::model::id::BlobId;
 use crate::model::manifest::InputError;
 use crate::model::rendering::{
-    HELM_FILE, InputFolder, KUSTOMIZE_FILES, RELEASE_FILE, RELEASE_NAMESPACE, Release, Renderer,
+    Capabilities, HELM_FILE, InputFolder, KUSTOMIZE_FILES, RELEASE_FILE, RELEASE_NAMESPACE, Release, Renderer,
 };
 
 pub use encrypted::{encrypted_value_in_chart, with_encrypted_files};
@@ -212,10 +212,11 @@ impl<F: Files> Resolver<'_, F> {
         if !chart.is_library && !is_released {
             let name = if folder.is_empty() { chart.name } else { name(folder).to_owned() };
             let (chart, namespace) = (folder.to_owned(), RELEASE_NAMESPACE.to_owned());
+            let (values, capabilities) = (Vec::new(), Capabilities::default());
             self.found.rendered.push(RenderedFolder {
                 path: folder.to_owned(),
                 marker: marker.to_owned(),
-                release: Some(Release { chart, name, namespace, values: Vec::new() }),
+                release: Some(Release { chart, name, namespace, values, capabilities }),
                 reads: BTreeSet::from([folder.to_owned()]),
             });
         }

@@ -1,6 +1,5 @@
 use super::folder::parts;
 use super::*;
-use crate::model::rendering::Release;
 
 #[test]
 fn outputs_are_divided_between_documents() {
@@ -23,43 +22,6 @@ fn outputs_are_divided_between_documents() {
         let bytes: usize = parts.iter().map(Vec::len).sum();
         assert!(expected.is_empty() || bytes == printed.len());
     }
-}
-
-#[test]
-fn texts_of_a_key_cannot_run_together() {
-    let key = |parts: &[&str]| {
-        let mut digest = Sha256::new();
-        for part in parts {
-            add(&mut digest, part);
-        }
-        digest.finalize()
-    };
-    assert_ne!(key(&["a", "bc"]), key(&["ab", "c"]));
-    assert_ne!(key(&["a", ""]), key(&["", "a"]));
-}
-
-fn chart(release: Release) -> RenderedFolder {
-    let (path, marker, reads) = ("web".to_owned(), "web/Chart.yaml".to_owned(), BTreeSet::new());
-    RenderedFolder { path, marker, release: Some(release), reads }
-}
-
-#[test]
-fn a_key_is_of_all_that_a_release_says() {
-    let plain = || Release { chart: "web".into(), name: "web".into(), namespace: "default".into(), values: Vec::new() };
-    // A chart without a release keeps the key that it had before there were any: it would be rendered again.
-    assert_eq!(asked(&chart(plain()), "v4.3.1"), ["1", "helm", "v4.3.1", "web", "web"]);
-    let values = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let releases = [
-        plain(),
-        Release { name: "other".into(), ..plain() },
-        Release { namespace: "other".into(), ..plain() },
-        Release { chart: "other".into(), ..plain() },
-        Release { values: values(&["a", "b"]), ..plain() },
-        Release { values: values(&["b", "a"]), ..plain() },
-        Release { values: values(&["a"]), ..plain() },
-    ];
-    let keys: BTreeSet<Vec<String>> = releases.iter().map(|release| asked(&chart(release.clone()), "v4.3.1")).collect();
-    assert_eq!(keys.len(), releases.len(), "{keys:#?}");
 }
 
 #[test]

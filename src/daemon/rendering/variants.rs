@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
-
-use super::{Configured, FilledValues, Inputs, Lister, RenderedFile, RenderedTree, Rendering, WantedFolder, add, keys};
+use super::{Configured, FilledValues, Inputs, Lister, RenderedFile, RenderedTree, Rendering, WantedFolder, key, keys};
 use crate::daemon::commit_reader::Error;
 use crate::git;
 use crate::model::folder::below;
@@ -202,20 +200,15 @@ fn variant(folder: &WantedFolder, inputs: &ClusterInputs, content: &[u8]) -> Wan
     };
     let values =
         FilledValues { path: below(&folder.folder.path, name), content: Arc::from(content), of: described(inputs) };
-    let mut digest = Sha256::new();
-    // By the values as they are given to the program, not by whose they are: clusters may differ and get the same.
-    for part in [folder.key.as_str(), "values", &values.path] {
-        add(&mut digest, part);
-    }
-    digest.update(content);
-    WantedFolder { values: Some(values), key: format!("{:x}", digest.finalize()), ..folder.clone() }
+    let key = key::of_variant(&folder.key, &values.path, content);
+    WantedFolder { values: Some(values), key, ..folder.clone() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::id::BlobId;
-    use crate::model::rendering::Release;
+    use crate::model::rendering::{Capabilities, Release};
     use crate::model::variants::ClusterField;
     use crate::source::RenderedFolder;
 
@@ -225,6 +218,7 @@ mod tests {
             name: String::new(),
             namespace: String::new(),
             values: Vec::new(),
+            capabilities: Capabilities::default(),
         });
         let (path, marker, reads) = (path.to_owned(), String::new(), BTreeSet::new());
         let folder = RenderedFolder { path, marker, release, reads };

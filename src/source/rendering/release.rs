@@ -1,4 +1,4 @@
-//! Reads the file that says how a chart is rendered: which chart, its name and namespace, and files of values.
+//! Reads the file that says how a chart is rendered: which chart, its name and namespace, files of values, and for what clusters.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Chart, Files, RenderedFolder, Resolver, complaint, is_in, joined, name, resolved};
 use crate::api::check::{is_dns_label, is_dns_subdomain};
 use crate::model::manifest::InputError;
-use crate::model::rendering::{HELM_FILE, RELEASE_NAMESPACE, Release};
+use crate::model::rendering::{Capabilities, HELM_FILE, RELEASE_NAMESPACE, Release};
 use crate::yaml::{self, FieldError};
 
 /// The longest name of a release, in characters.
@@ -18,9 +18,15 @@ const NAME_LENGTH_MAX: usize = 53;
 /// Files of values that one release may have.
 const VALUES_MAX: usize = 32;
 
+/// The longest version of Kubernetes, in bytes.
+const KUBE_VERSION_LENGTH_MAX: usize = 63;
+
+/// API versions that one release may name.
+const API_VERSIONS_MAX: usize = 256;
+
 /// What the file says. Its paths are relative to its folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ReleaseFile {
     /// The folder of the chart; that of the file by default.
     pub chart: Option<String>,
@@ -31,6 +37,11 @@ pub(super) struct ReleaseFile {
     /// Files of values.
     #[serde(default)]
     pub values: Vec<String>,
+    /// The version of Kubernetes that templates read.
+    pub kube_version: Option<String>,
+    /// API versions that templates find.
+    #[serde(default)]
+    pub api_versions: Vec<String>,
 }
 
 /// Reads a file.
@@ -75,7 +86,37 @@ fn wrong(read: &ReleaseFile) -> Vec<FieldError> {
         let message = format!("names {} files, the limit is {VALUES_MAX}", read.values.len());
         errors.push(FieldError::new("values", message).hint("put several into one"));
     }
+    if read.kube_version.as_deref().is_some_and(|version| !is_kube_version(version)) {
+        errors.push(FieldError::new("kubeVersion", "must be a version of Kubernetes").hint("write it as v1.34.0"));
+    }
+    if read.api_versions.len() > API_VERSIONS_MAX {
+        let message = format!("has {} entries, the limit is {API_VERSIONS_MAX}", read.api_versions.len());
+        errors.push(FieldError::new("apiVersions", message).hint("name those that the chart asks for"));
+    }
+    for (position, _) in read.api_versions.iter().enumerate().filter(|(_, version)| !is_api_version(version)) {
+        let error = FieldError::new(format!("apiVersions[{position}]"), "must be an API version, or one with a kind");
+        errors.push(error.hint("write it as monitoring.coreos.com/v1, or monitoring.coreos.com/v1/ServiceMonitor"));
+    }
     errors
+}
+
+/// Tells whether a text is a version of Kubernetes: two or three numbers, and what a vendor adds to three.
+///
+/// Source: Helm, `ParseKubeVersion`, which takes some more.
+fn is_kube_version(text: &str) -> bool {
+    let bare = text.strip_prefix('v').unwrap_or(text);
+    let is_short = || bare.bytes().filter(|byte| *byte == b'.').count() == 1;
+    let is_version = |text: &str| semver::Version::parse(text).is_ok();
+    text.len() <= KUBE_VERSION_LENGTH_MAX && (is_version(bare) || (is_short() && is_version(&format!("{bare}.0"))))
+}
+
+/// Tells whether a text is an API version, with or without a group and a kind.
+fn is_api_version(text: &str) -> bool {
+    let is_part = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+    };
+    text.len() <= 253 && text.split('/').count() <= 3 && text.split('/').all(is_part)
 }
 
 /// Returns an error about a field of a file.
@@ -126,6 +167,7 @@ impl<F: Files> Resolver<'_, F> {
             name: said.name.unwrap_or(own_name),
             namespace: said.namespace.unwrap_or_else(|| RELEASE_NAMESPACE.to_owned()),
             values,
+            capabilities: Capabilities { kube_version: said.kube_version, api_versions: said.api_versions },
         };
         self.found.rendered.push(RenderedFolder {
             path: folder.to_owned(),

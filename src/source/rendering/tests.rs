@@ -167,7 +167,7 @@ fn releases_of_a_chart() {
             files.keys().filter(|path| Renderer::of_file(name(path)).is_some()).map(ToString::to_string).collect();
         let Ok(folders) = folders(&markers, &mut Tree(files), &mut KnownMarkers::default());
         let shown = folders.rendered.iter().filter(|_| folders.errors.is_empty()).map(|folder| {
-            let Release { chart: _, name, namespace, values } = folder.release.as_ref().expect("it is a chart");
+            let Release { name, namespace, values, .. } = folder.release.as_ref().expect("it is a chart");
             let reads: Vec<&str> = folder.reads.iter().map(String::as_str).collect();
             format!("{} as {name} in {namespace} with {values:?}; reads {}", folder.path, reads.join(" "))
         });
@@ -175,6 +175,22 @@ fn releases_of_a_chart() {
         let taken = |folder: &str| folders.inputs.iter().any(|input| input.folder == folder);
         assert_eq!(taken("values/all.yaml"), expected.len() == 2);
         assert!(taken("charts/shop") && !taken("values"));
+    }
+}
+
+#[test]
+fn capabilities_of_a_release() {
+    let text = "{chart: charts/shop, kubeVersion: v1.34.0-gke.100, apiVersions: [v1, monitoring.coreos.com/v1/ServiceMonitor]}";
+    let files = [SHOP.as_slice(), &[("release.gitfleet.yaml", text)]].concat();
+    let markers = ["release.gitfleet.yaml".to_owned(), "charts/shop/Chart.yaml".to_owned()];
+    let Ok(folders) = folders(&markers, &mut Tree(files.into_iter().collect()), &mut KnownMarkers::default());
+    let release = folders.rendered[0].release.as_ref().expect("it is a chart");
+    assert_eq!(release.capabilities.kube_version.as_deref(), Some("v1.34.0-gke.100"));
+    assert_eq!(release.capabilities.api_versions, ["v1", "monitoring.coreos.com/v1/ServiceMonitor"]);
+    for version in ["1.30", "v1.30", "1.30.2", "v1.30.2+k3s1"] {
+        let text = format!("chart: ../charts/shop\nkubeVersion: '{version}'");
+        let (_, errors) = found(&[SHOP.as_slice(), &[("r/release.gitfleet.yaml", text.leak())]].concat());
+        assert_eq!(errors, [""; 0], "{version}");
     }
 }
 
@@ -202,6 +218,21 @@ fn releases_that_are_refused() {
         ),
         ("chart: ../charts/shop\nname: --debug", "name: must be a DNS subdomain of at most 53 characters"),
         ("chart: ../charts/shop\nnamespace: a.b", "namespace: must be a DNS label"),
+        (
+            "chart: ../charts/shop\nkubeVersion: 1.30",
+            "r/release.gitfleet.yaml:2: kubeVersion: invalid type: floating point",
+        ),
+        (
+            "chart: ../charts/shop\nkubeVersion: latest",
+            "kubeVersion: must be a version of Kubernetes (write it as v1.34.0)",
+        ),
+        ("chart: ../charts/shop\nkubeVersion: '--debug'", "kubeVersion: must be a version of Kubernetes"),
+        (
+            "chart: ../charts/shop\napiVersions:\n- a/v1\n- b/v1,c/v1",
+            "r/release.gitfleet.yaml:4: apiVersions[1]: must be an API version, or one with a kind (write it as monitoring",
+        ),
+        ("chart: ../charts/shop\napiVersions: [a/b/c/d]", "apiVersions[0]: must be an API version"),
+        ("chart: ../charts/shop\napiVersions: ['']", "apiVersions[0]: must be an API version"),
         ("chart: a\n---\nchart: b", "has several documents"),
         ("- a", "r/release.gitfleet.yaml"),
         ("a: [", "r/release.gitfleet.yaml"),

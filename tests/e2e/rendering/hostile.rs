@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use gitfleet::daemon::commit_reader::Error;
-use gitfleet::model::rendering::Release;
+use gitfleet::model::rendering::{Capabilities, Release};
 use gitfleet::render::{InputFile, Job};
 
 use super::*;
@@ -539,7 +539,13 @@ fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings
             .collect();
         let version = if renderer == Renderer::Helm { HELM } else { KUSTOMIZE };
         let program = programs.find(renderer, version).expect("it is there");
-        let release = Release { chart: "h".into(), name: "h".into(), namespace: "default".into(), values: Vec::new() };
+        let release = Release {
+            chart: "h".into(),
+            name: "h".into(),
+            namespace: "default".into(),
+            values: Vec::new(),
+            capabilities: Capabilities::default(),
+        };
         let job = match renderer {
             Renderer::Kustomize => Job::Kustomization("h"),
             Renderer::Helm => Job::Chart { release: &release, values: None },

@@ -117,6 +117,31 @@ fn a_comma_in_a_path_leads_nowhere_else() {
     assert_eq!(value(&scratch, "west", "production").as_deref(), Some("one inside none"));
 }
 
+/// Many charts make a ServiceMonitor, or another kind, only where the cluster has it.
+#[test]
+fn a_release_says_what_its_clusters_can_do() {
+    let (scratch, _) = two_environments();
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}, namespace: {{ .Release.Namespace }}}\n\
+                    data: {key: {{ .Capabilities.KubeVersion.Version }} {{ .Capabilities.APIVersions.Has \"example.com/v1/Monitor\" }} \
+                    {{ .Capabilities.APIVersions.Has \"apps/v1\" }}}\n";
+    scratch.write("charts/shop/templates/map.yaml", template);
+    scratch.write("charts/shop/Chart.yaml", "apiVersion: v2\nname: shop\nversion: 1.0.0\nkubeVersion: '>=1.30.0'\n");
+    let release = |capabilities: &str| {
+        let text = format!("chart: ../../charts/shop\nname: shop\nnamespace: production\n{capabilities}");
+        scratch.write("env/production/release.gitfleet.yaml", &text);
+    };
+    release("kubeVersion: v1.31.4\napiVersions: [example.com/v1/Monitor]\n");
+    scratch.commit("second");
+    once(&scratch).text(0);
+    assert_eq!(value(&scratch, "west", "production").as_deref(), Some("v1.31.4 true true"));
+    let others = value(&scratch, "east", "staging").expect("it is rendered");
+    assert!(others.ends_with(" false true") && !others.starts_with("v1.31.4"), "{others}");
+    release("kubeVersion: '1.29'\n");
+    let refused = scratch.run(&["validate", FLEET, "-c", CONFIG]);
+    let words = "chart requires kubeVersion: >=1.30.0 which is incompatible with Kubernetes v1.29";
+    assert!(refused.code == 1 && refused.out.contains(words), "{}", refused.out);
+}
+
 #[test]
 fn a_wrong_release_refuses_the_commit_with_its_line() {
     let (scratch, _) = two_environments();
