@@ -65,6 +65,12 @@ impl Opened {
         let placement = PlacementKey::cluster_scoped("p");
         self.send(FromServer::Order { cluster: "a".into(), placement, digest: digest.clone(), reported: None }).await;
     }
+
+    /// Says that the member has all its orders.
+    async fn placements(&mut self) {
+        let placements = [PlacementKey::cluster_scoped("p")].into();
+        self.send(FromServer::Placements { cluster: "a".into(), placements }).await;
+    }
 }
 
 #[derive(Default)]
@@ -324,6 +330,7 @@ async fn orders_are_fetched_once_and_survive_cuts_restarts_and_the_server() {
     assert_eq!(session.hello.epoch, 7);
     session.welcome(7, 15_000, None).await;
     session.order(&first).await;
+    session.placements().await;
     server.complete(1).await;
     assert_eq!(server.fetched(), 3);
 

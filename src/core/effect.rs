@@ -57,8 +57,10 @@ pub enum MemberCommand {
         /// The last report about the placement before a restart.
         reported: Option<Arc<WorkStatus>>,
     },
-    /// Say again what the member holds and how far each order is: whoever listens has begun again.
+    /// Say again what the member holds: whoever listens has begun again.
     Announce,
+    /// Say again how far each order is: what was said before whoever listens had sent it counted for nothing.
+    ReportAgain,
     /// Try what was refused again now, and report the result, also if it is the same.
     TryAgain(PlacementKey),
     /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.

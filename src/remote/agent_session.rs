@@ -225,6 +225,7 @@ impl AgentSession {
                 forget_others(agent, &cluster, &placements);
                 // What was said about an order before the server sent it again counted for nothing there.
                 agent.tasks.send(&cluster, MemberCommand::Announce);
+                agent.tasks.send(&cluster, MemberCommand::ReportAgain);
                 self.complete.insert(cluster);
             }
             FromServer::Bye { reason } => return AfterFrame::Leave(reason),

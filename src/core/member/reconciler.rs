@@ -150,7 +150,8 @@ impl Reconciler {
                 }
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
-            MemberCommand::Announce => self.report_again(),
+            MemberCommand::Announce => self.namespaces.report_again(),
+            MemberCommand::ReportAgain => self.report_again(),
             MemberCommand::TryAgain(placement) => {
                 if let Some(delivery) = self.deliveries.get_mut(&placement) {
                     delivery.try_again();
@@ -161,10 +162,9 @@ impl Reconciler {
         }
     }
 
-    /// Marks every report, and the namespaces, as not sent. Work that was reported before a restart and not checked since has no
+    /// Marks every report as not sent. Work that was reported before a restart and not checked since has no
     /// report of this task.
     fn report_again(&mut self) {
-        self.namespaces.report_again();
         for delivery in self.deliveries.values_mut() {
             delivery.unreported |= delivery.reported.take().is_some();
         }

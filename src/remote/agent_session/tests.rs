@@ -40,6 +40,7 @@ impl AgentDisk for Disk {
 #[derive(Default)]
 struct Tasks {
     announced: Vec<ClusterName>,
+    reported: Vec<ClusterName>,
     ordered: Vec<ClusterName>,
 }
 
@@ -50,6 +51,7 @@ impl AgentTasks for Tasks {
     fn send(&mut self, cluster: &ClusterName, command: MemberCommand) {
         match command {
             MemberCommand::Announce => self.announced.push(cluster.clone()),
+            MemberCommand::ReportAgain => self.reported.push(cluster.clone()),
             MemberCommand::Order { .. } => self.ordered.push(cluster.clone()),
             _ => {}
         }
@@ -103,6 +105,7 @@ fn a_member_says_again_how_it_stands_when_the_server_has_sent_all_its_orders() {
     let placements = FromServer::Placements { cluster: "m".into(), placements: BTreeSet::new() };
     assert_eq!(session.take_frame(&mut agent, placements), AfterFrame::Nothing);
     assert_eq!(agent.tasks.announced, [ClusterName::from("m")]);
+    assert_eq!(agent.tasks.reported, [ClusterName::from("m")]);
 }
 
 /// Another agent may have delivered a newer order, and the server may be gone before it says so (seed 13101 of the simulation).

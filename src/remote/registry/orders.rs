@@ -21,7 +21,7 @@ impl Registry {
                 self.effects.extend(woken.map(RegistryEffect::Wake));
             }
             // The agent announces its members by itself when a session begins, and tries again when its pause is over.
-            MemberCommand::Announce | MemberCommand::TryAgain(_) => {}
+            MemberCommand::Announce | MemberCommand::ReportAgain | MemberCommand::TryAgain(_) => {}
             MemberCommand::Placements(placements) => {
                 // Without a session the next one begins with all of it.
                 let Some(session) = session else { return };

@@ -78,6 +78,24 @@ fn a_report_of_differences_is_made_again_and_told_where_it_changed() {
     assert_eq!(repaired.manifests[0].differs_since, None);
 }
 
+/// A session of an agent begins with what its members hold; a report counts once the server has sent the order again.
+#[test]
+fn what_a_member_holds_is_said_again_without_its_reports() {
+    let mut order = order(1, &[map("a", "1")]);
+    order.strategy.type_ = ApplyStrategyType::ReportDiff;
+    let mut reconciler = reconciler(&order, None);
+    compare(&mut reconciler, &[], start());
+    let first = report(&mut reconciler, &order, start()).expect("a first report");
+    reconciler.command(MemberCommand::Announce);
+    assert_eq!(reconciler.unreported().count(), 0, "nothing waits to be sent");
+    assert_eq!(report(&mut reconciler, &order, start()), None, "before the order was sent it counts for nothing");
+    for _ in 0..2 {
+        reconciler.command(MemberCommand::ReportAgain);
+        assert_eq!(report(&mut reconciler, &order, start()).as_ref(), Some(&first));
+        assert_eq!(report(&mut reconciler, &order, start()), None, "once");
+    }
+}
+
 #[test]
 fn a_new_order_is_not_complete_by_looks_at_the_old_one() {
     let mut report_diff = order(1, &[map("a", "1")]);
