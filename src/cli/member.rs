@@ -160,7 +160,11 @@ impl Bootstrap {
         );
         let source = &configuration.source;
         let folder = source.local().with_context(|| {
-            format!("the source {} is on no disk of this machine: clone it, and name the clone with --repo", source.url)
+            format!(
+                "the source {} is on no disk of this machine: name a clone of it with --repo in the place of -c, or, so that the accounts of tenants count, \
+                 name what {} shall allow with --resources, or everything with --all-kinds, beside -c",
+                source.url, self.name
+            )
         })?;
         Ok(Some(folder.join(&source.path)))
     }
