@@ -132,6 +132,8 @@ pub struct Registry {
     sessions: BTreeMap<String, RemoteSession>,
     /// Ended sessions whose last word is still to be sent, by id.
     farewells: BTreeMap<String, String>,
+    /// When time changes something next, at the earliest. Until then requests that change nothing cost nothing for each member.
+    due: Option<Uptime>,
     next_id: u64,
     is_closed: bool,
     effects: Vec<RegistryEffect>,
@@ -151,6 +153,7 @@ impl Registry {
             parting: BTreeMap::new(),
             sessions: BTreeMap::new(),
             farewells: BTreeMap::new(),
+            due: pools_from,
             next_id: 0,
             is_closed: false,
             effects: Vec::new(),
@@ -303,6 +306,7 @@ impl Registry {
         }
         session.seq = reports.seq;
         let acked = session.seq;
+        let mut is_due = self.due.is_some_and(|due| due <= now);
         for event in reports.events {
             match event {
                 ToServer::Bye => {
@@ -314,6 +318,7 @@ impl Registry {
                     for (_, writer) in of_cluster {
                         if matches!(writer, Writer::Leaving(of, _) if of == agent) {
                             *writer = Writer::Nobody;
+                            is_due = true;
                         }
                     }
                 }
@@ -330,7 +335,9 @@ impl Registry {
                 }
             }
         }
-        self.settle(now);
+        if is_due {
+            self.settle(now);
+        }
         Ok(Taken { acked, refused })
     }
 
@@ -395,11 +402,12 @@ impl Registry {
 
     /// Ends a session whose connection is gone.
     pub fn cut(&mut self, agent: &str, id: &str, now: Uptime) {
-        self.farewells.remove(id);
         if self.sessions.get(agent).is_some_and(|session| session.id == id) {
             self.end(agent, "its connection ended", now);
             self.settle(now);
         }
+        // Nobody reads the stream any more.
+        self.farewells.remove(id);
     }
 
     /// Ends all sessions for good: the daemon ends, and agents keep its members for the next one. Members that are removed after this are no

@@ -11,7 +11,14 @@ use crate::model::uptime::Uptime;
 impl Registry {
     /// Acts on what time has brought. Returns when to call it again.
     pub fn tick(&mut self, now: Uptime) -> Option<Uptime> {
-        self.settle(now);
+        if self.due.is_some_and(|due| due <= now) {
+            self.settle(now);
+        }
+        self.due
+    }
+
+    /// Returns when time changes something next.
+    fn next_due(&self) -> Option<Uptime> {
         let writers = self.members.values().map(|remote| &remote.writer).chain(self.parting.values());
         let of_writers = writers.filter_map(|writer| match writer {
             Writer::Nobody | Writer::Agent(_) => None,
@@ -84,6 +91,7 @@ impl Registry {
         self.list_members();
         self.send_first_lists(&wanted);
         self.name_absent(now);
+        self.due = self.next_due();
     }
 
     /// Puts into each session the members that its agent writes to.
