@@ -54,7 +54,7 @@ impl Disk {
     /// Opens the folder, and makes it where it is missing.
     ///
     /// # Errors
-    /// The folder cannot be made or read.
+    /// The folder cannot be made, or the highest epoch in it cannot be read: without it the agent would follow a server that was replaced.
     pub(super) fn open(folder: &Path, token: &SecretString) -> io::Result<Self> {
         fs::create_dir_all(folder.join(CONTENT))?;
         let seal = Seal::new(token);
@@ -66,12 +66,10 @@ impl Disk {
             assignment: Assignment::default(),
             log,
             changed: made.len(),
-            epoch: 0,
+            epoch: read_epoch(&folder.join(EPOCH))?,
             contents: BTreeMap::new(),
             loaded: BTreeMap::new(),
         };
-        let epoch = read(&folder.join(EPOCH)).and_then(|bytes| String::from_utf8(bytes).ok());
-        disk.epoch = epoch.and_then(|text| text.trim().parse().ok()).unwrap_or_default();
         let json = disk.seal.open(STATE, &state).and_then(|packed| inflate(&packed).ok());
         match json.and_then(|json| serde_json::from_slice(&json).ok()) {
             Some(assignment) => {
@@ -168,7 +166,9 @@ impl AgentDisk for Disk {
     fn note_epoch(&mut self, epoch: u64) {
         if epoch > self.epoch {
             self.epoch = epoch;
-            complain(write(&self.folder.join(EPOCH), epoch.to_string().as_bytes()));
+            if let Err(error) = write(&self.folder.join(EPOCH), epoch.to_string().as_bytes()) {
+                tracing::error!(%error, epoch, "the highest epoch cannot be stored: after a restart this agent follows a server that was replaced");
+            }
         }
     }
 
@@ -262,6 +262,21 @@ fn complain(written: io::Result<()>) {
     }
 }
 
+/// Reads the highest epoch; 0 where no server was seen yet.
+fn read_epoch(path: &Path) -> io::Result<u64> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let damaged = |_| {
+        let message =
+            format!("{} holds no number; if no server of an earlier epoch runs any more, remove it", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    text.trim().parse().map_err(damaged)
+}
+
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -289,6 +304,25 @@ fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_epoch_that_cannot_be_read_is_not_forgotten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = SecretString::from("token".to_owned());
+        let open = || Disk::open(folder.path(), &token);
+        let mut disk = open().expect("it opens");
+        assert_eq!(disk.epoch(), 0);
+        disk.note_epoch(7);
+        assert_eq!(open().expect("it opens").epoch(), 7);
+        for damage in ["", "x", "-1"] {
+            fs::write(folder.path().join(EPOCH), damage).expect("it is written");
+            let error = open().err().expect("with an epoch of 0 any server would count").to_string();
+            assert!(error.contains("epoch holds no number"), "{error}");
+        }
+        fs::remove_file(folder.path().join(EPOCH)).expect("it is there");
+        fs::create_dir(folder.path().join(EPOCH)).expect("a folder");
+        assert!(open().is_err(), "it cannot be read");
+    }
 
     #[test]
     fn an_order_costs_what_it_changes_and_survives_the_process() {
