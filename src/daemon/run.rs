@@ -232,10 +232,11 @@ impl Daemon {
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             let wake_at = self.pace.next_decision(tokio::time::Instant::now() + pause);
             tokio::select! {
-                // In this order, so that a stop is handled before any other event.
+                // In this order: a stop first, then what people command. Reports of members may arrive without a pause.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
                 () = stepping_down.wait() => return self.core.standing(clock::now()),
+                Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(news) = self.news.recv() => self.handle_source(news),
                 Some(event) = self.events.recv() => {
                     self.take_in(Event::Member(event));
@@ -248,7 +249,6 @@ impl Daemon {
                 Some(question) = self.questions.recv() => self.answer(question),
                 Some(preview) = self.previews.recv() => self.preview(preview),
                 Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
-                Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
                 Some(event) = self.config.recv() => self.take_in(Event::Configuration(event)),
                 () = tokio::time::sleep_until(wake_at) => {}
@@ -328,7 +328,7 @@ impl Daemon {
     async fn decide(&mut self) {
         measure::set_gauges(&self.metrics, &self.core, &mut self.listed);
         let started = std::time::Instant::now();
-        // Deciding a large fleet blocks its thread for too long: members' tasks move to other threads.
+        // Deciding a large fleet takes long: a worker's other tasks move to other threads.
         let Some(batch) = tokio::task::block_in_place(|| self.core.decide(clock::now())) else { return };
         self.pace.note(started.elapsed());
         measure::count_batch(&self.metrics, &self.core, &batch, started.elapsed());

@@ -109,8 +109,8 @@ enum SaidPresence {
 struct Work {
     /// Steps to start, in order: a step under way holds its object in memory, a waiting one only names it.
     waiting: VecDeque<(Task, Arc<Presence>)>,
-    /// Placements of which a step has begun. Their next steps go first: a member delivers one placement after the other, and reports
-    /// each once, instead of all of them bit by bit.
+    /// Placements of which a step has begun, and that have more to do. Their next steps go first: a member delivers one placement after
+    /// the other, and reports each once, instead of all of them bit by bit.
     begun: BTreeSet<PlacementKey>,
     under_way: FuturesUnordered<BoxFuture<'static, (PlacementKey, StepResult)>>,
 }
@@ -122,6 +122,11 @@ impl Work {
         let first_fresh = self.waiting.partition_point(|(waiting, _)| !is_fresh(waiting));
         let position = if is_fresh(&task) { self.waiting.len() } else { first_fresh };
         self.waiting.insert(position, (task, presence));
+    }
+
+    /// Notes that a placement has nothing to do: its next steps take their turn.
+    fn rest(&mut self, placement: &PlacementKey) {
+        self.begun.remove(placement);
     }
 }
 
@@ -321,7 +326,7 @@ impl Member {
                 self.announce();
             }
             if Instant::now() >= next_report {
-                self.report();
+                self.report(&mut work);
                 next_report = Instant::now() + REPORT_INTERVAL;
             }
         }
@@ -392,18 +397,23 @@ impl Member {
     }
 
     /// Sends the daemon what changed since the last report.
-    fn report(&mut self) {
+    fn report(&mut self, work: &mut Work) {
         let now = clock::now();
         let instant = Instant::now();
         // Before the work that brought a namespace: whoever waits for both has seen both.
         self.report_namespaces();
         let unreported = self.reconciler.unreported();
         let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
-        for placement in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+        for (placement, is_busy) in due.map(|(key, is_busy)| (key.clone(), is_busy)).collect::<Vec<_>>() {
             if let Some(event) = self.reconciler.report(&placement, now) {
                 drop(self.events.send(event));
             }
-            self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
+            if is_busy {
+                self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
+            } else {
+                self.next_progress.remove(&placement);
+                work.rest(&placement);
+            }
         }
     }
 }

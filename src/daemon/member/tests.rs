@@ -369,7 +369,16 @@ fn a_placement_that_has_begun_continues_before_others_begin() {
     work.add(task("a", 2), Arc::default());
     work.add(task("d", 0), Arc::default());
     seen.extend((0..5).map(|_| next(&mut work)));
-    let order = ["a 0", "a 1", "a 2", "b 0", "c 0", "d 0"];
+    // A later commit: none of them has the first turn for ever.
+    for placement in ["a", "b"] {
+        work.rest(&PlacementKey::cluster_scoped(placement));
+    }
+    work.add(task("a", 3), Arc::default());
+    work.add(task("b", 3), Arc::default());
+    seen.push(next(&mut work));
+    work.add(task("a", 4), Arc::default());
+    seen.extend((0..2).map(|_| next(&mut work)));
+    let order = ["a 0", "a 1", "a 2", "b 0", "c 0", "d 0", "a 3", "a 4", "b 3"];
     assert_eq!(seen, order.map(|name| name.replace(' ', "Compare { position: ") + " }"));
 }
 
