@@ -31,11 +31,11 @@ mod accept;
 mod branch;
 mod dropped;
 mod ending;
-mod missing;
 mod payloads;
 mod pulls;
 mod settings;
 mod switch;
+mod thread;
 mod token;
 mod verify;
 
@@ -139,8 +139,8 @@ pub fn follow(
         branch.verify.as_deref().map(read_keys).transpose()?;
     }
     let joined = settings.is_joined().then(|| JoinedRepository::open(state_dir)).transpose()?;
-    let opened = missing::open(&settings, state_dir)?;
-    let dropped = missing::keepers(&settings, &opened);
+    let opened = thread::open(&settings, state_dir)?;
+    let dropped = thread::keepers(&settings, &opened);
     let first = match &opened {
         Ok(sources) => {
             let mut readers =
@@ -154,7 +154,7 @@ pub fn follow(
     let payloads = answer_payloads(Arc::clone(&reader), settings.rendering.clone(), news.clone(), supervisor);
     let (requests, inbox) = channel();
     let (ending, stop, alive) = Ending::of(requests.clone());
-    let mut follower = missing::Opening {
+    let mut thread = thread::PollerThread {
         opened: Some(opened),
         dropped,
         joined,
@@ -170,7 +170,7 @@ pub fn follow(
     let run = move || {
         // It ends with the thread: the shutdown waits for that.
         let _held = &alive;
-        follower.run(&inbox);
+        thread.run(&inbox);
     };
     supervisor.thread(Part::Source, "gitfleet-source", run).expect("a thread can be started at startup");
     Ok(Followed { _ending: ending, requests, payloads })

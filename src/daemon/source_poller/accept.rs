@@ -84,9 +84,9 @@ impl Follower {
         waiting.map(|branch| branch.name.clone()).collect()
     }
 
-    /// Accepts several tips in one step, so that an object which moves between two sources is not gone in between because of a third: all
-    /// that wait; or those that are left without the sources that errors are of; or all but one; or the new ones. Tips that were refused
-    /// before are tried only beside new ones. Returns whether any were accepted.
+    /// Accepts several tips in one step, so that an object that moves between two sources is not gone in between because of a third. Tries,
+    /// in this order: all waiting tips; those without the sources that have errors; all but one; the new ones. A tip that was refused before
+    /// is tried only beside a new one. Returns whether any were accepted.
     fn accept_together(&mut self, new: &[String]) -> bool {
         let all = self.waiting();
         if !self.was_joined {

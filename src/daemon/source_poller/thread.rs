@@ -1,4 +1,4 @@
-//! A source that is missing when the daemon starts: the daemon waits for it, and everything else continues.
+//! The poller's thread: opens the sources, waits for one that is missing, and then polls. Everything else continues meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ pub(super) fn keepers(settings: &PollerSettings, opened: &Result<Vec<Source>, St
 }
 
 /// The source's thread from its start.
-pub(super) struct Opening {
+pub(super) struct PollerThread {
     /// The result of opening; taken when it was reported.
     pub opened: Option<Result<Vec<Source>, String>>,
     /// Of each source; taken when they exist. Only a source on this machine may be missing, and that has no mirror.
@@ -91,7 +91,7 @@ pub(super) struct Opening {
     pub following: Option<Box<Follower>>,
 }
 
-impl Opening {
+impl PollerThread {
     /// Follows the source, once it exists, until the requests end.
     pub fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
