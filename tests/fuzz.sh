@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores lists)
+readonly TARGETS=(manifests identities commits mirrors commands webhooks comments stores lists signatures renderings owners)
 readonly USAGE=64
 # Where cargo builds.
 readonly folder=${CARGO_TARGET_DIR:-target}

@@ -1,4 +1,4 @@
-//! All fuzz targets in one program, so that one is built and not nine. `GITFLEET_FUZZ_TARGET` says which one runs; `tests/fuzz.sh`
+//! All fuzz targets in one program, so that one is built and not one for each. `GITFLEET_FUZZ_TARGET` says which one runs; `tests/fuzz.sh`
 //! sets it.
 
 #![no_main]
@@ -17,6 +17,9 @@ mod identities;
 mod lists;
 mod manifests;
 mod mirrors;
+mod owners;
+mod renderings;
+mod signatures;
 mod stores;
 mod webhooks;
 
@@ -30,7 +33,7 @@ const TARGET_VARIABLE: &str = "GITFLEET_FUZZ_TARGET";
 /// Takes one input; a defect is a panic.
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, Target); 12] = [
     ("commands", commands::run),
     ("comments", comments::run),
     ("commits", commits::run),
@@ -38,6 +41,9 @@ const TARGETS: [(&str, Target); 9] = [
     ("lists", lists::run),
     ("manifests", manifests::run),
     ("mirrors", mirrors::run),
+    ("owners", owners::run),
+    ("renderings", renderings::run),
+    ("signatures", signatures::run),
     ("stores", stores::run),
     ("webhooks", webhooks::run),
 ];
