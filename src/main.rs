@@ -9,7 +9,7 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
-    // The process may be one between gitfleet and a program that renders.
+    // gitfleet starts itself as the launcher of kustomize, helm and sops.
     if let Some(code) = gitfleet::render::launch() {
         return code;
     }

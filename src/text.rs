@@ -1,7 +1,8 @@
-//! Foreign text where people read lines: logs and errors. What would not be seen, or would begin a line that nobody wrote, is shown
-//! as an escape.
+//! Text: foreign text where people read lines, logs and errors, in which what would not be seen, or would begin a line that nobody wrote, is
+//! shown as an escape; and bytes as digits.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Tells whether a character is not seen, turns text around or moves what stands beside it.
 pub fn is_unseen(c: char) -> bool {
@@ -64,6 +65,14 @@ pub fn causes(chain: impl IntoIterator<Item = String>) -> String {
         text.push_str(link);
     }
     text
+}
+
+/// Returns bytes as lowercase hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::config::{Configuration, Forge, Source, read_webhook_secrets};
 use crate::daemon::forge_bot;
 use crate::forge::{Ability, Admin, Error, HookRepair, Kind, Known, Result as ForgeResult, Settings};
 use crate::model::forge::Permission;
+use crate::text::hexadecimal;
 use crate::views::table::Table;
 
 /// Bytes of a webhook secret that is made: as many as its signature has.
@@ -336,15 +337,10 @@ async fn setup(forge: &Forge, url: &str, dry_run: bool) -> anyhow::Result<Exit> 
 
 /// Makes a secret of random bytes in a file that only we can read; one that is there already is not touched.
 fn make_secret(path: &Path) -> anyhow::Result<SecretString> {
-    use std::fmt::Write as _;
     let mut bytes = [0; SECRET_BYTES];
     let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system has no random bytes for a secret"))?;
-    let secret = bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    });
-    let secret = SecretString::from(secret);
+    let secret = SecretString::from(hexadecimal(&bytes));
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

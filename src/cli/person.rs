@@ -1,6 +1,5 @@
 //! The person at the command line, and the token that identifies them to the daemon.
 
-use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::text::hexadecimal;
 
 /// The file in the store's folder with the token of the running daemon; only its own user can read it.
 const TOKEN_FILE: &str = "token";
@@ -35,11 +36,7 @@ pub fn random_token() -> anyhow::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| anyhow::anyhow!("the system gives no random bytes for a token"))?;
-    let mut text = String::new();
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-    }
-    Ok(text)
+    Ok(hexadecimal(&bytes))
 }
 
 /// Creates a new token in a file that only this user can read; the token of an earlier process is no longer valid.

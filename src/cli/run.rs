@@ -107,7 +107,7 @@ fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build()
 }
 
-/// Runs a daemon's life to its end. The engine's loop is not restarted in the same process: its state is rebuilt from the store by a
+/// Runs a daemon's life to its end. The event loop is not restarted in the same process: its state is rebuilt from the store by a
 /// new one.
 fn complete<T>(runtime: &Runtime, life: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(life))).unwrap_or_else(|panic| {

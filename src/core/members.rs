@@ -99,7 +99,7 @@ impl Core {
             match (access, reason) {
                 (Some(access), None) => self.start_member(name, access),
                 (_, reason) => {
-                    if stands(record, false, reason.map(str::to_owned), now) {
+                    if record_answering(record, false, reason.map(str::to_owned), now) {
                         self.queue.clusters.insert(name.clone());
                         self.queue.concerns_holders(name);
                     }
@@ -164,7 +164,7 @@ impl Core {
                         self.note_held(&cluster, key, held, is_unseen);
                     }
                 }
-                self.stand(&cluster, true, None, version, now);
+                self.note_answering(&cluster, true, None, version, now);
             }
             MemberEvent::Offline { cluster, reason } => {
                 if !self.members.contains_key(&cluster) {
@@ -173,7 +173,7 @@ impl Core {
                 // The first decision waits for an answer, and this is one.
                 self.unseen.remove(&cluster);
                 self.await_reports(&cluster);
-                self.stand(&cluster, false, Some(reason), None, now);
+                self.note_answering(&cluster, false, Some(reason), None, now);
             }
             // A report may arrive from a member that was stopped or that has left the placement.
             MemberEvent::Work { cluster, placement, status } => {
@@ -299,7 +299,7 @@ impl Core {
         }
     }
 
-    fn stand(
+    fn note_answering(
         &mut self,
         cluster: &ClusterName,
         online: bool,
@@ -308,7 +308,7 @@ impl Core {
         now: Timestamp,
     ) {
         let Some(record) = self.fleet.records.get_mut(cluster) else { return };
-        if stands(record, online, message, now)
+        if record_answering(record, online, message, now)
             && let Some(reason) = &record.message
         {
             tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
@@ -393,8 +393,8 @@ impl Core {
         }
     }
 
-    /// Returns the last report about an order before a restart. A report about an earlier order does not count: objects that it
-    /// applied and no longer reports would look like drift, and would be written again.
+    /// Returns the last report about a placement on a cluster, of whatever generation: the member takes refusals only from a report about
+    /// the same generation, and from any what it wrote.
     fn reported(&self, order: &WorkOrder, works: &BTreeMap<ClusterName, Arc<WorkStatus>>) -> Option<Arc<WorkStatus>> {
         let newer = self.reports.get(&order.placement).and_then(|reports| reports.get(&order.cluster));
         let work = newer.or_else(|| works.get(&order.cluster));
@@ -408,7 +408,7 @@ pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
 }
 
 /// Records whether a cluster answers, since `now` if that changed. Returns whether it changed.
-fn stands(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
+fn record_answering(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
     // A different reason for the same outage does not restart the outage.
     let is_new = record.online != online || record.message.is_some() != message.is_some();
     if is_new {

@@ -129,7 +129,7 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
     let Some(key) = old.or(new).map(|state| state.record.key.clone()) else { return Ok(ops) };
     match (old.map(|state| &state.record), new.map(|state| &state.record)) {
         (Some(old), Some(new)) if old == new => {}
-        // The lock of the store lets one process write: nobody else can have changed a record.
+        // One daemon writes: the embedded store is locked, and PostgreSQL refuses the batch of an earlier epoch.
         (_, Some(new)) => ops.push(records::put(records::placement_key(&key), new, Expected::Any)?),
         (_, None) => ops.push(Op::Delete { key: records::placement_key(&key), expected: Expected::Any }),
     }

@@ -9,9 +9,11 @@ use crate::api::placement::LabelSelector;
 use crate::api::staged::StagedUpdateStrategySpec;
 use crate::decide::state::PlacementState;
 use crate::decide::strategies::Staged;
-use crate::model::id::{ClusterName, PlacementKey};
+use crate::model::id::{ClusterName, ObjectId, PlacementKey};
+use crate::model::manifest::Origin;
 use crate::model::tenants::Tenant;
 use crate::model::tree::Tree;
+use crate::model::variants::ClusterInputs;
 use crate::schedule::ocm::Key;
 use crate::schedule::{FleetChange, Readers, Reads};
 use crate::snapshot::scheduled_policy;
@@ -215,7 +217,7 @@ fn set<K: Ord + Clone>(wakes: &mut BTreeMap<K, Timestamp>, key: &K, at: Option<T
 }
 
 /// Tells whether documents of a kind concern only clusters or the objects that they name.
-fn is_own_business(kind: &str) -> bool {
+fn queues_by_itself(kind: &str) -> bool {
     matches!(
         kind,
         "ClusterResourcePlacement"
@@ -234,19 +236,21 @@ fn is_own_business(kind: &str) -> bool {
 /// Tells whether two commits have the same payload and the same overrides, envelopes and so on, at the same places.
 fn same_payload(old: &Tree, new: &Tree) -> bool {
     let payload = old.manifests.iter().map(|m| (&m.id, &m.origin)).eq(new.manifests.iter().map(|m| (&m.id, &m.origin)));
-    let shared = |tree: &'_ Tree| {
-        let inputs = tree.inputs.iter().filter(|m| !is_own_business(&m.id.kind));
-        inputs.map(|m| (m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
-    };
-    let of_clusters = |tree: &'_ Tree| {
-        let each = tree.varied.iter().flat_map(|(path, varied)| varied.variants.iter().map(move |one| (path, one)));
-        let each = each.flat_map(|(path, (inputs, objects))| objects.iter().map(move |m| (path, inputs, m)));
-        each.map(|(path, inputs, m)| (path.clone(), inputs.clone(), m.id.clone(), m.origin.clone())).collect::<Vec<_>>()
-    };
-    let reads = |tree: &'_ Tree| tree.varied.values().map(|varied| varied.reads.clone()).collect::<Vec<_>>();
-    let payload = payload && reads(old) == reads(new) && of_clusters(old) == of_clusters(new);
+    let reads = old.varied.values().map(|varied| &varied.reads).eq(new.varied.values().map(|varied| &varied.reads));
+    let payload = payload && reads && of_clusters(old).eq(of_clusters(new));
     // Which Namespaces a folder sees around it depends on the folders that others name.
-    payload && old.scopes == new.scopes && old.folders == new.folders && shared(old) == shared(new)
+    payload && old.scopes == new.scopes && old.folders == new.folders && shared(old).eq(shared(new))
+}
+
+/// Returns the objects that are rendered with values of clusters: folder, values, identity and place of each.
+fn of_clusters(tree: &Tree) -> impl Iterator<Item = (&String, &ClusterInputs, &ObjectId, &Origin)> {
+    let each = tree.varied.iter().flat_map(|(path, varied)| varied.variants.iter().map(move |one| (path, one)));
+    each.flat_map(|(path, (inputs, objects))| objects.iter().map(move |m| (path, inputs, &m.id, &m.origin)))
+}
+
+/// Returns the inputs that may change the payload of any placement.
+fn shared(tree: &Tree) -> impl Iterator<Item = (&ObjectId, &Origin)> {
+    tree.inputs.iter().filter(|m| !queues_by_itself(&m.id.kind)).map(|m| (&m.id, &m.origin))
 }
 
 /// Returns the keys of the labels that sort clusters into stages.

@@ -423,7 +423,7 @@ impl Configured {
                     failed.remove(&one.key);
                     made.push(settled);
                 }
-                // Whoever is forgotten is started once more than it would have been.
+                // The list is full and is emptied: a folder in it may be started once more.
                 None if failed.len() >= FAILED_MAX => failed.clear(),
                 None => drop(failed.insert(one.key.clone())),
             }

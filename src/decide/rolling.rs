@@ -137,7 +137,7 @@ impl Pass<'_> {
     /// Moves the bindings of a placement that was removed: they go.
     fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
         let may_go = |b: &Binding| self.state.record.permits(PhaseAct::Remove) && !b.deleting && !is_held(b);
-        // Of one that does not answer nobody may have seen what it holds: the gate could not speak of it.
+        // If a cluster does not answer, what it holds may be unknown, and the gate could not list it.
         let is_known = |b: &Binding| self.fleet.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
         let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
         due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));

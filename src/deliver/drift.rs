@@ -42,7 +42,7 @@ pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress,
         // It changed since, or the check is too old: an apply might undo a change by somebody else.
         Ok(_) => verdict(State::CheckDrift, "", None),
         Err(why) => {
-            let message = format!("it was changed on the member; in what cannot be seen: {why}");
+            let message = format!("it was changed on the member; the difference cannot be read: {why}");
             let next = look.at + retry_delay(look.failures);
             verdict(State::Refused(ApplyOutcome::FailedToRunDriftDetection), &message, Some(next))
         }

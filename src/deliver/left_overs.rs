@@ -31,10 +31,7 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
         found.staying.push(key.clone());
         // Another placement takes it over; until then only this inventory names it.
         let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
-        if taken && !order.held.contains(key) {
-            continue;
-        }
-        if refused || order.held.contains(key) {
+        if taken || refused || order.held.contains(key) {
             continue;
         }
         // Somebody else deletes it already, whatever the decision says.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use gix::bstr::ByteSlice;
 use gix::credentials::{helper, protocol};
 use gix::protocol::handshake::Ref;
@@ -66,7 +68,7 @@ impl Mirror {
         let mut secrets: Vec<SecretString> = spec.token.iter().cloned().collect();
         // gix asks for credentials over https alone, so over http a header is the one way to send the token.
         if let (Scheme::Http, Some(token)) = (&url.scheme, &spec.token) {
-            let login = base64(format!("{TOKEN_USER}:{}", token.expose_secret()).as_bytes());
+            let login = STANDARD.encode(format!("{TOKEN_USER}:{}", token.expose_secret()).as_bytes());
             overrides.push(format!("http.extraHeader=Authorization: Basic {login}"));
             secrets.push(login.into());
         }
@@ -454,22 +456,6 @@ pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
     gix::ThreadSafeRepository::init_opts(&fresh, kind, create, open_options([]))
         .map_err(Error::at(location, "create a mirror for"))?;
     std::fs::rename(&fresh, dir).map_err(failed)
-}
-
-/// Encodes bytes for a Basic authorization header.
-///
-/// Source: RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0u32, |bits, i| bits << 8 | u32::from(group.get(i).copied().unwrap_or(0)));
-        for i in 0..4 {
-            let letter = ALPHABET[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= group.len() { char::from(letter) } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! One followed branch of one location of any kind.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -18,6 +17,7 @@ use super::ssh::{SshAccess, is_ssh};
 use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
 use crate::model::artifact::{SeenArtifact, is_artifact, without_digest};
 use crate::model::id::CommitId;
+use crate::text::hexadecimal;
 
 /// How much of a location's digest names its mirror, in bytes.
 const MIRROR_NAME_BYTES: usize = 8;
@@ -345,9 +345,7 @@ fn kept_dir(state_dir: &Path, folder: &str, location: &str) -> PathBuf {
         .take(MIRROR_TEXT_MAX)
         .collect();
     name.push('-');
-    for byte in Sha256::digest(location.as_bytes()).iter().take(MIRROR_NAME_BYTES) {
-        write!(name, "{byte:02x}").expect("writing to a string cannot fail");
-    }
+    name.push_str(&hexadecimal(&Sha256::digest(location.as_bytes())[..MIRROR_NAME_BYTES]));
     state_dir.join(folder).join(name + ".git")
 }
 

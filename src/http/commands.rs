@@ -24,7 +24,7 @@ pub const PREVIEW_PATH: &str = "/api/v1/commands/preview";
 /// Largest command in bytes: names and a message of a few pages.
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
-/// A command for the engine, from somebody whose token is known.
+/// A command for the core, from somebody whose token is known.
 #[derive(Debug)]
 pub struct Instruction<T = Done> {
     /// What is to be done.
@@ -89,7 +89,7 @@ async fn pass_on<T: Serialize>(shared: &Shared, to: &UnboundedSender<Instruction
     }
 }
 
-/// Passes a command of a person on, and returns what the engine answers.
+/// Passes a command of a person on, and returns what the core answers.
 ///
 /// # Errors
 /// The daemon is ending: nobody is there to execute, as text for users.
@@ -104,7 +104,7 @@ pub(super) async fn sent<T>(
     answer.await.ok().filter(|_| is_sent).ok_or("the daemon is ending; ask again in a moment")
 }
 
-/// Answers with a refusal of the engine.
+/// Answers with a refusal of the core.
 pub(super) fn refused(refusal: Refusal) -> Response {
     (status(refusal.reason), Json(refusal)).into_response()
 }

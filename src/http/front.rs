@@ -25,11 +25,11 @@ use tower::ServiceExt as _;
 
 use super::access::Access;
 use super::serve::Peer;
-use super::sessions::hexadecimal;
 use super::tokens::Tokens;
 use crate::store::lease::{Holder, Leader, Role};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
+use crate::text::hexadecimal;
 
 /// The header of a request that was passed on: the address it came from, and the signature of that.
 pub const PASSED_ON: &str = "gitfleet-passed-on";

@@ -70,7 +70,7 @@ pub use pushes::{PROPERTIES_PATH, PUSH_BYTES_MAX, PushRequest, SCORES_PATH};
 pub use records::PREFIXES_MAX;
 pub use routes::{Caller, Limit, Method, Route, router, routes, webhook_router};
 pub use serve::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIME, REQUEST_TIME, raise_open_files, serve};
-pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions, hexadecimal, random};
+pub use sessions::{SESSION_TIME, SESSIONS_MAX, Sessions, random};
 pub use stream::{PAGE_STREAMS_MAX, STREAM_PATH, STREAM_PATIENCE, STREAM_TIME, STREAMS_MAX, Streams};
 pub use turns::{READS_MAX, TURN_TIME, Turns};
 pub use views::{

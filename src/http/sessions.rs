@@ -2,13 +2,14 @@
 //! token; a session ends with its token, and all end with the daemon.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+
+use crate::text::hexadecimal;
 
 /// Sessions at a time; one more ends the oldest.
 pub const SESSIONS_MAX: usize = 1_000;
@@ -111,14 +112,6 @@ pub fn random() -> Option<[u8; RANDOM_BYTES]> {
     let mut bytes = [0; RANDOM_BYTES];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// Returns bytes as digits.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    })
 }
 
 #[cfg(test)]

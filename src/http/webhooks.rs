@@ -119,8 +119,8 @@ async fn check(first: &Hooks, hooks: &[&Hooks], request: Request) -> (StatusCode
     }
 }
 
-/// Returns which repositories a delivery is of, with what it says: the one whose id it has, signed with a secret of that one. While the host
-/// has not told the ids yet, all are meant whose secret it is signed with: what a delivery says is looked up there before it counts.
+/// Returns the repositories that a delivery belongs to, with what it says: the one with its id, if a secret of that one signed it. Until the
+/// host has told the ids, all whose secret signed it; the event is then looked up there before it counts.
 ///
 /// # Errors
 /// It is of none; where it is signed for one, why it is not of that.

@@ -1,8 +1,7 @@
 //! Artifacts in OCI registries: what a location names, and what was seen there.
 
-use std::fmt::Write as _;
-
 use super::id::CommitId;
+use crate::text::hexadecimal;
 
 /// How a location in a registry begins.
 const SCHEME: &str = "oci://";
@@ -72,10 +71,7 @@ pub fn without_digest(location: &str) -> &str {
 
 /// Writes a hash of SHA-256 as a digest.
 pub fn digest_of(hash: &[u8]) -> String {
-    hash.iter().fold(SHA256.to_owned(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
+    SHA256.to_owned() + &hexadecimal(hash)
 }
 
 /// Tells whether a text is a digest that is verified here.

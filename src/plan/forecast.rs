@@ -44,8 +44,8 @@ fn is_of(predicted: &SimulatedRun, run: &RunRecord) -> bool {
     predicted.strategy == run.strategy && stages.eq(wanted)
 }
 
-/// Returns the tree with one placement, its objects, and these clusters, all of which it picks: where it is was decided, by facts that
-/// no tree has.
+/// Returns a tree with this placement, its objects and these clusters. A fixed policy picks them: the real decision used facts that no
+/// tree has.
 fn narrowed(tree: &Tree, key: &PlacementKey, clusters: &BTreeSet<&ClusterName>) -> Option<Tree> {
     let mut placement = tree.placements.get(key)?.clone();
     let mut head = Tree::default();

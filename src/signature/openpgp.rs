@@ -11,6 +11,7 @@ use rpgpie::key::ComponentKeyPub;
 use rpgpie::signature::signature_acceptable;
 
 use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
+use crate::text::hexadecimal;
 
 /// How an armoured key begins and ends.
 const KEY_BEGIN: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
@@ -162,7 +163,7 @@ fn issuer(signature: &Signature) -> Option<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+    hexadecimal(bytes).to_uppercase()
 }
 
 /// Returns why a signature does not count although its key does.

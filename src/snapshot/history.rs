@@ -104,7 +104,8 @@ fn hash_of_variants(base: &Digest, variants: &SnapshotVariants) -> Digest {
     value_digest(&json!([base, variants.reads, made]))
 }
 
-/// Returns a snapshot with what a commit has of it, and with the variants that `is_needed` beside; `None` where that is what it has.
+/// Returns `known` with the variants that only `frozen` has. A variant that `frozen` lacks is dropped unless `is_needed`. `None` if nothing
+/// changes.
 pub fn with_variants(
     known: &ResourceSnapshot,
     frozen: &Frozen,

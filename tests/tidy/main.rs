@@ -92,7 +92,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/api/", &["model", "error", "yaml"]),
     ("src/cel/", &["api"]),
     // Whose signature a commit has.
-    ("src/signature/", &["model"]),
+    ("src/signature/", &["model", "text"]),
     // The steps of a decision. What passes between two of them is in `model`.
     ("src/source/", &["api", "model", "error", "yaml"]),
     ("src/snapshot/", &["api", "model", "error"]),
@@ -104,7 +104,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/views/", &["api", "model", "error", "status", "text"]),
     ("src/page/", &["api", "model", "error", "rollout", "status", "text", "views"]),
     // The adapters. They meet in the daemon.
-    ("src/git/", &["api", "model", "error", "watch"]),
+    ("src/git/", &["api", "model", "error", "text", "watch"]),
     ("src/cluster/", &["api", "model", "error", "text", "watch", "yaml"]),
     ("src/store/", &["api", "model", "error"]),
     ("src/render/", &["error", "model", "text"]),
@@ -115,7 +115,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("src/receiver.rs", &["error", "http_client"]),
     ("src/receiver/", &["error", "http_client"]),
     // Serves what the store holds and what telemetry counts, and decides nothing. Pushed properties expire: it reads the time.
-    ("src/http/", &["api", "model", "error", "status", "views", "page", "store", "telemetry", "forge", "clock"]),
+    (
+        "src/http/",
+        &["api", "model", "error", "status", "text", "views", "page", "store", "telemetry", "forge", "clock"],
+    ),
     ("src/config/", &["api", "model", "error", "cel", "yaml"]),
     // One placement is decided with all steps.
     (

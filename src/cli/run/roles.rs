@@ -177,7 +177,7 @@ fn front_parts(
 
 fn random_id() -> anyhow::Result<String> {
     let bytes = http::random().context("the system gives no random bytes for the name of this daemon")?;
-    Ok(http::hexadecimal(&bytes))
+    Ok(crate::text::hexadecimal(&bytes))
 }
 
 /// Keeps the metrics of the role.

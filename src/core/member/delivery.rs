@@ -154,7 +154,7 @@ impl Delivery {
 }
 
 /// Tells whether an outcome is that of an attempt, and valid until the next one.
-fn stands(outcome: ApplyOutcome) -> bool {
+fn is_lasting(outcome: ApplyOutcome) -> bool {
     !matches!(
         outcome,
         ApplyOutcome::Pending
@@ -179,7 +179,7 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);
-        if is_same && stands(status.applied) {
+        if is_same && is_lasting(status.applied) {
             attempts.push((Arc::clone(&key), Box::new(Attempt::before(manifest, status))));
         }
         if let Some(owned) = &status.owned {

@@ -18,7 +18,11 @@ fn how_long_a_cluster_has_stood_so() {
         ("it answers still", record(true, None, 0), true, None, None),
     ];
     for (name, mut record, online, message, since) in rows {
-        assert_eq!(stands(&mut record, online, message.map(str::to_owned), at(1000)), since.is_some(), "{name}");
+        assert_eq!(
+            record_answering(&mut record, online, message.map(str::to_owned), at(1000)),
+            since.is_some(),
+            "{name}"
+        );
         assert_eq!(record.since, at(since.unwrap_or(0)), "{name}");
         assert_eq!((record.online, record.message.as_deref()), (online, message), "{name}");
     }

@@ -19,6 +19,7 @@ use super::{AgentHub, StreamHandle};
 use crate::model::id::Digest;
 use crate::remote::credentials::Credential;
 use crate::remote::registry::{NextFrame, SessionRefusal};
+use crate::text::hexadecimal;
 use crate::wire::{
     AGENT_HEADER, Acked, AgentOrder, ENCODING, EVENTS_MAX, FRAME_BYTES_MAX, FetchObjects, FetchedObject, Hello,
     NAME_CHARS_MAX, NOT_LEADING, OBJECTS_MAX, OBJECTS_PATH, ORDERS_PATH, Protocols, REPORTS_PATH, Refused, Reports,
@@ -284,12 +285,4 @@ fn refusal(status: StatusCode, body: &Refused) -> AgentAnswer {
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(ENCODING));
     answer
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    })
 }

@@ -170,7 +170,7 @@ impl<L: Lister> Inputs<L> {
         Ok(self.listed.get(folder).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Lists a folder to find one file: what is wrong with others there is no fault of who names that.
+    /// Lists the folder of one file. Errors about other paths there count only where the whole folder is read.
     fn look_up(&mut self, folder: &str) -> Result<(), git::Error> {
         if !self.listed.contains_key(folder) {
             let listing = self.lister.list(folder)?;

@@ -1,14 +1,6 @@
 use super::*;
 
 #[test]
-fn base64_as_the_rfc_has_it() {
-    let rows = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("\u{3ff}~", "z79+")];
-    for (plain, encoded) in rows {
-        assert_eq!(base64(plain.as_bytes()), encoded, "{plain:?}");
-    }
-}
-
-#[test]
 fn a_token_goes_to_the_configured_place_only() {
     let configured = place(&gix::url::parse("https://git.example/a/b.git").unwrap());
     let rows = [

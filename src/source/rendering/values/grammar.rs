@@ -10,8 +10,8 @@
 //! STRING   = "…" with \" and \\ | `…`
 //! ```
 //!
-//! All of it means in Go's templates, with the functions that Helm has, what it means here; it is no more than this, so that what a folder
-//! is rendered with can be listed.
+//! Each expression means the same as in a Go template with Helm's functions. The grammar is small, so that gitfleet can list the fields that a
+//! file uses.
 
 use crate::model::variants::ClusterField;
 
