@@ -144,7 +144,7 @@ impl Core {
     ///
     /// # Errors
     /// There is nothing to adopt.
-    pub(super) fn adopt(&mut self, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+    pub(super) fn adopt(&self, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let Some(mut store) = self.store.clone().filter(StoreRecord::waits) else {
             let message = "the store is not new: there is nothing to adopt".to_owned();
             return Err(Refusal { reason: RefusalReason::NotPossible, message });

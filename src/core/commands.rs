@@ -12,7 +12,7 @@ use crate::model::commands::{Command, Done, ExecutedCommand, Person, Refusal, Re
 use crate::model::journal::JournalKind;
 use crate::model::records::JournalEntry;
 use crate::rollout::rights::may;
-use crate::store::{Op, records};
+use crate::store::{self, Op, records};
 
 impl Core {
     /// Says what an approval would open, and changes nothing.
@@ -33,72 +33,86 @@ impl Core {
     /// Why it is not carried out; nothing has changed then.
     pub fn execute(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let (mut batch, done) = self.carry_out(command, person, now)?;
+        self.outstanding = true;
         if let Some(executed) = ExecutedCommand::of(command, person, &done) {
             write_down(&mut batch, records::executed_key(&executed), &executed);
         }
         Ok((batch, done))
     }
 
-    fn carry_out(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
-        let busy = |what: &str| Refusal { reason: RefusalReason::NotPossible, message: what.to_owned() };
+    fn carry_out(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         // The batch with the store was decided on the records that this command would change.
         if self.outstanding {
-            return Err(busy("another command is being saved; try again"));
+            return Err(not_possible("a decision or a command is being saved; try again"));
         }
         if command.verb == Verb::Adopt {
-            let policy = self.fleet.policy();
-            may(person, command.verb, &policy)
-                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
-            let adopted = self.adopt(person, now)?;
-            self.outstanding = true;
-            return Ok(adopted);
+            self.authorise(person, command.verb)?;
+            return self.adopt(person, now);
         }
         if command.verb.is_about_agents() {
-            let policy = self.fleet.policy();
-            may(person, command.verb, &policy)
-                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
-            let fixed = self.configuration.agents.iter().flat_map(|agents| &agents.tokens);
-            let fixed = fixed.map(|token| token.name.as_str()).collect();
-            let changed = agent_tokens::execute(&self.agent_tokens, &fixed, command, person, now)?;
-            let ops = changed.ops().map_err(|error| busy(&format!("could not save the command: {error}")))?;
-            self.outstanding = true;
-            return Ok((Batch { ops, agent_tokens: Some(Arc::new(changed.tokens)), ..Batch::default() }, changed.done));
+            self.authorise(person, command.verb)?;
+            return self.change_agents(command, person, now);
         }
         // A pause begins nothing, so it needs no adopted store.
         if let Some(complaint) = self.adoption_complaint().filter(|_| command.verb != Verb::Pause) {
-            return Err(busy(&complaint));
+            return Err(not_possible(complaint));
+        }
+        if command.target.is_empty() {
+            self.authorise(person, command.verb)?;
+            self.act_on_source(command, person, now)
+        } else {
+            self.act_on_placement(command, person, now)
+        }
+    }
+
+    /// Refuses a command of somebody who may not give it.
+    fn authorise(&self, person: &Person, verb: Verb) -> Result<(), Refusal> {
+        may(person, verb, &self.fleet.policy())
+            .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })
+    }
+
+    /// Changes which agents may connect.
+    fn change_agents(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        let fixed = self.configuration.agents.iter().flat_map(|agents| &agents.tokens);
+        let fixed = fixed.map(|token| token.name.as_str()).collect();
+        let changed = agent_tokens::execute(&self.agent_tokens, &fixed, command, person, now)?;
+        let ops = changed.ops().map_err(|error| not_saved(&error))?;
+        Ok((Batch { ops, agent_tokens: Some(Arc::new(changed.tokens)), ..Batch::default() }, changed.done))
+    }
+
+    /// Accepts a held tip, or continues with the accepted commit although the source was not read.
+    fn act_on_source(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        // Where a tip is held, `resume` is about that tip.
+        if command.verb == Verb::Resume && self.fleet.source_unread && self.source.held_rewrite.is_none() {
+            return Ok(resume_unread(person, now));
         }
         let mut batch = Batch::default();
-        let done = if command.target.is_empty() {
-            let policy = self.fleet.policy();
-            may(person, command.verb, &policy)
-                .map_err(|message| Refusal { reason: RefusalReason::NotAllowed, message })?;
-            // Where a tip is held, `resume` is about that tip.
-            if command.verb == Verb::Resume && self.fleet.source_unread && self.source.held_rewrite.is_none() {
-                let (batch, done) = resume_unread(person, now);
-                self.outstanding = true;
-                return Ok((batch, done));
-            }
-            let mut source = self.source.clone();
-            let (commit, done) = accept_rewrite(&mut source, command, now)?;
-            if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
-                return Err(busy("could not save the command, so it was not executed; see the daemon's log"));
-            }
-            (batch.source, batch.accepted_rewrite) = (Some(source), Some(commit));
-            done
-        } else {
-            let aim = resolve(&self.placements, command)?;
-            let state = self.placements.get(&aim.placement).expect("what was found there is there");
-            let executed = execute(state, &self.fleet, &aim, command, person, now)?;
-            let difference = self.difference(&aim.placement, Some(&executed.state));
-            batch.ops = difference.map_err(|error| busy(&format!("could not save the command: {error}")))?;
-            batch.ops.extend(executed.journal.into_iter().map(Op::Journal));
-            batch.executed = Some(Box::new(executed.state));
-            executed.done
-        };
-        self.outstanding = true;
+        let mut source = self.source.clone();
+        let (commit, done) = accept_rewrite(&mut source, command, now)?;
+        if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
+            return Err(not_possible("could not save the command, so it was not executed; see the daemon's log"));
+        }
+        (batch.source, batch.accepted_rewrite) = (Some(source), Some(commit));
         Ok((batch, done))
     }
+
+    /// Changes one placement.
+    fn act_on_placement(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
+        let aim = resolve(&self.placements, command)?;
+        let state = self.placements.get(&aim.placement).expect("what was found there is there");
+        let executed = execute(state, &self.fleet, &aim, command, person, now)?;
+        let mut ops = self.difference(&aim.placement, Some(&executed.state)).map_err(|error| not_saved(&error))?;
+        ops.extend(executed.journal.into_iter().map(Op::Journal));
+        Ok((Batch { ops, executed: Some(Box::new(executed.state)), ..Batch::default() }, executed.done))
+    }
+}
+
+fn not_possible(message: impl Into<String>) -> Refusal {
+    Refusal { reason: RefusalReason::NotPossible, message: message.into() }
+}
+
+fn not_saved(error: &store::Error) -> Refusal {
+    not_possible(format!("could not save the command: {error}"))
 }
 
 /// Lets the accepted commit continue although this process could not read the source.

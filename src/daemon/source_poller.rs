@@ -165,7 +165,7 @@ pub fn follow(
         requests: requests.clone(),
         news,
         reported: None,
-        following: None,
+        poller: None,
     };
     let run = move || {
         // It ends with the thread: the shutdown waits for that.
@@ -181,7 +181,7 @@ type SharedReader = Arc<Mutex<Result<Reader, String>>>;
 
 /// Whether this process has read the accepted commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum AcceptedState {
     /// Not read yet, or unreadable: each poll retries it.
     Unread,
     /// It has errors under the present rules or the present path.
@@ -190,7 +190,8 @@ enum Standing {
     Read,
 }
 
-struct Follower {
+/// What polls the sources, and accepts and reads their commits.
+struct Poller {
     /// The followed branches: of several sources one each.
     branches: Vec<Branch>,
     /// Has the commits that join several sources; absent where there is one.
@@ -208,7 +209,7 @@ struct Follower {
     accepted: Option<CommitId>,
     /// Pull requests that were refused: they are not read again until they or the accepted commit change.
     refused: BTreeMap<(String, u64), RefusedPull>,
-    standing: Standing,
+    accepted_state: AcceptedState,
     /// The commits accepted in this process, oldest first, from the last one that the daemon has confirmed.
     fresh: Vec<CommitId>,
     /// Requests that waited behind a poll.
@@ -239,7 +240,7 @@ fn next_request(
     next
 }
 
-impl Follower {
+impl Poller {
     /// Follows the source until the requests end. It is restarted after an error in gitfleet, and then retries a tip that was
     /// seen and not accepted.
     fn run(&mut self, inbox: &Receiver<SourceRequest>) {
@@ -341,7 +342,7 @@ impl Follower {
         let _source = (!branch.name.is_empty()).then(|| tracing::error_span!("source", name = branch.name).entered());
         let _commit = tracing::error_span!("commit", commit = %tip.short()).entered();
         tracing::debug!("the branch has moved");
-        match branch.may_accept(&tip, self.standing) {
+        match branch.may_accept(&tip, self.accepted_state) {
             Ok(true) => branch.candidate = Some(tip),
             Ok(false) => branch.settle(),
             Err(error) => branch.retry(tip, Some(&error), error.in_full()),

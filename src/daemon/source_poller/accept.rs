@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::branch::Branch;
-use super::{Follower, Standing, pin_name};
+use super::{AcceptedState, Poller, pin_name};
 use crate::core::SourceEvent;
 use crate::daemon::commit_reader::{self, SourceAt, read_commit, read_joined};
 use crate::decide::tenancy::violations;
@@ -12,10 +12,12 @@ use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
 use crate::model::tree::{JoinedSource, Tree};
 
-impl Follower {
+impl Poller {
     /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
     pub(super) fn restore(&mut self) {
-        let Some(accepted) = self.accepted.clone().filter(|_| self.standing == Standing::Unread) else { return };
+        let Some(accepted) = self.accepted.clone().filter(|_| self.accepted_state == AcceptedState::Unread) else {
+            return;
+        };
         let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
         let sources = self.sources_with(&[]);
         let read = match self.commit_of(&sources) {
@@ -26,14 +28,14 @@ impl Follower {
         };
         let restored = match read {
             Ok(tree) => {
-                self.standing = Standing::Read;
+                self.accepted_state = AcceptedState::Read;
                 // Of another version of a program they may be others than those that were pinned.
                 let pinned = self.rendering.pin(&accepted, self.cache.rendered());
                 pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
             }
             // The content of a commit does not change: each further read would fail the same way.
             Err(commit_reader::Error::Refused(errors)) => {
-                self.standing = Standing::Refused;
+                self.accepted_state = AcceptedState::Refused;
                 let first = errors.first().map(|first| format!(", first of all {first}")).unwrap_or_default();
                 Err(format!("{}: {}{first}", accepted.short(), commit_reader::Error::Refused(errors)))
             }
@@ -156,7 +158,7 @@ impl Follower {
             Err(commit_reader::Error::Refused(errors)) => {
                 // Otherwise `restore` would read the same commit, and report its errors, after each poll.
                 if self.accepted.as_ref() == Some(&commit) {
-                    self.standing = Standing::Refused;
+                    self.accepted_state = AcceptedState::Refused;
                 }
                 // Of several each is tried by itself first.
                 if names.len() == 1 || !self.was_joined {
@@ -187,7 +189,7 @@ impl Follower {
         }
         self.rendering.pin(commit, self.cache.rendered())?;
         self.accepted = Some(commit.clone());
-        (self.standing, self.was_joined) = (Standing::Read, true);
+        (self.accepted_state, self.was_joined) = (AcceptedState::Read, true);
         self.fresh.push(commit.clone());
         for branch in self.branches.iter_mut().filter(|branch| names.contains(&branch.name)) {
             if let Some(tip) = branch.candidate.take() {

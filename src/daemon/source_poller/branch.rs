@@ -10,7 +10,7 @@ use super::dropped::DroppedKeeper;
 use super::settings::BranchSettings;
 use super::token::BranchToken;
 use super::verify::Verifier;
-use super::{POLL_BACKOFF_MAX, Standing};
+use super::{AcceptedState, POLL_BACKOFF_MAX};
 use crate::clock::{self, Uptime};
 use crate::config::HistoryRewrite;
 use crate::core::SourceEvent;
@@ -125,14 +125,14 @@ impl Branch {
     }
 
     /// Decides whether a tip may be accepted as far as history and signatures go; reports why not.
-    pub fn may_accept(&mut self, tip: &CommitId, standing: Standing) -> Result<bool, git::Error> {
+    pub fn may_accept(&mut self, tip: &CommitId, accepted_state: AcceptedState) -> Result<bool, git::Error> {
         // First: the tip of another branch may well descend from the accepted commit.
         if let Some(text) = self.switched(tip) {
             self.send(SourceEvent::Switched(tip.clone(), text));
             return Ok(false);
         }
         // After a start the tip is usually the accepted commit: it is read as a new one until this process has its tree.
-        if self.accepted.as_ref() == Some(tip) && standing == Standing::Read {
+        if self.accepted.as_ref() == Some(tip) && accepted_state == AcceptedState::Read {
             self.send(SourceEvent::Unchanged);
             return Ok(false);
         }

@@ -1,7 +1,7 @@
 //! Pull requests: what a merge into the accepted commit would hold.
 
 use super::super::commit_reader::{self, SourceAt};
-use super::{CandidateError, Follower};
+use super::{CandidateError, Poller};
 use crate::git;
 use crate::model::id::CommitId;
 use crate::model::manifest::InputError;
@@ -15,7 +15,7 @@ pub(super) struct RefusedPull {
     errors: Vec<InputError>,
 }
 
-impl Follower {
+impl Poller {
     /// Reads the merge of a pull request of a source into the accepted commit.
     pub(super) fn candidate(
         &mut self,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::branch::Branch;
 use super::dropped::DroppedKeeper;
 use super::settings::BranchSettings;
-use super::{Cache, CandidateError, Follower, PollerSettings, SharedReader, SourceRequest, Standing};
+use super::{AcceptedState, Cache, CandidateError, Poller, PollerSettings, SharedReader, SourceRequest};
 use crate::core::SourceEvent;
 use crate::git::{self, JoinedRepository, Source};
 use crate::source::OwnersSyntax;
@@ -88,26 +88,26 @@ pub(super) struct PollerThread {
     /// The reason that was last reported.
     pub reported: Option<String>,
     /// The sources once they exist.
-    pub following: Option<Box<Follower>>,
+    pub poller: Option<Box<Poller>>,
 }
 
 impl PollerThread {
     /// Follows the source, once it exists, until the requests end.
     pub fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
-        while self.following.is_none() {
+        while self.poller.is_none() {
             match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {
-                Ok(Ok(sources)) => self.following = Some(self.begin(sources)),
+                Ok(Ok(sources)) => self.poller = Some(self.begin(sources)),
                 Ok(Err(why)) => self.fail(why),
                 Err(error) => self.fail(error.in_full()),
             }
-            if self.following.is_none() && self.wait(inbox) {
+            if self.poller.is_none() && self.wait(inbox) {
                 return;
             }
         }
         // It stays in `self`: after a panic the restarted thread continues with the same source.
-        if let Some(follower) = &mut self.following {
-            follower.run(inbox);
+        if let Some(poller) = &mut self.poller {
+            poller.run(inbox);
         }
     }
 
@@ -146,7 +146,7 @@ impl PollerThread {
         self.news.is_closed() || self.stop.load(Ordering::Relaxed)
     }
 
-    fn begin(&mut self, sources: Vec<Source>) -> Box<Follower> {
+    fn begin(&mut self, sources: Vec<Source>) -> Box<Poller> {
         let dropped = std::mem::take(&mut self.dropped).into_iter();
         let settings = &self.settings;
         let opened = settings.branches.iter().zip(sources).zip(dropped);
@@ -168,7 +168,7 @@ impl PollerThread {
             branch
         };
         let branches: Vec<Branch> = opened.map(branch).collect();
-        Box::new(Follower {
+        Box::new(Poller {
             was_joined: branches.iter().any(|branch| branch.accepted.is_some()),
             branches,
             joined: self.joined.take(),
@@ -181,7 +181,7 @@ impl PollerThread {
             tenants: Arc::clone(&settings.tenants),
             accepted: settings.accepted.clone(),
             refused: std::collections::BTreeMap::new(),
-            standing: Standing::Unread,
+            accepted_state: AcceptedState::Unread,
             fresh: Vec::new(),
             later: std::collections::VecDeque::new(),
             news: self.news.clone(),
