@@ -2,7 +2,7 @@
 //!
 //! The state is written whole now and then, and what changes in between is added to a file beside it.
 //!
-//! A file that is damaged or that another token sealed counts as missing: it is fetched again.
+//! A file that is damaged or that another token sealed counts as missing: it is fetched again. Without the epoch the agent does not start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -264,17 +264,19 @@ fn complain(written: io::Result<()>) {
 
 /// Reads the highest epoch; 0 where no server was seen yet.
 fn read_epoch(path: &Path) -> io::Result<u64> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let wrong = |kind, why: &str| {
+        let way_out = "if no server of an earlier epoch runs any more, remove it";
+        io::Error::new(kind, format!("{} {why}; {way_out}", path.display()))
+    };
+    let mut text = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut text));
+    match read {
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    let damaged = |_| {
-        let message =
-            format!("{} holds no number; if no server of an earlier epoch runs any more, remove it", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    };
-    text.trim().parse().map_err(damaged)
+        Err(error) => return Err(wrong(error.kind(), &format!("cannot be read: {error}"))),
+    }
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| wrong(io::ErrorKind::InvalidData, "holds no number"))
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -314,14 +316,15 @@ mod tests {
         assert_eq!(disk.epoch(), 0);
         disk.note_epoch(7);
         assert_eq!(open().expect("it opens").epoch(), 7);
-        for damage in ["", "x", "-1"] {
+        for damage in [b"".as_slice(), b"x", b"-1", b"\xff"] {
             fs::write(folder.path().join(EPOCH), damage).expect("it is written");
             let error = open().err().expect("with an epoch of 0 any server would count").to_string();
             assert!(error.contains("epoch holds no number"), "{error}");
         }
         fs::remove_file(folder.path().join(EPOCH)).expect("it is there");
         fs::create_dir(folder.path().join(EPOCH)).expect("a folder");
-        assert!(open().is_err(), "it cannot be read");
+        let error = open().err().expect("it cannot be read").to_string();
+        assert!(error.contains("epoch cannot be read: ") && error.contains("remove it"), "{error}");
     }
 
     #[test]

@@ -232,30 +232,31 @@ impl Daemon {
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             let wake_at = self.pace.next_decision(tokio::time::Instant::now() + pause);
             tokio::select! {
-                // In this order: a stop first, then what people command. Reports of members may arrive without a pause.
+                // In this order, so that a stop is handled before any other event, and what may arrive without a pause comes last. Reports of
+                // members are also taken in after each other event.
                 biased;
                 _ = stop.changed() => return self.core.standing(clock::now()),
                 () = stepping_down.wait() => return self.core.standing(clock::now()),
-                Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
                 Some(news) = self.news.recv() => self.handle_source(news),
+                Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
+                Some(answer) = self.answers.recv() => self.take_in(answer),
+                Some(question) = self.questions.recv() => self.answer(question),
+                Some(preview) = self.previews.recv() => self.preview(preview),
+                Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
+                () = self.views.until_due() => {
+                    self.views.publish_if_due(&mut self.core);
+                    continue;
+                }
+                Some(instruction) = self.instructions.recv() => self.execute(instruction).await,
+                Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
+                Some(event) = self.config.recv() => self.take_in(Event::Configuration(event)),
                 Some(event) = self.events.recv() => {
                     self.take_in(Event::Member(event));
                     if self.pace.holds_report() {
                         continue;
                     }
                 }
-                Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
-                Some(answer) = self.answers.recv() => self.take_in(answer),
-                Some(question) = self.questions.recv() => self.answer(question),
-                Some(preview) = self.previews.recv() => self.preview(preview),
-                Some(reply) = self.baselines.recv() => drop(reply.send(Baseline::of(self.core.fleet(), self.core.placements()))),
-                Some(delivery) = self.pushes.recv() => self.take_pushed(delivery).await,
-                Some(event) = self.config.recv() => self.take_in(Event::Configuration(event)),
                 () = tokio::time::sleep_until(wake_at) => {}
-                () = self.views.until_due() => {
-                    self.views.publish_if_due(&mut self.core);
-                    continue;
-                }
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
                     return self.core.standing(clock::now());
                 }

@@ -28,8 +28,31 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| Keys {
     cosign: Some(CosignKeys::parse(include_bytes!("keys/cosign.pub")).unwrap()),
 });
 
+/// The kept signatures, which count.
+const KEPT: [&[u8]; 6] = [
+    include_bytes!("corpus/signatures/commit-ssh"),
+    include_bytes!("corpus/signatures/commit-cert"),
+    include_bytes!("corpus/signatures/commit-openpgp"),
+    include_bytes!("corpus/signatures/commit-x509"),
+    include_bytes!("corpus/signatures/artifact-bundle"),
+    include_bytes!("corpus/signatures/artifact-tagged"),
+];
+
+/// Without this a target that refuses everything would find nothing.
+static KEPT_COUNT: LazyLock<()> = LazyLock::new(|| {
+    for kept in KEPT {
+        assert!(counts(kept), "a kept signature does not count: {}", String::from_utf8_lossy(kept));
+    }
+});
+
 pub(super) fn run(input: &[u8]) {
-    let Some((kind, rest)) = input.split_first() else { return };
+    LazyLock::force(&KEPT_COUNT);
+    counts(input);
+}
+
+/// Takes an input; tells whether it is a signature that counts.
+fn counts(input: &[u8]) -> bool {
+    let Some((kind, rest)) = input.split_first() else { return false };
     match kind {
         b'c' => commit(rest),
         b'b' => artifact(&ArtifactSignature::Bundle(rest.to_vec())),
@@ -39,26 +62,30 @@ pub(super) fn run(input: &[u8]) {
             artifact(&ArtifactSignature::Tagged {
                 payload: payload.as_bytes().to_vec(),
                 signature: signature.to_owned(),
-            });
+            })
         }
-        _ => keys(rest),
+        _ => {
+            keys(rest);
+            false
+        }
     }
 }
 
 /// A signature is of one text.
-fn commit(signature: &[u8]) {
+fn commit(signature: &[u8]) -> bool {
     let ask = |payload: &[u8]| check(payload, &[signature.to_vec()], &KEYS, NOW);
-    let Ok(signer) = ask(COMMIT) else { return };
+    let Ok(signer) = ask(COMMIT) else { return false };
     assert!(signer.name.contains("ann@example.com"), "{signer} is not listed");
     for at in [0, COMMIT.len() / 2, COMMIT.len() - 1] {
         let mut other = COMMIT.to_vec();
         other[at] ^= 1;
         assert_eq!(ask(&other), Err(SignatureRefusal::Bad(signer.clone())), "a flipped bit of the commit");
     }
+    true
 }
 
 /// A signature is of one artifact.
-fn artifact(signature: &ArtifactSignature) {
+fn artifact(signature: &ArtifactSignature) -> bool {
     let keys = KEYS.cosign.as_ref().expect("they are given");
     let ask = |byte: &str| {
         let digest = format!("sha256:{}", byte.repeat(32));
@@ -67,6 +94,7 @@ fn artifact(signature: &ArtifactSignature) {
     };
     let answers = ["0a", "0b"].map(ask);
     assert!(answers.iter().any(Result::is_err), "one signature for two artifacts");
+    answers[0].is_ok()
 }
 
 /// A file of keys is read, or what is wrong with it is said.

@@ -351,6 +351,10 @@ impl Member {
         self.watch_expected();
         let tasks = self.reconciler.tasks(clock::now());
         let presence = Presence::of(&tasks);
+        // Nothing waits, so no placement that was forgotten keeps its turn.
+        if work.waiting.is_empty() && work.under_way.is_empty() {
+            work.begun.clear();
+        }
         for task in tasks {
             work.add(task, Arc::clone(&presence));
         }
@@ -402,18 +406,17 @@ impl Member {
         let instant = Instant::now();
         // Before the work that brought a namespace: whoever waits for both has seen both.
         self.report_namespaces();
+        self.next_progress.retain(|_, at| *at > instant);
         let unreported = self.reconciler.unreported();
         let due = unreported.filter(|(key, is_busy)| self.report_at(key, *is_busy, instant) <= instant);
         for (placement, is_busy) in due.map(|(key, is_busy)| (key.clone(), is_busy)).collect::<Vec<_>>() {
             if let Some(event) = self.reconciler.report(&placement, now) {
                 drop(self.events.send(event));
             }
-            if is_busy {
-                self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
-            } else {
-                self.next_progress.remove(&placement);
+            if !is_busy {
                 work.rest(&placement);
             }
+            self.next_progress.insert(placement, instant + PROGRESS_INTERVAL);
         }
     }
 }

@@ -164,6 +164,23 @@ impl World {
         }
     }
 
+    /// Fails where settling would change something although it is not due.
+    fn check_due(&mut self, act: &Act) {
+        let registry = &mut self.registry;
+        if registry.due.is_some_and(|due| due <= self.now) {
+            return;
+        }
+        let state = |registry: &Registry| {
+            let members = registry.members.iter().map(|(cluster, remote)| (cluster.clone(), remote.writer.clone()));
+            let sessions = registry.sessions.iter();
+            let sessions = sessions.map(|(agent, session)| (agent.clone(), session.members.clone(), session.waits));
+            (members.collect::<Vec<_>>(), registry.parting.clone(), sessions.collect::<Vec<_>>())
+        };
+        let before = state(registry);
+        registry.settle(self.now);
+        assert_eq!(state(registry), before, "after {act:?}");
+    }
+
     fn writers(&self, member: &str) -> usize {
         let writes = |seen: &&Seen| seen.runs.contains(member) && seen.until.is_some_and(|until| self.now < until);
         self.agents.iter().filter(writes).count()
@@ -191,6 +208,7 @@ proptest! {
         let mut world = world();
         for act in acts {
             world.carry_out(&act);
+            world.check_due(&act);
             for member in MEMBERS {
                 prop_assert!(world.writers(member) <= 1, "{member} after {act:?}");
             }
