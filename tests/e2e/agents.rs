@@ -222,6 +222,8 @@ fn an_agent_delivers_as_the_daemon_does_and_continues_through_a_cut() {
     far.kubectl(&["delete", "node", "agents-large"]).expect("the node goes");
     patch(far, "edged", "settings", "by hand");
     daemon.until("drift is put back", || value(far, "edged", "settings") == "1");
+    // While an object is put back its cluster counts as unavailable, also for as long as it does not answer, and the other one would wait.
+    daemon.await_rolled_out("edged", 0);
 
     // Through a cut the agent continues alone, and nothing is removed.
     let before = identity(far, "edged", "settings");
