@@ -222,10 +222,11 @@ impl Poller {
     /// where it is none of them, others are tried first.
     fn unread(&mut self, names: &[String], error: &commit_reader::Error) -> TipOutcome {
         let (cause, source) = error.of_source();
-        if source.is_some_and(|source| !names.iter().any(|name| name == source)) {
+        let own = names.iter().find(|name| Some(name.as_str()) == source);
+        if source.is_some() && own.is_none() {
             self.doubt_accepted(error);
         }
-        let failed = match names.iter().find(|name| Some(name.as_str()) == source) {
+        let failed = match own {
             Some(name) if self.was_joined => std::slice::from_ref(name),
             None if self.was_joined && names.len() > 1 => return TipOutcome::Held(Vec::new()),
             _ => names,
