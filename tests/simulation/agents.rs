@@ -11,10 +11,11 @@ use gitfleet::plan::simulate::{AgentGuards, AgentIdentity, Dice, Fact, agent_of}
 use jiff::Timestamp;
 
 use super::check::Verdict;
+use super::digests::{self, Fleet};
 use super::replicas::{LEASE, Watched};
 use super::runs::Rules;
 use super::timeline::CLUSTERS_MAX;
-use super::{Line, Run, Trace, configuration_of, is_each_missed, play_all};
+use super::{Line, Run, configuration_of, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
 const SHARE: u64 = 20;
@@ -326,14 +327,12 @@ impl Run {
     }
 }
 
-fn play(seed: u64, guards: AgentGuards) -> Result<(Shown, Trace), (String, Trace)> {
+/// Returns what a seed has shown, and the digest of its trace.
+fn play(seed: u64, guards: AgentGuards) -> Result<(Shown, String), String> {
     let mut run = begin(seed, guards);
-    let verdict = run.finish();
-    let shown = run.agents.map(|watched| watched.shown).unwrap_or_default();
-    match verdict {
-        Ok(()) => Ok((shown, run.trace)),
-        Err(why) => Err((why, run.trace)),
-    }
+    run.finish()?;
+    let digest = digests::of_run(&run);
+    Ok((run.agents.map(|watched| watched.shown).unwrap_or_default(), digest))
 }
 
 fn begin(seed: u64, guards: AgentGuards) -> Run {
@@ -341,24 +340,23 @@ fn begin(seed: u64, guards: AgentGuards) -> Run {
     Run::begin_with(seed, Some(watched), Some(WatchedAgents::of(seed, guards)))
 }
 
-/// Every promise holds with agents, too, and a seed is the same twice.
+/// Every promise holds with agents, too, and a seed is the same twice, and as the kept digests say.
 #[test]
 fn agents_keep_the_promises() {
-    let (count, shown) = play_all(SHARE, |seed| match play(seed, AgentGuards::default()) {
-        Ok((shown, trace)) => {
-            let again = |trace: &Trace| {
-                play(seed, AgentGuards::default()).is_ok_and(|(_, again)| again.lines() == trace.lines())
-            };
-            if seed.is_multiple_of(super::TWICE_EVERY) && !again(&trace) {
+    let (count, played) = play_all(SHARE, |seed| match play(seed, AgentGuards::default()) {
+        Ok((shown, digest)) => {
+            let again = || play(seed, AgentGuards::default()).is_ok_and(|(_, again)| again == digest);
+            if seed.is_multiple_of(super::TWICE_EVERY) && !again() {
                 return Err("8: it is not the same twice".to_owned());
             }
-            Ok(shown)
+            Ok((shown, (seed, digest)))
         }
-        Err((why, _)) => {
+        Err(why) => {
             let again = "cargo test --test simulation -- --nocapture one_seed_with_agents";
             Err(format!("{why:.300}\n  GITFLEET_SEED={seed} {again}"))
         }
     });
+    let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
     let sum = |of: fn(&Shown) -> usize| shown.iter().map(of).sum::<usize>();
     let (by_agents, moves, untold) = (sum(|s| s.by_agents), sum(|s| s.moves), sum(|s| s.untold));
     println!(
@@ -367,6 +365,7 @@ fn agents_keep_the_promises() {
         sum(|s| s.unknown)
     );
     assert!(count < 20 || by_agents > 0 && moves > 0, "the seeds show little");
+    digests::compare(Fleet::Agents, digests);
 }
 
 /// One seed with agents, with its whole trace where `--nocapture` shows it.
@@ -375,7 +374,7 @@ fn one_seed_with_agents() {
     let seed = super::number("GITFLEET_SEED").unwrap_or(1);
     let mut run = begin(seed, AgentGuards::default());
     let verdict = run.finish();
-    println!("{}", run.trace.lines().join("\n"));
+    println!("{}", digests::text_of(&run));
     let is_given = |line: &Line| matches!(line, Line::Seen(Fact::Given { agent: Some(_), .. }));
     assert!(run.trace.0.iter().any(|(_, line)| is_given(line)), "no agent was given anything in seed {seed}");
     assert_eq!(verdict, Ok(()), "seed {seed}");
@@ -389,7 +388,7 @@ fn a_missing_guard_of_agents_is_caught() {
         ("members are given away too early", AgentGuards { patience: false, ..guarded }, "is written by agent", 7),
         ("a report is taken twice", AgentGuards { once: false, ..guarded }, "is taken twice", 1),
     ];
-    is_each_missed("13:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop).map_err(|(why, _)| why));
+    is_each_missed("13:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop));
 }
 
 /// A name, what happened at which second, and what the check says.

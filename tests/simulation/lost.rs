@@ -10,6 +10,7 @@ use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
 use gitfleet::plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::Verdict;
+use super::digests::{self, Fleet, TraceDigest};
 use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
@@ -99,11 +100,12 @@ struct Shown {
     held: usize,
 }
 
-fn play(seed: u64) -> Result<Shown, String> {
+/// Returns what a seed has shown, and the digest of its trace.
+fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0x105e));
     let mut simulation = simulation(None, seed);
     simulation.faults = faults(&mut timeline.dice);
-    let mut lost = Lost::default();
+    let (mut lost, mut digest) = (Lost::default(), TraceDigest::default());
     push(&mut simulation, &mut timeline);
     let lose_at = timeline.dice.between(60, 700);
     for _ in 0..timeline.dice.between(4, 14) {
@@ -117,6 +119,7 @@ fn play(seed: u64) -> Result<Shown, String> {
         let mut is_over = false;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
+                digest.see(simulation.now(), &fact);
                 lost.see(&fact)?;
                 match fact {
                     Fact::Mark(CHANGE) => {
@@ -127,9 +130,11 @@ fn play(seed: u64) -> Result<Shown, String> {
                         let verbs = [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Rollback, Verb::Reject];
                         let verb = *timeline.dice.pick(&verbs).ok_or("there are some")?;
                         let placement = format!("p{}", timeline.dice.below(PLACEMENTS_MAX));
-                        drop(simulation.execute(&order(verb, &placement), &person(0)));
+                        let answer = simulation.execute(&order(verb, &placement), &person(0));
+                        digest.say(&format!("{verb:?} {placement} {answer:?}"));
                     }
                     Fact::Mark(LOSE) => {
+                        digest.note_store(simulation.store());
                         // What the store kept without saying so would be an adoption that nobody here knows of.
                         (simulation.faults.store_unsure, simulation.faults.store_crashes) = (0, 0);
                         simulation.lose_store();
@@ -148,7 +153,8 @@ fn play(seed: u64) -> Result<Shown, String> {
             break;
         }
     }
-    Ok(Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() })
+    let shown = Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() };
+    Ok((shown, (seed, digest.finish(&simulation))))
 }
 
 pub(super) fn push(simulation: &mut Simulation, timeline: &mut Timeline) {
@@ -171,13 +177,15 @@ fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
 /// D11: in every seed nothing begins before the adoption, and pauses and holds stand after it.
 #[test]
 fn d11_a_lost_store_undoes_nothing() {
-    let (count, shown) = play_all(SHARE, play);
-    let adopted = shown.iter().filter(|shown| shown.adopted).count();
+    let (count, played) = play_all(SHARE, play);
+    let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
+    let adopted = shown.iter().filter(|shown: &&Shown| shown.adopted).count();
     let paused: usize = shown.iter().map(|shown| shown.paused).sum();
     let held: usize = shown.iter().map(|shown| shown.held).sum();
     let shown = (adopted, paused, held);
     println!("of {count} seeds {} adopted; {} pauses and {} holds stood", shown.0, shown.1, shown.2);
     assert!(shown.0 > 0 && shown.1 > 0 && shown.2 > 0, "the seeds show little: {shown:?}");
+    digests::compare(Fleet::LostStore, digests);
 }
 
 /// Forged violations are caught.

@@ -1,13 +1,15 @@
 //! Whole fleets on virtual time, each from one seed: commits, faults and people in any order, and the promises of the design
 //! checked after every step.
 //!
-//! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere.
+//! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere. The digests of the traces
+//! of the first 2,000 seeds are kept: `digests.rs`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 mod agents;
 mod check;
 mod deletions;
+mod digests;
 mod faults;
 mod fixes;
 mod forged;
@@ -633,11 +635,14 @@ fn order(verb: Verb, target: &str) -> Command {
     Command::new(verb, target)
 }
 
-/// Runs a seed. Returns its trace.
-fn run(seed: u64) -> Result<Trace, (String, Trace)> {
+/// Runs a seed. Returns its trace with the digest of it.
+fn run(seed: u64) -> Result<(Trace, String), (String, Trace)> {
     let mut run = Run::begin(seed);
     match run.finish() {
-        Ok(()) => Ok(run.trace),
+        Ok(()) => {
+            let digest = digests::of_run(&run);
+            Ok((run.trace, digest))
+        }
         Err(why) => Err((why, run.trace)),
     }
 }
@@ -656,10 +661,16 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().expect("it is a number"))
 }
 
+/// Returns how many seeds are run.
+fn seeds_count() -> u64 {
+    let default = if digests::are_written() { digests::SEEDS_KEPT } else { SEEDS_DEFAULT };
+    number("GITFLEET_SEEDS").unwrap_or(default)
+}
+
 /// Plays one of so many seeds of a run on all cores; fails where one does. Returns how many were played, and what they showed.
 fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String> + Sync) -> (u64, Vec<Shown>) {
     let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
-    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT) / one_of;
+    let count = seeds_count() / one_of;
     let next = AtomicU64::new(first);
     let (failures, shown) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = || {
@@ -703,14 +714,15 @@ fn is_each_missed<Guards: Copy>(
     }
 }
 
-/// The promises hold in every seed, and every seed is the same twice.
+/// The promises hold in every seed, and every seed is the same twice, and as the kept digests say.
 #[test]
 fn seeds() {
     let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
-    let count = number("GITFLEET_SEEDS").unwrap_or(SEEDS_DEFAULT);
+    let count = seeds_count();
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
     let shown: Mutex<BTreeMap<&str, u64>> = Mutex::default();
+    let found = Mutex::new(Vec::new());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -719,14 +731,15 @@ fn seeds() {
             }
             let failure = match run(seed) {
                 Err((why, trace)) => Some((why.clone(), report(seed, &why, &trace))),
-                Ok(trace)
+                Ok((trace, digest))
                     if seed.is_multiple_of(TWICE_EVERY)
-                        && run(seed).ok().map(|again| again.lines()) != Some(trace.lines()) =>
+                        && run(seed).ok().map(|(_, again)| again) != Some(digest.clone()) =>
                 {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
-                Ok(trace) => {
+                Ok((trace, digest)) => {
+                    found.lock().unwrap().push((seed, digest));
                     let mut shown = shown.lock().unwrap();
                     for what in twists::shown(&trace) {
                         *shown.entry(what).or_insert(0) += 1;
@@ -751,18 +764,16 @@ fn seeds() {
     let shown = shown.into_inner().unwrap();
     println!("of {count} seeds so many show that: {shown:#?}");
     assert!(shown.len() == twists::SHOWN || count < SHOWN_BY, "the seeds show little: {shown:?}");
+    digests::compare(digests::Fleet::OneDaemon, found.into_inner().unwrap());
 }
 
 /// One seed, with its whole trace where `--nocapture` shows it.
 #[test]
 fn one_seed() {
     let seed = number("GITFLEET_SEED").unwrap_or(1);
-    let (trace, why) = match run(seed) {
-        Ok(trace) => (trace, None),
-        Err((why, trace)) => (trace, Some(why)),
-    };
-    let lines = trace.lines();
-    println!("{}", lines.join("\n"));
-    assert!(lines.iter().any(|line| line.contains("APPLIED")), "nothing happened in seed {seed}");
-    assert_eq!(why, None, "seed {seed}");
+    let mut run = Run::begin(seed);
+    let verdict = run.finish();
+    println!("{}", digests::text_of(&run));
+    assert!(run.trace.lines().iter().any(|line| line.contains("APPLIED")), "nothing happened in seed {seed}");
+    assert_eq!(verdict, Ok(()), "seed {seed}");
 }

@@ -9,8 +9,9 @@ use gitfleet::plan::simulate::{Dice, Fact, Guards, LATE_MAX};
 use jiff::{SignedDuration, Timestamp};
 
 use super::check::Verdict;
+use super::digests::{self, Fleet};
 use super::timeline::CLUSTERS_MAX;
-use super::{Line, Run, Trace, is_each_missed, play_all};
+use super::{Line, Run, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
 const SHARE: u64 = 20;
@@ -227,23 +228,25 @@ impl Run {
 
 const GUARDED: Guards = Guards { epoch: true, fence: true, counts_from_answer: false };
 
-fn play(seed: u64, guards: Guards) -> Result<(Shown, Trace), (String, Trace)> {
+/// Returns what a seed has shown, and the digest of its trace.
+fn play(seed: u64, guards: Guards) -> Result<(Shown, String), String> {
     let mut run = Run::begin_as(seed, Some(Watched::of(seed, guards)));
-    let verdict = run.finish();
-    let shown = run.replicas.map(|watched| watched.shown).unwrap_or_default();
-    verdict.map_or_else(|why| Err((why, std::mem::take(&mut run.trace))), |()| Ok((shown, Trace::default())))
+    run.finish()?;
+    let digest = digests::of_run(&run);
+    Ok((run.replicas.map(|watched| watched.shown).unwrap_or_default(), digest))
 }
 
-/// Every promise holds with replicas, too.
+/// Every promise holds with replicas, too, and traces are as the kept digests say.
 #[test]
 fn replicas_keep_the_promises() {
-    let (count, shown) = play_all(SHARE, |seed| match play(seed, GUARDED) {
-        Ok((shown, _)) => Ok(shown),
-        Err((why, _)) => {
+    let (count, played) = play_all(SHARE, |seed| match play(seed, GUARDED) {
+        Ok((shown, digest)) => Ok((shown, (seed, digest))),
+        Err(why) => {
             let again = "cargo test --test simulation -- --nocapture one_seed_with_replicas";
             Err(format!("{why:.300}\n  GITFLEET_SEED={seed} {again}"))
         }
     });
+    let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
     let sum = |of: fn(&Shown) -> usize| shown.iter().map(of).sum::<usize>();
     let (take_overs, replaced) = (sum(|s| s.take_overs), sum(|s| s.replaced));
     let late = sum(|s| s.late_writes);
@@ -252,6 +255,7 @@ fn replicas_keep_the_promises() {
     );
     assert!(count < 50 || take_overs > 0 && replaced > 0, "the seeds show little");
     assert!(count < 100 || late > 0, "no seed shows a late write");
+    digests::compare(Fleet::Replicas, digests);
 }
 
 /// One seed with replicas, with its whole trace where `--nocapture` shows it.
@@ -260,7 +264,7 @@ fn one_seed_with_replicas() {
     let seed = super::number("GITFLEET_SEED").unwrap_or(1);
     let mut run = Run::begin_as(seed, Some(Watched::of(seed, GUARDED)));
     let verdict = run.finish();
-    println!("{}", run.trace.lines().join("\n"));
+    println!("{}", digests::text_of(&run));
     assert!(
         run.trace.0.iter().any(|(_, line)| matches!(line, Line::Seen(Fact::Led { .. }))),
         "nobody led in seed {seed}"
@@ -280,7 +284,7 @@ fn a_missing_guard_is_caught() {
             31,
         ),
     ];
-    is_each_missed("12:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop).map_err(|(why, _)| why));
+    is_each_missed("12:", FORGED_MAX, &rows, |seed, guards| play(seed, guards).map(drop));
 }
 
 /// A name, what happened at which second, and what the check says.

@@ -14,6 +14,7 @@ use gitfleet::store::backup;
 use gitfleet::store::records::STORE_KEY;
 
 use super::check::{Spot, Verdict};
+use super::digests::{self, Fleet, TraceDigest};
 use super::lost::push;
 use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
@@ -110,8 +111,8 @@ impl Restored {
     }
 }
 
-/// What a seed has shown: members that held something newer than the backup, and pauses.
-fn play(seed: u64) -> Result<(usize, usize), String> {
+/// Returns what a seed has shown, members that held something newer than the backup and pauses, and the digest of its trace.
+fn play(seed: u64) -> Result<((usize, usize), (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0xbac2));
     let mut simulation = simulation(None, seed);
     simulation.faults = faults(&mut timeline.dice);
@@ -130,7 +131,7 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
     if timeline.dice.chance(400) {
         simulation.at(Duration::from_secs(restored + timeline.dice.between(30, 300)), CHANGE);
     }
-    let (mut saved, mut state) = (None, Restored::default());
+    let (mut saved, mut state, mut digest) = (None, Restored::default(), TraceDigest::default());
     while let Some(mut facts) = simulation.step() {
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
@@ -138,6 +139,7 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
                     state.note_commands(core);
                 }
                 state.see(&fact)?;
+                digest.see(simulation.now(), &fact);
                 match fact {
                     Fact::Mark(CHANGE) => {
                         timeline.change();
@@ -150,16 +152,22 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
                     Fact::Mark(PERSON) => {
                         let verb = *timeline.dice.pick(&[Verb::Pause, Verb::Approve, Verb::Rollback]).ok_or("some")?;
                         let placement = format!("p{}", timeline.dice.below(PLACEMENTS_MAX));
-                        drop(simulation.execute(&order(verb, &placement), &person(0)));
+                        let answer = simulation.execute(&order(verb, &placement), &person(0));
+                        digest.say(&format!("{verb:?} {placement} {answer:?}"));
                     }
                     Fact::Mark(BACK_UP) => saved = Some(save(&simulation)?),
                     Fact::Mark(RESTORE) => {
                         let (text, known) = saved.take().ok_or("it was saved before")?;
+                        digest.note_store(simulation.store());
+                        digest.say(&text);
                         simulation.restore_store(&text)?;
                         state = Restored::begin(&holders(&simulation));
                         state.ahead = state.floors.iter().filter(|(spot, at)| known.get(spot) < Some(at)).count();
                     }
-                    Fact::Mark(END) => return Ok((state.ahead, state.paused.len())),
+                    Fact::Mark(END) => {
+                        let shown = (state.ahead, state.paused.len());
+                        return Ok((shown, (seed, digest.finish(&simulation))));
+                    }
                     _ => {}
                 }
             }
@@ -169,7 +177,7 @@ fn play(seed: u64) -> Result<(usize, usize), String> {
             state.stands(core)?;
         }
     }
-    Ok((0, 0))
+    Ok(((0, 0), (seed, digest.finish(&simulation))))
 }
 
 fn holders(simulation: &Simulation) -> BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>> {
@@ -186,11 +194,13 @@ fn save(simulation: &Simulation) -> Result<(String, BTreeMap<Spot, u64>), String
 /// D11: in every seed nobody is sent back by a store that was put back, and what was paused stays so.
 #[test]
 fn d11_an_older_store_sends_nobody_back() {
-    let (count, shown) = play_all(SHARE, play);
+    let (count, played) = play_all(SHARE, play);
+    let (shown, digests): (Vec<(usize, usize)>, Vec<_>) = played.into_iter().unzip();
     let ahead = shown.iter().filter(|(ahead, _)| *ahead > 0).count();
     let shown = (ahead, shown.iter().map(|(_, paused)| paused).sum::<usize>());
     println!("in {} of {count} seeds members were ahead of the store; {} pauses stood", shown.0, shown.1);
     assert!(shown.0 > 0 && shown.1 > 0, "the seeds show little: {shown:?}");
+    digests::compare(Fleet::RestoredStore, digests);
 }
 
 /// Forged violations are caught.

@@ -1,11 +1,16 @@
 //! What people see: the fleet that is kept as it changes is the one that all records make.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
 use gitfleet::core::Changed;
 use gitfleet::daemon::published::changes;
 use gitfleet::decide::state::PlacementState;
+use gitfleet::model::id::PlacementKey;
 use gitfleet::plan::simulate::{Fact, Simulation};
 use gitfleet::views::fleet::{FleetView, Shown};
 use gitfleet::views::summary::Summary;
+use jiff::Timestamp;
 
 use super::check::Verdict;
 
@@ -17,6 +22,9 @@ const COMPARE_EVERY: u64 = 17;
 pub struct Published {
     fleet: FleetView,
     steps: u64,
+    /// What was shown of each placement when it was compared, as far as it was new then.
+    said: String,
+    last_said: BTreeMap<PlacementKey, String>,
 }
 
 impl Published {
@@ -40,6 +48,7 @@ impl Published {
             return Ok(());
         }
         let now = simulation.clock();
+        self.note_said(now);
         for (key, placed) in &self.fleet.placements {
             let stored = core.placements().get(key).map(PlacementState::records);
             if stored.as_ref() != Some(&*placed.records) {
@@ -54,6 +63,25 @@ impl Published {
             return Err("the source that is shown is not the one that is stored".to_owned());
         }
         Ok(())
+    }
+
+    fn note_said(&mut self, now: Timestamp) {
+        for (key, placed) in &self.fleet.placements {
+            let shown = placed.shown(&self.fleet, now);
+            let row = serde_json::to_string(&shown.row).expect("a row can be written");
+            let said = format!("{row} {} {}", shown.waiting.len(), shown.line);
+            if self.last_said.get(key) != Some(&said) {
+                writeln!(self.said, "shown {now} {key} {said}").expect("a text can be written to");
+                self.last_said.insert(key.clone(), said);
+            }
+        }
+    }
+
+    /// Returns what was shown of placements, and what is shown of the fleet now.
+    pub fn said(&self, simulation: &Simulation) -> String {
+        let summary = Summary::of(&self.fleet, simulation.clock());
+        let summary = serde_json::to_string(&summary).expect("a summary can be written");
+        format!("{}shown at the end {summary}", self.said)
     }
 
     fn is_said(&self, key: &impl std::fmt::Display, kept: &Shown, new: &Shown) -> Verdict {
