@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
+mod agent_conversation;
 mod agents;
 mod check;
 mod deletions;
