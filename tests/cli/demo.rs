@@ -61,6 +61,7 @@ fn all_changes_are_shown_and_nothing_is_left() {
         let Some(at) = rest.find(words) else { panic!("{words:?} does not follow in:\n{out}") };
         rest = &rest[at + words.len()..];
     }
+    crate::golden::compare_demo(&out, &String::from_utf8_lossy(&output.stderr));
     assert_eq!(left(&scratch), Vec::<PathBuf>::new());
 }
 

@@ -51,6 +51,12 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Ends it as an operator does, and waits until it has ended.
+    pub fn end(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status().expect("kill is there");
+        assert!(told.success() && self.child.wait().expect("it ends").success(), "{}", self.log());
+    }
+
     /// Returns the status of an answer, and its body.
     pub fn get(&self, path: &str, headers: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;

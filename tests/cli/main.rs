@@ -22,6 +22,7 @@ mod examples;
 mod explain;
 mod export;
 mod get;
+mod golden;
 mod identities;
 mod leaving;
 mod logs;
