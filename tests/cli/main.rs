@@ -24,6 +24,8 @@ mod export;
 mod get;
 mod golden;
 mod identities;
+#[cfg(target_os = "linux")]
+mod kept_store;
 mod leaving;
 mod logs;
 mod memory;
