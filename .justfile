@@ -9,8 +9,8 @@ test *options:
 # What a change needs while it is being made: format, lints, unit tests.
 check:
     cargo fmt --check
-    cargo clippy --all-targets -- -D warnings
-    cargo test --lib
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test --workspace --lib
 
 # End-to-end tests, all or those whose name contains the filter.
 e2e filter="":

@@ -2,6 +2,5 @@
 # The test fleet by hand; `tests/fleet.sh --help` says how.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# The daemon and the agent too: `up --replicas` and `up --agents` start them.
-if [[ " $* " == *" --replicas "* || " $* " == *" --agents "* ]]; then cargo build -q; fi
-exec cargo run -q --example fleet -- "$@"
+# It builds the daemon and the agent itself where `up --replicas` or `up --agents` start them.
+exec cargo run -q --package gitfleet-tests --example fleet -- "$@"

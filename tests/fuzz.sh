@@ -16,14 +16,14 @@ Usage: tests/fuzz.sh [--seconds N | --minutes N | --kept] [TARGET...]
 
   --seconds N  how long each target runs (default 600)
   --minutes N  the same in minutes
-  --kept       only the inputs of tests/fuzz/corpus, once each: needs no other build of this package
+  --kept       only the inputs of tests/fuzz/corpus, once each: needs no other build of these crates
   -h, --help   this text
 
 Ends with 0 when no target found anything. A finding is kept in target/fuzz/<target>/ and its path printed; run it again
 with the printed command. Inputs that reached new code are kept in target/fuzz/<target>/found and used next time.
 
-Needs a C++ compiler beside Rust, for libFuzzer; no nightly. Only this package is instrumented: libraries come from the
-ordinary build.
+Needs a C++ compiler beside Rust, for libFuzzer; no nightly. Only the crates of this repository are instrumented:
+libraries come from the ordinary build.
 HELP
 }
 
@@ -44,7 +44,7 @@ done
 
 # Cargo calls this for packages of the workspace only, and keeps what it builds apart from the ordinary build.
 $kept || export RUSTC_WORKSPACE_WRAPPER="$PWD/tests/fuzz/rustc.sh"
-cargo build -q --locked --example fuzz
+cargo build -q --locked --workspace --example fuzz
 readonly program="$folder/debug/examples/fuzz"
 
 # Runs one target and writes what it says to its log. Leaks are not looked for: without the sanitizer nobody counts. Slow inputs and big

@@ -5,4 +5,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 rustup toolchain install "$version" --profile minimal
-cargo "+$version" check --locked --all-targets
+cargo "+$version" check --locked --workspace --all-targets

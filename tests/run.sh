@@ -9,7 +9,7 @@ readonly FAILED=1 MISSING=2 USAGE=64
 readonly GO_MINOR_MIN=21
 # Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
 readonly NODE_MIN=20 NODE_INSTALLED=22
-# Test binaries that start the servers of tests/fleet.
+# Test binaries that start the servers of tests/testservers/fleet.
 readonly NEEDS_SERVERS="e2e postgres artifacts"
 
 help() {
@@ -23,7 +23,7 @@ Usage: tests/run.sh [--fast]
 
 A check that passes prints one line with its time; one that fails prints all it said and ends the run.
 Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go, Chromium, Node, npm and PostgreSQL. What it builds goes to target/, to
-tests/page/node_modules and to the cache that tests/fleet/README.md describes; nothing is installed, except the system's packages
+tests/page/node_modules and to the cache that tests/testservers/fleet/README.md describes; nothing is installed, except the system's packages
 among these where they are missing and this runs as root on Debian. GITFLEET_CHROMIUM names a browser at another place than
 /usr/bin/chromium.
 HELP
@@ -132,13 +132,19 @@ page_tests() {
     cd tests/page && PATH=$NPM_PATH npm ci && node_modules/.bin/tsc -p . && node_modules/.bin/playwright test
 }
 
-# All at once: alone, the largest of them keeps one core busy for minutes. The program of the fleet builds the servers.
-build() { cargo test -q --locked --no-run --lib --tests --example fleet && { $fast || cargo build -q --locked --example fleet; }; }
+# Where cargo builds, from every folder.
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug
+readonly built
+export built
 
-lints() { cargo clippy -q --locked --all-targets -- -D warnings; }
+# All that the parts run, at once: alone, the largest of them keeps one core busy for minutes. Every part that follows asks for the whole
+# workspace too: for a part of it, cargo would build libraries again with fewer features. The program of the fleet builds the servers.
+build() { cargo build -q --locked --workspace --lib --bins --tests --example fleet --example fuzz; }
+
+lints() { cargo clippy -q --locked --workspace --all-targets -- -D warnings; }
 
 # Not by `cargo run`, which waits until no other cargo works in the target folder.
-test_servers() { "${CARGO_TARGET_DIR:-target}/debug/examples/fleet" build; }
+test_servers() { "$built/examples/fleet" build; }
 
 # Both at a time: each alone leaves cores idle, while one crate is checked or one server is linked.
 lints_and_test_servers() {
@@ -170,9 +176,9 @@ part() {
     exit "$FAILED"
 }
 
-# The names of the test binaries, which Cargo.toml lists.
+# The names of the test binaries, which tests/Cargo.toml lists.
 test_binaries() {
-    awk '/^\[/ { test = /^\[\[test\]\]/ } test && /^name *=/ { gsub(/[" ]/, ""); sub(/^name=/, ""); print }' Cargo.toml
+    awk '/^\[/ { test = /^\[\[test\]\]/ } test && /^name *=/ { gsub(/[" ]/, ""); sub(/^name=/, ""); print }' tests/Cargo.toml
 }
 
 # Snapshots are reviewed by people: a run here never writes any.
@@ -188,20 +194,20 @@ $fast || node_tools
 
 part "format" cargo fmt --check
 part "build" build
+# Tests, the page's too, run this one and build none.
+export GITFLEET_PROGRAM=$built/gitfleet
 if $fast; then
     part "lints" lints
 else
     part "lints and test servers" lints_and_test_servers
 fi
-part "unit tests" cargo test --locked --lib
-part "examples in the documentation" cargo test --locked --doc
-part "tests of the test fleet" cargo test --locked --example fleet
+part "unit tests" cargo test --locked --workspace --lib
 for binary in $(test_binaries); do
     if $fast && [[ " $NEEDS_SERVERS " == *" $binary "* ]]; then
         say "tests/$binary needs the test servers: not run with --fast"
         continue
     fi
-    part "tests/$binary" cargo test --locked --test "$binary"
+    part "tests/$binary" cargo test --locked --workspace --test "$binary"
 done
 if $fast; then
     say "tests/page needs a browser: not run with --fast"
@@ -209,7 +215,7 @@ else
     part "tests/page" page_tests
 fi
 part "fuzz targets, inputs that are kept" tests/fuzz.sh --kept
-part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --no-deps
+part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --workspace --no-deps
 
 say "everything passed in $SECONDS s"
 say "$passed passed, 0 failed"

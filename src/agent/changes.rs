@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::seal::Seal;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::wire::{inflate, pack};
+use model::id::{ClusterName, Digest, PlacementKey};
+use wire::{inflate, pack};
 
 /// Bytes of the file that are read: a state is written whole before there are so many.
 const FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;

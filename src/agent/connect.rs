@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::wire::{self, AGENT_HEADER, ENCODING, FRAME_BYTES_MAX, Refused};
+use wire::{AGENT_HEADER, ENCODING, FRAME_BYTES_MAX, Refused};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

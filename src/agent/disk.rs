@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::changes::{ChangeLog, OrderChange};
 use super::seal::Seal;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::model::records::WorkStatus;
-use crate::remote::agent::{AgentDisk, Assignment, OrderDigests};
-use crate::wire::{self, AgentOrder, CONTENT_BYTES_MAX, inflate, pack, pack_bytes};
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::records::WorkStatus;
+use wire::remote::agent::{AgentDisk, Assignment, OrderDigests};
+use wire::{AgentOrder, CONTENT_BYTES_MAX, inflate, pack, pack_bytes};
 
 /// Bytes of one file.
 const FILE_BYTES_MAX: u64 = CONTENT_BYTES_MAX as u64;

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::cel::ObjectExpression;
-use crate::clock::Uptime;
-use crate::config::MemberAccess;
-use crate::core::{MemberCommand, MemberEvent};
-use crate::daemon::decryption::Decryption;
-use crate::daemon::fence::{Fence, lease_clock};
-use crate::daemon::member::Common;
-use crate::daemon::members::{MemberTask, common};
-use crate::daemon::supervise::Supervisor;
-use crate::deliver::health::{HealthRules, KindRule};
-use crate::model::encrypted::DigestKey;
-use crate::model::id::ClusterName;
-use crate::model::work::SourceName;
-use crate::remote::agent::{AgentTasks, ChangedMembers};
-use crate::wire::{AgentHealth, AgentMember, AgentReach, MEMBERS_MAX};
+use config::MemberAccess;
+use decide::deliver::health::{HealthRules, KindRule};
+use engine::{MemberCommand, MemberEvent};
+use member::Common;
+use member::decryption::Decryption;
+use member::task::{MemberTask, common};
+use model::encrypted::DigestKey;
+use model::id::ClusterName;
+use model::work::SourceName;
+use schedule::cel::ObjectExpression;
+use system::clock::Uptime;
+use system::fence::{Fence, lease_clock};
+use system::supervise::Supervisor;
+use wire::remote::agent::{AgentTasks, ChangedMembers};
+use wire::{AgentHealth, AgentMember, AgentReach, MEMBERS_MAX};
 
 /// The running tasks.
 pub(super) struct Members {
@@ -198,7 +198,7 @@ fn rules(health: &AgentHealth) -> HealthRules {
             }
         }
     };
-    let rule = |kind: &crate::wire::AgentKindHealth| KindRule {
+    let rule = |kind: &wire::AgentKindHealth| KindRule {
         group: kind.group.clone(),
         kind: kind.kind.clone(),
         available: compile(&kind.available),

@@ -17,12 +17,12 @@ use super::disk::Disk;
 use super::members::Members;
 use super::seal::digest_key;
 use super::session::Ended;
-use crate::clock;
-use crate::config::Decrypt;
-use crate::core::MemberEvent;
-use crate::daemon::decryption::Decryption;
-use crate::daemon::supervise::Supervisor;
-use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
+use config::Decrypt;
+use engine::MemberEvent;
+use member::decryption::Decryption;
+use system::clock;
+use system::supervise::Supervisor;
+use wire::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 
 /// First pause after no server gave a session; doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(500);

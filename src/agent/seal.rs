@@ -5,7 +5,7 @@ use hmac::{Hmac, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
-use crate::model::encrypted::DigestKey;
+use model::encrypted::DigestKey;
 
 /// The first bytes of a sealed file: the version of its form.
 const MAGIC: &[u8] = b"GFS1";

@@ -12,13 +12,12 @@ use tokio::time::timeout;
 
 use super::connect::{Connector, Endpoint, Error, Requests, ServerConnection};
 use super::run::{Agent, AgentStanding};
-use crate::clock;
-use crate::core::MemberEvent;
-use crate::model::id::Digest;
-use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
-use crate::wire::{
-    self, Acked, FetchObjects, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH, REPORTS_PATH, Reports,
-    SESSION_PATH,
+use engine::MemberEvent;
+use model::id::Digest;
+use system::clock;
+use wire::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
+use wire::{
+    Acked, FetchObjects, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH, REPORTS_PATH, Reports, SESSION_PATH,
 };
 
 /// How long the first frame of a session may take.

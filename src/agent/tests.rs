@@ -22,12 +22,12 @@ use tokio::task::JoinHandle;
 
 use super::connect::TlsFiles;
 use super::run::{AgentOptions, AgentStanding, run};
-use crate::daemon::supervise::Supervisor;
-use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
-use crate::model::work::{Desired, WorkOrder};
-use crate::snapshot::go_json;
-use crate::wire::{
-    self, Acked, AgentHealth, AgentMember, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, OBJECTS_PATH,
+use decide::snapshot::go_json;
+use model::id::{ClusterName, Digest, ObjectId, PlacementKey};
+use model::work::{Desired, WorkOrder};
+use system::supervise::Supervisor;
+use wire::{
+    Acked, AgentHealth, AgentMember, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, OBJECTS_PATH,
     ORDERS_PATH, REPORTS_PATH, Refused, Reports, SESSION_PATH, ToServer, WholeOrder,
 };
 
@@ -228,7 +228,7 @@ fn order(generation: i64, text: &str) -> WorkOrder {
         ),
         desired(named("Secret", json!({"password": CANARY}))),
     ];
-    WorkOrder { cluster: "a".into(), generation, manifests: manifests.into(), ..WorkOrder::example() }
+    WorkOrder { cluster: "a".into(), generation, manifests: manifests.into(), ..testkit::records::work_order() }
 }
 
 struct Agent {

@@ -273,7 +273,7 @@ pub(super) fn is_expired(error: &watcher::Error) -> bool {
 /// Writes an error with its causes on one line, without repeating what a cause already said.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let links = std::iter::successors(Some(error), |error| error.source());
-    crate::text::causes(links.map(ToString::to_string))
+    model::text::causes(links.map(ToString::to_string))
 }
 
 #[cfg(test)]

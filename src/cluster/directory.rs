@@ -26,10 +26,10 @@ use self::names::{FileName, first_name};
 use self::own::OwnChanges;
 use super::live::Inventory;
 use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
-use crate::model::id::{ObjectId, ObjectKey};
-use crate::model::kinds;
-use crate::model::work::Release;
-use crate::yaml;
+use model::id::{ObjectId, ObjectKey};
+use model::kinds;
+use model::work::Release;
+use model::yaml;
 
 /// Changes of files under way at once, in all folders together: they wait for the disk together.
 const CHANGES_IN_FLIGHT_MAX: usize = 256;

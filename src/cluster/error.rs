@@ -1,6 +1,6 @@
 //! Errors of members.
 
-use crate::error::{Classify, ErrorClass};
+use model::error::{Classify, ErrorClass};
 
 /// An error of a member.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@ use claims::{ClaimEvent, Claims};
 use super::connect::{is_expired, watch_failure};
 use super::wire::Wire;
 use super::{Error, Observation};
-use crate::model::facts::{Facts, MACHINE_TYPE_LABELS, NodeStatus, PodSpec, PodStatus, Tally};
+use model::facts::{Facts, MACHINE_TYPE_LABELS, NodeStatus, PodSpec, PodStatus, Tally};
 
 /// Shortest pause between two reports of one member's facts.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);

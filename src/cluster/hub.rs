@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use super::connect::{SignIn, about_member, chain, connect};
 use super::{Error, WatchHandle};
-use crate::api::FIELD_MANAGER;
-use crate::api::table::OCM_GROUP;
+use model::api::FIELD_MANAGER;
+use model::api::table::OCM_GROUP;
 
 /// What the hub is called where a member's name would stand.
 const NAME: &str = "of `decisions:`";

@@ -22,11 +22,11 @@ use super::{
     ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, inventories,
     namespaces,
 };
-use crate::api::FIELD_MANAGER;
-use crate::model::id::{ObjectId, ObjectKey};
-use crate::model::kinds;
-use crate::model::watched::{SplitObject, WatchedObject};
-use crate::model::work::Release;
+use model::api::FIELD_MANAGER;
+use model::id::{ObjectId, ObjectKey};
+use model::kinds;
+use model::watched::{SplitObject, WatchedObject};
+use model::work::Release;
 
 /// First pause before a failed list or watch of one kind is tried again; doubles up to the longest.
 const LIST_RETRY_FIRST: Duration = Duration::from_secs(1);

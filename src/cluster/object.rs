@@ -8,7 +8,7 @@ use kube::core::{ApiResource, DynamicResourceScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::model::watched::SplitObject;
+use model::watched::SplitObject;
 
 /// An object of any kind as it came, read once. kube's `DynamicObject` reads metadata into a type of its own, and writes it again to
 /// give the JSON back.

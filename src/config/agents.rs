@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::values::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, duration};
 use super::{Configuration, complaint};
-use crate::api::check::is_dns_label;
-use crate::model::manifest::InputError;
+use model::api::check::is_dns_label;
+use model::manifest::InputError;
 
 /// How long a silent agent of a pool keeps its members, by default.
 pub const AGENT_LEASE_DEFAULT: Duration = Duration::from_secs(15);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::complaint;
 use super::values::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, parse_duration};
-use crate::model::manifest::InputError;
+use model::manifest::InputError;
 
 /// How alike two names must be for one to be suggested instead of the other; 0 to 1.
 const SUGGESTION_LIKENESS_MIN: f64 = 0.85;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use crate::model::manifest::InputError;
+use model::manifest::InputError;
 
 /// The program and the keys that decrypt files of the source which SOPS encrypted. Objects are decrypted just before they are applied, and
 /// never stored in plaintext. Members of an agent are left to the keys of the agent.
@@ -64,7 +64,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use crate::config::Configuration;
+    use crate::Configuration;
 
     fn parse(section: &str) -> Result<Configuration, String> {
         let text =

@@ -20,9 +20,9 @@ use super::source::{NO_FORGE, Source, check_sources};
 use super::tenants::TenantSection;
 use super::values::clean;
 use super::{Configuration, agents, complaint, members, tenants};
-use crate::api::check::{is_dns_label, is_dns_subdomain};
-use crate::model::agent::AgentChoice;
-use crate::model::manifest::InputError;
+use model::agent::AgentChoice;
+use model::api::check::{is_dns_label, is_dns_subdomain};
+use model::manifest::InputError;
 
 /// Where Argo CD lives.
 pub const DECISIONS_NAMESPACE_DEFAULT: &str = "argocd";

@@ -12,8 +12,8 @@ use super::source::proxy_problem;
 use super::tenants::{folder, is_folder};
 use super::values::{DURATION_FORMAT, duration};
 use super::{Error, complaint, read_text};
-use crate::model::approvers::ApproversByPath;
-use crate::model::manifest::InputError;
+use model::approvers::ApproversByPath;
+use model::manifest::InputError;
 
 /// Approvals a gate needs.
 pub const APPROVALS_REQUIRED_DEFAULT: u32 = 1;
@@ -252,7 +252,7 @@ pub enum Part {
     Merged,
 }
 
-impl From<Part> for crate::model::forge::Part {
+impl From<Part> for model::forge::Part {
     fn from(part: Part) -> Self {
         match part {
             Part::Opened => Self::Opened,
@@ -287,7 +287,7 @@ impl Permission {
     }
 }
 
-impl From<Permission> for crate::model::forge::Permission {
+impl From<Permission> for model::forge::Permission {
     fn from(permission: Permission) -> Self {
         match permission {
             Permission::Read => Self::Read,

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use crate::cel::ObjectExpression;
-use crate::model::manifest::InputError;
-use crate::yaml::line_of;
+use model::manifest::InputError;
+use model::yaml::line_of;
+use schedule::cel::ObjectExpression;
 
 /// How gitfleet decides whether objects are available, beside KubeFleet's rules.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

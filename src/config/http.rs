@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::complaint;
 use super::values::SOCKET_ADDRESS_FORMAT;
-use crate::api::check::is_dns_subdomain;
-use crate::model::commands::{Grant, Verb};
-use crate::model::manifest::InputError;
+use model::api::check::is_dns_subdomain;
+use model::commands::{Grant, Verb};
+use model::manifest::InputError;
 
 /// Where the daemon listens: this machine only.
 pub const HTTP_LISTEN_DEFAULT: &str = "127.0.0.1:8080";

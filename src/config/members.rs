@@ -4,11 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use super::source::Source;
 use super::{Configuration, Member, complaint};
-use crate::api::check::is_dns_label;
-use crate::model::agent::AgentChoice;
-use crate::model::glob::glob_matches;
-use crate::model::id::ClusterName;
-use crate::model::manifest::InputError;
+use model::agent::AgentChoice;
+use model::api::check::is_dns_label;
+use model::glob::glob_matches;
+use model::id::ClusterName;
+use model::manifest::InputError;
 
 /// Stands for the member's name in paths and contexts.
 const NAME: &str = "{name}";

@@ -7,9 +7,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 use super::{Error, complaint, read_secret};
-use crate::api::check::is_dns_label;
-use crate::model::manifest::InputError;
-use crate::model::notification::{NotificationKind, NotificationTemplate};
+use model::api::check::is_dns_label;
+use model::manifest::InputError;
+use model::notification::{NotificationKind, NotificationTemplate};
 
 /// Receivers that one daemon tells.
 pub const RECEIVERS_MAX: usize = 8;

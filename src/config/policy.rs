@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use crate::model::manifest::InputError;
-use crate::model::policy::Floor;
+use model::manifest::InputError;
+use model::policy::Floor;
 
 /// What is demanded of every commit: nothing in the repository lowers it, it can only ask for more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::values::{DURATION_FORMAT, duration};
 use super::{Error, complaint, read_secret};
-use crate::model::manifest::InputError;
+use model::manifest::InputError;
 
 /// The schema of the tables unless the file names one.
-pub const SCHEMA_DEFAULT: &str = "gitfleet";
+pub(crate) const SCHEMA_DEFAULT: &str = "gitfleet";
 /// Longest name of a schema in bytes. Source: PostgreSQL, `NAMEDATALEN`.
 const SCHEMA_BYTES_MAX: usize = 63;
 /// Shortest lease: below it, an ordinary pause of a process or of the database costs the leadership.
@@ -161,7 +161,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Configuration;
+    use crate::Configuration;
 
     #[test]
     fn an_address_that_other_daemons_do_not_reach_needs_another() {

@@ -8,13 +8,13 @@ use serde::Deserialize;
 
 use super::complaint;
 use super::values::{DURATION_FORMAT, duration};
-use crate::api::check::is_dns_label;
-use crate::model::manifest::InputError;
+use model::api::check::is_dns_label;
+use model::manifest::InputError;
 
 /// How often a query is asked.
-pub const INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 /// How long an answer may take.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// A Prometheus server, or one that answers as it does. It is asked directly, never through a proxy.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

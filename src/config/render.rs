@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use crate::model::manifest::InputError;
-use crate::model::rendering::{Renderer, Versions};
+use model::manifest::InputError;
+use model::rendering::{Renderer, Versions};
 
 /// Programs that render folders of the source with a kustomization or a chart. A folder whose program has no version here refuses the
 /// commit.

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use super::forge::App;
 use super::values::{DURATION_FORMAT, duration};
 use super::{Forge, complaint};
-use crate::api::check::is_dns_label;
-use crate::model::artifact::is_artifact;
-use crate::model::manifest::InputError;
+use model::api::check::is_dns_label;
+use model::artifact::is_artifact;
+use model::manifest::InputError;
 
 mod artifact;
 

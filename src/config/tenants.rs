@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::complaint;
-use crate::api::check::{FieldError, is_dns_label, is_dns_subdomain};
-use crate::api::placement::LabelSelector;
-use crate::api::selector::check_selector;
-use crate::model::manifest::InputError;
-use crate::model::tenants::{Tenant, Tenants};
+use model::api::check::{FieldError, is_dns_label, is_dns_subdomain};
+use model::api::placement::LabelSelector;
+use model::api::selector::check_selector;
+use model::manifest::InputError;
+use model::tenants::{Tenant, Tenants};
 
 /// The kinds of overrides that a tenant may be allowed.
 const OVERRIDE_KINDS: [&str; 2] = ["ResourceOverride", "ClusterResourceOverride"];

@@ -14,12 +14,12 @@ pub(super) mod duration {
 
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         super::parse_duration(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 
     /// The schema says defaults so.
-    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         let duration = jiff::SignedDuration::try_from(*duration).map_err(serde::ser::Error::custom)?;
         serializer.collect_str(&format_args!("{duration:#}"))
     }

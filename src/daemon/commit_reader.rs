@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use self::owners::Owners;
-use super::decryption::Decryption;
 use super::rendering::{Inputs, OfCommit, RenderedSource, Rendering, encryption_errors};
-use crate::git::{self, Blob, Reader};
-use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::InputError;
-use crate::model::tree::Tree;
-use crate::source::{self, Budget, Filter, IGNORE_FILE, OwnersSyntax, ParsedBlob, Selection, Weight};
+use git::{Blob, Reader};
+use member::decryption::Decryption;
+use model::id::{BlobId, CommitId};
+use model::manifest::InputError;
+use model::tree::Tree;
+use source::{Budget, Filter, IGNORE_FILE, OwnersSyntax, ParsedBlob, Selection, Weight};
 
 mod candidate;
 mod joined;
@@ -82,7 +82,7 @@ pub enum Error {
     Git(#[from] git::Error),
     /// A program that renders folders is missing or cannot do its work, whatever the files.
     #[error(transparent)]
-    Render(#[from] crate::render::Error),
+    Render(#[from] render::Error),
     /// One of several sources cannot be read.
     #[error("source {name}")]
     OfSource {

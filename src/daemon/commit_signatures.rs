@@ -5,15 +5,16 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use crate::config::{LoginIdentity, VerifiedCommits, Verify, read_public};
-use crate::git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
-use crate::model::artifact::SeenArtifact;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::signature::{
-    self, AllowedSigners, Authorities, CertifiedSigners, CosignKeys, Keyring, Keys, SignatureRefusal, Signer,
+use config::{LoginIdentity, VerifiedCommits, Verify, read_public};
+use git::signature;
+use git::signature::{
+    AllowedSigners, Authorities, CertifiedSigners, CosignKeys, Keyring, Keys, SignatureRefusal, Signer,
     VERIFIED_COMMITS_MAX,
 };
+use git::{Error, Reader, SIGNED_SIZE_MAX_BYTES, Signed};
+use model::artifact::SeenArtifact;
+use model::id::CommitId;
+use model::manifest::InputError;
 
 /// Reads the files of keys that a configuration names.
 ///

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 
-use super::supervise::Supervisor;
-use super::watched_file::WatchedFile;
-use crate::config::{self, Configuration};
-use crate::core::ConfigurationEvent;
-use crate::telemetry::metrics::Part;
+use config::Configuration;
+use engine::ConfigurationEvent;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
+use system::watched_file::WatchedFile;
 
 /// The file of a configuration, and what counts instead of its fields.
 #[derive(Clone, Debug)]

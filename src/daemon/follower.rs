@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::source_poller::{TokenOrigin, TokenReader, source_specs};
-use super::supervise::Supervisor;
-use crate::config::{Configuration, POLL_INTERVAL_DEFAULT};
-use crate::git::Source;
-use crate::telemetry::metrics::Part;
+use config::{Configuration, POLL_INTERVAL_DEFAULT};
+use git::Source;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
 
 /// How long a new leader waits for a fetch that is under way; it stops at a point where nothing is left half done.
 const END_TIME_MAX: Duration = Duration::from_secs(2);

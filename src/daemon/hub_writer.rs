@@ -12,17 +12,17 @@ use backon::ExponentialBackoff;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::fence::Fence;
-use super::supervise::Supervisor;
-use crate::api::table::OCM_GROUP;
-use crate::clock;
-use crate::cluster::Error;
-use crate::cluster::hub::{Change, Hub, HubKind};
-use crate::core::HubReport;
-use crate::error::{Classify, ErrorClass};
-use crate::model::work::SourceName;
-use crate::status::decisions::Exports;
-use crate::telemetry::metrics::Part;
+use cluster::Error;
+use cluster::hub::{Change, Hub, HubKind};
+use decide::status::decisions::Exports;
+use engine::HubReport;
+use model::api::table::OCM_GROUP;
+use model::error::{Classify, ErrorClass};
+use model::work::SourceName;
+use system::clock;
+use system::fence::Fence;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
 
 mod pass;
 

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::fence::{Fence, LeaseClock};
-use super::secret_files::reason;
-use crate::store;
-use crate::store::lease::{Holder, Leader, Lease, Leases, Role, Taken};
+use engine::store;
+use engine::store::lease::{Holder, Leader, Lease, Leases, Role, Taken};
+use system::fence::{Fence, LeaseClock};
+use system::secret_files::reason;
 
 /// A lease is prolonged so many times while it lasts.
 const PROLONGED_IN_LEASE: u32 = 5;

@@ -8,17 +8,16 @@ use serde_json::Value;
 use sha2::Digest as _;
 
 use super::commit_reader::read_payload;
-use crate::decide::state::Payload;
-use crate::git;
-use crate::model::id::PlacementKey;
-use crate::model::overrides::{OverrideRef, OverrideSnapshot};
-use crate::model::records::Binding;
-use crate::model::variants::ClusterInputs;
-use crate::snapshot::works_for_cluster;
-use crate::store::saved::Records;
-use crate::views::differences::ObjectTexts;
-use crate::views::redact::{MaskKey, masked};
-use crate::yaml;
+use decide::snapshot::works_for_cluster;
+use decide::state::Payload;
+use engine::store::saved::Records;
+use model::id::PlacementKey;
+use model::overrides::{OverrideRef, OverrideSnapshot};
+use model::records::Binding;
+use model::variants::ClusterInputs;
+use model::yaml;
+use views::differences::ObjectTexts;
+use views::redact::{MaskKey, masked};
 
 /// Reads the manifests of works from a repository.
 pub struct Manifests<'a> {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::core::measures::{GateKind as Gate, Measured, Measures, StateKind};
-use crate::core::{Batch, Core, SourceEvent};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::{ClusterRecord, MemberKind, SourceRecord};
-use crate::model::runs::RunPhase;
-use crate::telemetry::metrics::{
+use engine::measures::{GateKind as Gate, Measured, Measures, StateKind};
+use engine::{Batch, Core, SourceEvent};
+use model::id::{ClusterName, PlacementKey};
+use model::records::{ClusterRecord, MemberKind, SourceRecord};
+use model::runs::RunPhase;
+use system::telemetry::metrics::{
     ByDecision, ByGate, ByMemberState, ByOutcome, ByPhase, ByPlacementState, ByPoll, Decision, GateKind, MemberState,
     Metrics, OfPlacement, Outcome, Phase, PlacementState, Poll,
 };

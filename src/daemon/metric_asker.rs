@@ -9,13 +9,13 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::supervise::Supervisor;
-use crate::config::{PrometheusServer, read_certificates, read_secret};
-use crate::core::Event;
-use crate::model::id::PlacementKey;
-use crate::model::runs::MetricQuery;
-use crate::prometheus::{Client, Error as ClientError};
-use crate::telemetry::metrics::Part;
+use config::{PrometheusServer, read_certificates, read_secret};
+use engine::Event;
+use forge::prometheus::{Client, Error as ClientError};
+use model::id::PlacementKey;
+use model::runs::MetricQuery;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
 
 /// Requests in flight, to all servers together.
 const REQUESTS_MAX: usize = 4;
@@ -25,7 +25,7 @@ const REQUESTS_MAX: usize = 4;
 pub enum Error {
     /// A file of a server cannot be read.
     #[error(transparent)]
-    Configuration(#[from] crate::config::Error),
+    Configuration(#[from] config::Error),
     /// The certificates of a server cannot be used.
     #[error("the certificates of the Prometheus server {name} cannot be used")]
     Certificates {

@@ -9,18 +9,21 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::task::spawn_blocking;
 
-use super::fence::Fence;
-use super::secret_files::{SecretFile, reason};
-use super::supervise::Supervisor;
-use crate::clock;
-use crate::config::{self, NotificationReceiver, read_certificates, read_secret};
-use crate::model::notification::NotifiedUpTo;
-use crate::model::records::JournalEntry;
-use crate::receiver::{self, Receiver, SigningKey, WebhookMessage};
-use crate::store::{self, Expected, Store, records, write_batch};
-use crate::telemetry::metrics::{ByNotification, Metrics, Notified, Part};
-use crate::views::notification::{CloudEvent, body, notification};
+use config::{NotificationReceiver, read_certificates, read_secret};
+use engine::store;
+use engine::store::{Expected, Store, batch_result, records};
+use forge::receiver;
+use forge::receiver::{Receiver, SigningKey, WebhookMessage};
+use model::notification::NotifiedUpTo;
+use model::records::JournalEntry;
+use system::clock;
+use system::fence::Fence;
+use system::secret_files::{SecretFile, reason};
+use system::supervise::Supervisor;
+use system::telemetry::metrics::{ByNotification, Metrics, Notified, Part};
+use views::notification::{CloudEvent, body, notification};
 
 /// Journal entries that one read returns, about 300 KB.
 const PAGE: usize = 1_000;
@@ -350,7 +353,8 @@ impl Worker {
     async fn reach(&mut self, number: u64) -> store::Result<()> {
         let key = records::notified_key(&self.recipient.configured.name);
         let op = records::put(key, &NotifiedUpTo { entry: number }, Expected::Any)?;
-        write_batch(Arc::clone(&self.store), vec![op]).await?;
+        let store = Arc::clone(&self.store);
+        batch_result(spawn_blocking(move || store.batch(vec![op])).await)?;
         self.reached = Some(number);
         Ok(())
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::core::{Changed, Core};
-use crate::decide::state::PlacementState;
-use crate::http::Publisher;
-use crate::status::records::PlacementRecords;
-use crate::store::saved::Records;
-use crate::views::fleet::{Changes, FleetView};
+use decide::state::PlacementState;
+use decide::status::records::PlacementRecords;
+use engine::store::saved::Records;
+use engine::{Changed, Core};
+use server::Publisher;
+use views::fleet::{Changes, FleetView};
 
 /// Shortest pause between two publications: a busy fleet changes far more often than anybody looks.
 pub const PUBLISH_PAUSE: Duration = Duration::from_millis(50);

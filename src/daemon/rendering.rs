@@ -22,14 +22,14 @@ use self::folder::{FolderOutcome, rendered};
 pub use self::inputs::{COMMIT_TIME_MAX, Inputs, Lister, Merge, OfCommit, OfMerge, OnDisk, PULL_TIME_MAX};
 pub use self::variants::RenderedSource;
 use super::commit_reader::Error;
-use crate::config::Render;
-use crate::git::{self, Reader, RenderedStore};
-use crate::model::folder::below;
-use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::InputError;
-use crate::model::rendering::{InputFolder, Renderer, Versions};
-use crate::render::{self, Program, Programs};
-use crate::source::{self, KnownMarkers, ParsedBlob, RenderedFolder};
+use config::Render;
+use git::{Reader, RenderedStore};
+use model::folder::below;
+use model::id::{BlobId, CommitId};
+use model::manifest::InputError;
+use model::rendering::{InputFolder, Renderer, Versions};
+use render::{Program, Programs};
+use source::{KnownMarkers, ParsedBlob, RenderedFolder};
 
 /// Files that one folder may have its program read.
 pub const INPUT_FILES_MAX: usize = 10_000;

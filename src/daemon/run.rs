@@ -11,9 +11,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::decryption::{self, Decryption};
-use super::fence::Fence;
-use super::forge_bot::{self, ConsoleTasks, RepositoryEnds};
 use super::hub_writer::{HubSettings, HubTask};
 use super::lease::StepDown;
 use super::measure;
@@ -21,24 +18,30 @@ use super::metric_asker::{self, MetricAsker};
 use super::notifier::{self, Notifier};
 use super::pace::Pace;
 use super::published::FleetPublisher;
-use super::source_poller::{Followed, PollerSettings, SourceRequest, follow};
-use super::supervise::Supervisor;
-use crate::clock;
-use crate::config::Configuration;
-use crate::core::persist::SavedRecords;
-use crate::core::waits;
-use crate::core::{
+use super::source_poller::{Followed, PollerSettings, follow};
+use bot::source_request::SourceRequest;
+use bot::{ConsoleTasks, RepositoryEnds};
+use config::Configuration;
+use decide::status::rollout::RolloutState;
+use engine::persist::SavedRecords;
+use engine::store;
+use engine::store::{Op, Store};
+use engine::waits;
+use engine::{
     Batch, ConfigurationEvent, Core, Effect, Event, HubReport, MemberEvent, SourceEvent, identity, source_name,
 };
-use crate::http::{Instruction, Preview, Publisher, PushRequest, Question};
-use crate::model::commands::{Done, Refusal, RefusalReason};
-use crate::model::work::SourceName;
-use crate::plan::Baseline;
-use crate::status::rollout::RolloutState;
-use crate::store::{self, Op, Store};
-use crate::telemetry::metrics::{ByOutcome, Metrics, Outcome};
+use member::decryption;
+use member::decryption::Decryption;
+use model::commands::{Done, Refusal, RefusalReason};
+use model::work::SourceName;
+use plan::Baseline;
+use server::{Publisher, PushRequest, Question};
+use system::clock;
+use system::fence::Fence;
+use system::instruction::{Instruction, Preview};
+use system::supervise::Supervisor;
+use system::telemetry::metrics::{ByOutcome, Metrics, Outcome};
 
-use super::agents;
 use super::members::MemberDeliveries;
 
 /// The longest sleep of the loop if nothing is due.
@@ -61,16 +64,16 @@ pub enum Error {
     Store(#[from] store::Error),
     /// The source cannot be used.
     #[error(transparent)]
-    Source(#[from] crate::git::Error),
+    Source(#[from] git::Error),
     /// A file of the configuration cannot be read.
     #[error(transparent)]
-    Configuration(#[from] crate::config::Error),
+    Configuration(#[from] config::Error),
     /// A Prometheus server cannot be used.
     #[error(transparent)]
     Prometheus(#[from] metric_asker::Error),
     /// The forge cannot be used.
     #[error(transparent)]
-    Forge(#[from] forge_bot::ConnectError),
+    Forge(#[from] bot::ConnectError),
     /// A receiver of notifications cannot be used.
     #[error(transparent)]
     Notifier(#[from] notifier::Error),
@@ -79,7 +82,7 @@ pub enum Error {
     DigestKey(#[from] decryption::KeyError),
     /// Agents cannot connect.
     #[error(transparent)]
-    Agents(#[from] agents::Error),
+    Agents(#[from] agent::server::Error),
 }
 
 /// Requests from people.
@@ -156,7 +159,7 @@ impl Daemon {
         time::resume_waits(&mut saved, store.as_ref())?;
         let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
         let name = source_name(&configuration, &known);
-        let forges = forge_bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
+        let forges = bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
         let ((hub_sender, hub_reports), (news_sender, news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;

@@ -6,17 +6,16 @@ use std::sync::{Mutex, PoisonError};
 
 use super::manifests::{Manifests, texts};
 use super::run::state_dir;
-use crate::config::{self, Configuration};
-use crate::git;
-use crate::http::{Compared, SourceHistory};
-use crate::model::id::CommitId;
-use crate::model::tree::JoinedSource;
-use crate::status::records::PlacementRecords;
-use crate::store::saved::Records;
-use crate::views::differences::{changes, live_differences};
-use crate::views::redact::MaskKey;
-use crate::views::subjects::Subjects;
-use crate::views::tree::Line;
+use config::Configuration;
+use decide::status::records::PlacementRecords;
+use engine::store::saved::Records;
+use model::id::CommitId;
+use model::tree::JoinedSource;
+use server::{Compared, SourceHistory};
+use views::differences::{changes, live_differences};
+use views::redact::MaskKey;
+use views::subjects::Subjects;
+use views::tree::Line;
 
 /// Commits of which is remembered what they are about; more begin from nothing.
 const COMMITS_MAX: usize = 1_000;

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use self::branch::{Branch, fetch_all};
 use self::ending::Ending;
@@ -16,16 +16,16 @@ use self::pulls::RefusedPull;
 use super::commit_reader::Cache;
 use super::commit_signatures::read_keys;
 use super::rendering::Rendering;
-use super::supervise::Supervisor;
-use crate::clock::{self, Uptime};
-use crate::core::SourceEvent;
-use crate::git::{self, JoinedRepository, Reader, joined_sources};
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::model::records::ResourceSnapshot;
-use crate::model::tenants::Tenants;
-use crate::plan::pull_request::Candidate;
-use crate::telemetry::metrics::Part;
+use bot::source_request::SourceRequest;
+use engine::SourceEvent;
+use git::{JoinedRepository, Reader, joined_sources};
+use model::id::CommitId;
+use model::records::ResourceSnapshot;
+use model::tenants::Tenants;
+use system::clock;
+use system::clock::Uptime;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
 
 mod accept;
 mod branch;
@@ -46,70 +46,6 @@ pub use self::token::{TokenOrigin, TokenReader};
 const POLL_BACKOFF_MAX: Duration = Duration::from_mins(5);
 /// How the names of pins start: one for each commit that a record names.
 const PIN_PREFIX: &str = "commit-";
-
-/// A request to the source's thread.
-pub enum SourceRequest {
-    /// End the thread.
-    End,
-    /// Poll now.
-    Poll,
-    /// Accept a tip that does not descend from the accepted commit: a person said so.
-    AcceptRewrite(CommitId),
-    /// Release the commits that need not be kept any more.
-    Retain {
-        /// The commits that records name, as of the decisions about commits up to `at`.
-        named: BTreeSet<CommitId>,
-        /// The newest commit that the requester knew: every later accepted commit is kept.
-        at: CommitId,
-    },
-    /// Read the tree that a merge of a pull request into the accepted commit would have.
-    Candidate {
-        /// The name of its source; empty where there is one.
-        source: String,
-        /// The pull request.
-        number: u64,
-        /// Its head commit, as the forge names it.
-        head: CommitId,
-        /// Fetch it from the server. Otherwise the commit must be local: in the branch of a repository that is read in place.
-        fetch: bool,
-        /// Receives the answer; may be closed.
-        reply: oneshot::Sender<Result<Candidate, CandidateError>>,
-    },
-    /// The pull request is closed: drop what was fetched for it.
-    Forget {
-        /// The name of its source; empty where there is one.
-        source: String,
-        /// The pull request.
-        number: u64,
-    },
-    /// Name the followed branch, if known.
-    Branch {
-        /// The name of its source; empty where there is one.
-        source: String,
-        /// Receives the branch's short name; `None` if there is none, or nothing was read yet.
-        reply: oneshot::Sender<Option<String>>,
-    },
-    /// List the commits that the branch gained between two tips; see [`Reader::landed`](git::Reader::landed).
-    Landed {
-        /// The name of the source; empty where there is one.
-        source: String,
-        /// The earlier tip; without it only the later one is listed.
-        from: Option<CommitId>,
-        /// The later tip.
-        to: CommitId,
-        /// Receives the commits, newest first, or why they cannot be read.
-        reply: oneshot::Sender<Result<Vec<git::Commit>, String>>,
-    },
-}
-
-/// Why a pull request has no tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CandidateError {
-    /// The merged files have errors: as a commit they would be refused.
-    Refused(Vec<InputError>),
-    /// It cannot be read, or has moved meanwhile; the reason as text for users. A retry may help.
-    Unreadable(String),
-}
 
 /// The handles of the source's threads.
 pub struct Followed {

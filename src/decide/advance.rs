@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Pass, evaluate};
-use crate::api::condition::ConditionStatus;
-use crate::model::along::Along;
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::overrides::PickedOverrides;
-use crate::model::placement_phase::PhaseAct;
-use crate::model::records::{Binding, BindingState, ClusterRecord};
-use crate::model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached, record_replies};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness};
+use model::along::Along;
+use model::api::condition::ConditionStatus;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::overrides::PickedOverrides;
+use model::placement_phase::PhaseAct;
+use model::records::{Binding, BindingState, ClusterRecord};
+use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 
 /// The health of a cluster without a binding.
 const UNTOLD: Health = Health {

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use crate::api::condition::{Condition, ConditionStatus};
-use crate::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
-use crate::api::object::{Object, without_nulls};
-use crate::api::table::PLACEMENT_GROUP;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::manifest::Manifest;
-use crate::model::records::{Binding, EvictionRecord, PlacementRecord};
-use crate::model::tree::Tree;
-use crate::schedule::eviction::{EvictedPlacement, EvictionRequest, Verdict, evict};
-use crate::yaml;
+use model::api::condition::{Condition, ConditionStatus};
+use model::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
+use model::api::object::{Object, without_nulls};
+use model::api::table::PLACEMENT_GROUP;
+use model::conditions::{ConditionType, Reason};
+use model::id::{ClusterName, PlacementKey};
+use model::manifest::Manifest;
+use model::records::{Binding, EvictionRecord, PlacementRecord};
+use model::tree::Tree;
+use model::yaml;
+use schedule::eviction::{EvictedPlacement, EvictionRequest, Verdict, evict};
 
 /// Evictions and budgets by the name of the ClusterResourcePlacement they are for.
 #[derive(Clone, Debug, Default)]

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::Pass;
-use crate::api::staged::StageTaskType;
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::records::{BindingState, Pause};
-use crate::model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
+use model::api::staged::StageTaskType;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::records::{BindingState, Pause};
+use model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
 
 /// The actor of the pause when a placement no longer has stages.
 const ITSELF: &str = "gitfleet";

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
 use super::strategies::Strategy;
-use crate::api::annotations::{InNoStage, STAGED_UPDATE_STRATEGY};
-use crate::api::placement::StrategyType;
-use crate::model::id::ClusterName;
-use crate::model::placement_phase::PhaseAct;
-use crate::model::records::{Binding, BindingState};
-use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 use crate::rollout::staged::{is_in_a_stage, reached};
+use model::api::annotations::{InNoStage, STAGED_UPDATE_STRATEGY};
+use model::api::placement::StrategyType;
+use model::id::ClusterName;
+use model::placement_phase::PhaseAct;
+use model::records::{Binding, BindingState};
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 
 /// Clusters that are not in their desired state and that only ended runs can repair.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Pass<'_> {
     }
 
     /// Tells whether a snapshot was rolled out once: everywhere, or by a run that passed all gates.
-    pub(crate) fn has_succeeded(&self, index: u64) -> bool {
+    pub fn has_succeeded(&self, index: u64) -> bool {
         let has = |run: &RunRecord| {
             let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
             run.phase == RunPhase::Succeeded && !is_rollback && run.snapshot() == Some(index)
@@ -127,7 +127,7 @@ impl Pass<'_> {
     }
 
     /// Requests again the work of rejected follow-up runs. Returns each with its new run.
-    pub(crate) fn ask_for_rejected(&mut self) -> Vec<(String, String)> {
+    pub fn ask_for_rejected(&mut self) -> Vec<(String, String)> {
         let rejected: Vec<RunRecord> = self.rejected_follow_ups().into_iter().cloned().collect();
         let again = rejected.into_iter().map(|run| {
             let name = self.free_name(&self.root(&run));
@@ -191,7 +191,7 @@ impl Pass<'_> {
     }
 
     /// Returns the clusters of the fleet that the placement's strategy ignores, whether they are picked or not.
-    pub(crate) fn ignored_by_strategy(&self) -> BTreeSet<ClusterName> {
+    pub fn ignored_by_strategy(&self) -> BTreeSet<ClusterName> {
         let record = &self.state.record;
         let is_staged = !record.removed && record.spec.strategy.type_ == StrategyType::External;
         let strategy = self.next_strategy().filter(|strategy| is_staged && strategy.in_no_stage == InNoStage::Ignore);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::Pass;
 use super::runs::Unready;
-use crate::api::annotations::STAGED_UPDATE_STRATEGY;
-use crate::api::placement::PlacementType;
-use crate::model::id::ClusterName;
-use crate::model::records::{Binding, BindingState};
-use crate::model::runs::{Frozen, RunCause, RunRecord};
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
+use model::api::placement::PlacementType;
+use model::id::ClusterName;
+use model::records::{Binding, BindingState};
+use model::runs::{Frozen, RunCause, RunRecord};
 
 impl Pass<'_> {
     /// Freezes the snapshot and the stages of a run, if everything they depend on has settled.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Pass, is_guarded, only_reports};
-use crate::api::annotations::DELETION_GUARD;
-use crate::model::along::Along;
-use crate::model::approvers::{Ownership, ReplacedOwnership};
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::manifest::Origin;
-use crate::model::records::{Binding, ClusterRecord, MassLeave};
+use model::along::Along;
+use model::api::annotations::DELETION_GUARD;
+use model::approvers::{Ownership, ReplacedOwnership};
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::manifest::Origin;
+use model::records::{Binding, ClusterRecord, MassLeave};
 
 impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.

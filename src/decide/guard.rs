@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::FleetState;
 use super::{Pass, runs};
-use crate::api::annotations::DELETION_GUARD;
-use crate::api::placement::ApplyStrategyType;
-use crate::deliver::guard::{self, guarded};
-use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::records::{BindingState, DeletionGate, PlacementRecord};
+use crate::deliver::guard;
+use crate::deliver::guard::guarded;
+use model::api::annotations::DELETION_GUARD;
+use model::api::placement::ApplyStrategyType;
+use model::id::{ClusterName, ObjectKey};
+use model::records::{BindingState, DeletionGate, PlacementRecord};
 
 impl Pass<'_> {
     /// Records the deletions that wait for a person, if any, on the way to the `upcoming` snapshots. Returns the clusters that
@@ -94,14 +95,14 @@ impl Pass<'_> {
 }
 
 /// Tells whether a placement writes nothing to its clusters.
-pub(crate) fn only_reports(record: &PlacementRecord) -> bool {
+pub fn only_reports(record: &PlacementRecord) -> bool {
     let strategy = record.spec.strategy.apply_strategy.as_ref().map(|strategy| strategy.type_);
     !record.removed && strategy == Some(ApplyStrategyType::ReportDiff)
 }
 
 /// Tells whether deletions of a placement wait for a person. A commit that switches the guard off is still guarded itself, and
 /// so is a gate that the guard closed before.
-pub(crate) fn is_guarded(record: &PlacementRecord, fleet: &FleetState) -> bool {
+pub fn is_guarded(record: &PlacementRecord, fleet: &FleetState) -> bool {
     let is_off = record.annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off");
     let is_new = record.guard_off_at.is_some() && record.guard_off_at == fleet.tree.commit;
     !is_off || fleet.floor.deletion_guard || is_new || record.closed_gate().is_some()

@@ -13,10 +13,10 @@ use super::render::candidates;
 use super::state::{Claims, FleetState, PlacementState};
 use super::variants::pick;
 use super::{Decision, decide, only_reports};
-use crate::model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::BindingState;
-use crate::model::variants::ClusterInputs;
 use crate::snapshot::left_out;
+use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
+use model::records::BindingState;
+use model::variants::ClusterInputs;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
 /// decision, and a placement without such a state is not decided. The result also contains placements that give up something

@@ -13,24 +13,25 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::api::cluster::MemberCluster;
-use crate::api::condition::find_condition;
-use crate::api::object::{Object, without_nulls};
-use crate::api::ocm::{
+use model::api::cluster::MemberCluster;
+use model::api::condition::find_condition;
+use model::api::object::{Object, without_nulls};
+use model::api::ocm::{
     AddOnScoreStatus, ManagedClusterSetSpec, ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec,
 };
-use crate::api::table::OCM_GROUP;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::explanation::Explanation;
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::ocm::{DecidedGroup, OcmPlacementRecord};
-use crate::model::records::JournalEntry;
-use crate::model::tree::Tree;
-use crate::schedule::ocm::reads::Readers;
-use crate::schedule::ocm::{self, Change, Decisions, Hub, Key, OcmMember, OcmPolicy, OnMisconfigured, Request};
-use crate::yaml;
+use model::api::table::OCM_GROUP;
+use model::conditions::{ConditionType, Reason};
+use model::explanation::Explanation;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::manifest::{InputError, Manifest, Origin};
+use model::ocm::{DecidedGroup, OcmPlacementRecord};
+use model::records::JournalEntry;
+use model::tree::Tree;
+use model::yaml;
+use schedule::ocm;
+use schedule::ocm::reads::Readers;
+use schedule::ocm::{Change, Decisions, Hub, Key, OcmMember, OcmPolicy, OnMisconfigured, Request};
 
 use scores::ScoreKey;
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::strategies::read;
-use crate::api::annotations;
-use crate::api::table::PLACEMENT_GROUP;
-use crate::model::id::{ClusterName, Digest};
-use crate::model::manifest::Manifest;
-use crate::model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
-use crate::model::tree::Tree;
-use crate::model::work::Desired;
 use crate::snapshot::{Next, next_snapshot, override_hash};
+use model::api::annotations;
+use model::api::table::PLACEMENT_GROUP;
+use model::id::{ClusterName, Digest};
+use model::manifest::Manifest;
+use model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
+use model::tree::Tree;
+use model::work::Desired;
 
 /// Snapshots of one override that are kept, beside those that a binding or a run names.
 ///

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::deliver::waves::wave;
-use crate::model::encrypted::{EncryptedWork, carried};
-use crate::model::id::{Digest, ObjectKey, PlacementKey};
-use crate::model::manifest::Manifest;
-use crate::model::records::{ResourceSnapshot, SnapshotResource};
-use crate::model::variants::{ClusterInputs, SnapshotVariants, described};
-use crate::model::work::Desired;
 use crate::snapshot;
+use model::encrypted::{EncryptedWork, carried};
+use model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
+use model::manifest::Manifest;
+use model::records::{ResourceSnapshot, SnapshotResource};
+use model::tree::Tree;
+use model::variants::{ClusterInputs, SnapshotVariants, described};
+use model::work::Desired;
 
 /// A snapshot's objects, ready for delivery: the objects in envelopes replace the envelopes, after the others.
 #[derive(Debug, Default)]
@@ -156,4 +157,27 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
         EncryptedWork { file, path, ordinal, content }
     });
     Desired { key: id.key().shared(), wave: wave(&id.group, &id.kind), id, object, digest, encrypted }
+}
+
+/// Returns the payload of a snapshot from its commits.
+pub fn payload_among(trees: &[&Tree], frozen: &ResourceSnapshot) -> Result<Payload, String> {
+    let find = |tree: &Tree, resource: &SnapshotResource| -> Option<Manifest> {
+        // Several may have one identity, and some get their namespace from the placement only.
+        let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
+        let of_clusters = || tree.of_clusters().filter(|one| one.id == resource.id || one.id == bare).cloned();
+        let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
+        let all = tree.at(&resource.id).iter().chain(tree.at(&bare)).cloned().chain(of_clusters()).chain(inputs);
+        let is_bare = |of: &Manifest| of.id.namespace != resource.id.namespace;
+        let named = all.map(|of| if is_bare(&of) { of.in_namespace(&resource.id.namespace) } else { of });
+        let mut found = named.map(|manifest| snapshot::sanitised(&manifest));
+        // Of what is encrypted the digest does not tell one file from another.
+        let is_there = |of: &Manifest| of.encrypted.is_none() || of.origin.path == resource.origin.path;
+        let found = found.find(|of| is_there(of) && snapshot::is_of_digest(of, &resource.digest))?;
+        Some(Manifest { origin: resource.origin.clone(), ..found })
+    };
+    let found = |resource: &SnapshotResource| {
+        let found = trees.iter().find_map(|tree| find(tree, resource));
+        found.ok_or_else(|| format!("{} is not what it was", resource.id))
+    };
+    Payload::read_again(frozen, found)
 }

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::Pass;
-use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::api::placement::StrategyType;
-use crate::model::conditions::ConditionType;
-use crate::model::journal::JournalKind;
-use crate::model::records::BindingState;
+use model::api::condition::{Condition, ConditionStatus, find_condition};
+use model::api::placement::StrategyType;
+use model::conditions::ConditionType;
+use model::journal::JournalKind;
+use model::records::BindingState;
 
 /// The journal entries for conditions of a placement that become true, in the order of the chain.
 ///

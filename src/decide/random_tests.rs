@@ -3,11 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::condition::{ConditionStatus, find_condition};
-use crate::model::id::{BlobId, CommitId, ObjectKey};
-use crate::model::records::{ApplyOutcome, Availability, ClusterRecord, ManifestStatus, MemberKind};
-use crate::model::tree::Tree;
-use crate::source;
+use model::api::condition::{ConditionStatus, find_condition};
+use model::id::{BlobId, CommitId, ObjectKey};
+use model::records::{ApplyOutcome, Availability, ClusterRecord, ManifestStatus, MemberKind};
+use model::tree::Tree;
 
 const CLUSTERS: usize = 5;
 const MAX_UNAVAILABLE: usize = 2;
@@ -99,7 +98,7 @@ impl Simulation {
 
     fn report(&mut self, cluster: &ClusterName, availability: Availability) {
         let Some(order) = self.orders.get(cluster).filter(|_| self.fleet.is_online(cluster)) else { return };
-        let manifest = |desired: &crate::model::work::Desired| ManifestStatus {
+        let manifest = |desired: &model::work::Desired| ManifestStatus {
             id: desired.id.clone(),
             applied: ApplyOutcome::Applied,
             message: String::new(),
@@ -160,7 +159,7 @@ impl Simulation {
     }
 
     fn is_available(binding: &Binding) -> bool {
-        find_condition(&binding.conditions, &crate::model::conditions::ConditionType::Available)
+        find_condition(&binding.conditions, &model::conditions::ConditionType::Available)
             .is_some_and(|c| c.is(ConditionStatus::True, binding.generation))
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::overrides::Objects;
 use super::state::{FleetState, Payload, PlacementState, desired};
-use crate::api::annotations::PATH;
-use crate::model::id::ClusterName;
-use crate::model::overrides::{OverrideRef, PickedOverrides};
-use crate::model::records::PlacementRecord;
 use crate::snapshot::{Candidates, works_for_cluster};
+use model::api::annotations::PATH;
+use model::id::ClusterName;
+use model::overrides::{OverrideRef, PickedOverrides};
+use model::records::PlacementRecord;
 
 /// Returns the overrides of the accepted commit that concern a placement's payload.
 pub fn candidates(fleet: &FleetState, placement: &PlacementRecord, payload: &Payload) -> Candidates {

@@ -7,19 +7,19 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Pass;
-use crate::api::annotations::ON_FAILURE;
-use crate::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
-use crate::api::placement::{ApplyStrategy, StrategyType};
-use crate::model::along::Along;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::journal::JournalKind;
-use crate::model::overrides::PickedOverrides;
-use crate::model::placement_phase::PhaseAct;
-use crate::model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
-use crate::model::runs::RunRecord;
 use crate::rollout::{BindingView, Health, Heard, Limits, Roll, health, roll};
-use crate::schedule::target;
 use crate::status::binding::settled_work;
+use model::along::Along;
+use model::api::annotations::ON_FAILURE;
+use model::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
+use model::api::placement::{ApplyStrategy, StrategyType};
+use model::conditions::{ConditionType, Reason};
+use model::journal::JournalKind;
+use model::overrides::PickedOverrides;
+use model::placement_phase::PhaseAct;
+use model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
+use model::runs::RunRecord;
+use schedule::target;
 
 impl Pass<'_> {
     pub(super) fn limits(&self) -> Result<Limits, String> {
@@ -176,7 +176,7 @@ impl Pass<'_> {
     }
 
     /// Returns a rolling update to an earlier snapshot; the newest one is held.
-    pub(crate) fn return_to(&mut self, to: u64, why: &str) {
+    pub fn return_to(&mut self, to: u64, why: &str) {
         let newest = self.state.newest().map(|newest| newest.index);
         if let Some(newest) = newest {
             self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
@@ -218,7 +218,7 @@ impl Pass<'_> {
     }
 
     /// Returns the bindings whose clusters failed with their assigned snapshot.
-    pub(crate) fn failed_bindings(&self) -> Vec<String> {
+    pub fn failed_bindings(&self) -> Vec<String> {
         let Ok(limits) = self.limits() else { return Vec::new() };
         let has_failed = |binding: &&Binding| {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);

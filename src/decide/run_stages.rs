@@ -9,15 +9,15 @@ use sha2::{Digest as _, Sha256};
 use super::Pass;
 use super::runs::Unready;
 use super::strategies::Strategy;
-use crate::api::staged::Stage;
-use crate::model::id::{ClusterName, Digest};
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::Binding;
-use crate::model::runs::{
+use crate::rollout::staged::{PlannedStage, stages};
+use model::api::staged::Stage;
+use model::id::{ClusterName, Digest};
+use model::overrides::PickedOverrides;
+use model::records::Binding;
+use model::runs::{
     ChecksRecord, ClusterPhase, DELETION_STAGE, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
     TaskRecord, WantedBy,
 };
-use crate::rollout::staged::{PlannedStage, stages};
 
 impl Pass<'_> {
     /// Returns the stages with the clusters that a run visits, and the clusters from which it removes the placement.
@@ -62,9 +62,9 @@ impl Pass<'_> {
     ) -> StageRecord {
         let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot, &planned.name);
         let stage = strategy.spec.stages.iter().find(|stage| asks && stage.name == planned.name);
-        let tasks = |of: fn(&Stage) -> &Vec<crate::api::staged::StageTask>| {
+        let tasks = |of: fn(&Stage) -> &Vec<model::api::staged::StageTask>| {
             let tasks = stage.into_iter().flat_map(of);
-            let record = |task: &crate::api::staged::StageTask| TaskRecord {
+            let record = |task: &model::api::staged::StageTask| TaskRecord {
                 type_: task.type_,
                 wanted_by: WantedBy::Strategy,
                 wait: task.wait(),

@@ -8,15 +8,15 @@ use serde_json::json;
 use super::Pass;
 use super::state::{FleetState, PlacementState};
 use super::strategies::WrittenRun;
-use crate::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
-use crate::api::placement::StrategyType;
-use crate::api::staged::RunState;
-use crate::model::journal::JournalKind;
-use crate::model::placement_phase::PhaseAct;
-use crate::model::records::{Binding, BindingState, HeldSnapshot};
-use crate::model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 use crate::rollout::staged::failed_checks;
 use crate::rollout::staged::phases::end_run;
+use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
+use model::api::placement::StrategyType;
+use model::api::staged::RunState;
+use model::journal::JournalKind;
+use model::placement_phase::PhaseAct;
+use model::records::{Binding, BindingState, HeldSnapshot};
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Finished runs that are kept for a placement, beside those that git still has.
 const FINISHED_RUNS_MAX: usize = 10;
@@ -114,7 +114,7 @@ impl Pass<'_> {
     }
 
     /// Returns the active run: frozen and not finished. There is at most one.
-    pub(crate) fn active_run(&self) -> Option<&RunRecord> {
+    pub fn active_run(&self) -> Option<&RunRecord> {
         self.state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final())
     }
 
@@ -123,7 +123,7 @@ impl Pass<'_> {
     }
 
     /// Returns the run that determines the clusters' snapshots while none is active.
-    pub(crate) fn last_run(&self) -> Option<&RunRecord> {
+    pub fn last_run(&self) -> Option<&RunRecord> {
         self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
     }
 
@@ -217,7 +217,7 @@ impl Pass<'_> {
     }
 
     /// Restarts the written run whose snapshot is held. Returns its name, if there is one.
-    pub(crate) fn begin_written_again(&mut self, index: u64) -> Option<String> {
+    pub fn begin_written_again(&mut self, index: u64) -> Option<String> {
         let is_it = |run: &&RunRecord| {
             matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
         };
@@ -351,7 +351,7 @@ impl Pass<'_> {
     }
 
     /// Ends a run and starts a rollback of its clusters to an earlier snapshot; its snapshot is held.
-    pub(crate) fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
+    pub fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
         let Some(bad) = self.state.runs.get(of) else { return String::new() };
         let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
         let why = match &by {
@@ -398,7 +398,7 @@ impl Pass<'_> {
 
     /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
     /// of a rollback does not roll forward.
-    pub(crate) fn hold(&mut self, index: u64, why: String) {
+    pub fn hold(&mut self, index: u64, why: String) {
         if self.state.record.held.as_ref().is_some_and(|held| held.index > index) {
             return;
         }
@@ -409,7 +409,7 @@ impl Pass<'_> {
     }
 
     /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
-    pub(crate) fn are_alike(&self, one: u64, other: u64) -> bool {
+    pub fn are_alike(&self, one: u64, other: u64) -> bool {
         let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
         one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
     }

@@ -8,15 +8,15 @@ use serde_json::json;
 use super::ocm::{key_named, key_of, reason};
 use super::state::{FleetState, PlacementState};
 use super::{Pass, evaluate};
-use crate::api::annotations::OCM_PLACEMENT;
-use crate::api::condition::ConditionStatus;
-use crate::model::conditions::ConditionType;
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{Binding, PlacementRecord, PolicySnapshot};
-use crate::schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
+use model::api::annotations::OCM_PLACEMENT;
+use model::api::condition::ConditionStatus;
+use model::conditions::ConditionType;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::ocm::OcmPlacementRecord;
+use model::records::{Binding, PlacementRecord, PolicySnapshot};
+use schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
 
 /// A placement whose clusters an OCM Placement picks.
 struct Delegated<'a> {
@@ -203,6 +203,3 @@ impl Pass<'_> {
         !removed.is_empty()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -7,12 +7,12 @@ use serde_json::json;
 use super::Pass;
 use super::state::{Payload, Selected};
 use super::variants::SelectedVariants;
-use crate::model::journal::JournalKind;
-use crate::model::manifest::Manifest;
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, Kept, ResourceSnapshot};
-use crate::model::tree::Placement;
 use crate::snapshot::{Frozen, Next, freeze, freeze_variants, is_encrypted_again, next_snapshot, not_selected, select};
+use model::journal::JournalKind;
+use model::manifest::Manifest;
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState, Kept, ResourceSnapshot};
+use model::tree::Placement;
 
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::Pass;
-use crate::model::id::CommitId;
-use crate::model::journal::JournalKind;
-use crate::model::records::PlacementRecord;
-use crate::model::runs::{RunPhase, RunRecord};
+use model::id::CommitId;
+use model::journal::JournalKind;
+use model::records::PlacementRecord;
+use model::runs::{RunPhase, RunRecord};
 
 /// How a rollout stood before a decision.
 pub(super) struct Standing {

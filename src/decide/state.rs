@@ -10,31 +10,31 @@ use super::ocm::{Facts, Ocm};
 use super::overrides::{Overrides, Rendered};
 pub use super::payload::{Payload, desired};
 use super::strategies::Staged;
-use crate::api::cluster::MemberCluster;
-use crate::api::placement::PlacementPolicy;
 use crate::deliver::inventory::Held;
-use crate::model::approvers::{ApproversByPath, Ownership};
-use crate::model::cluster::Cluster;
-use crate::model::facts;
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::manifest::Manifest;
-use crate::model::policy::Floor;
-use crate::model::records::{
-    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    SnapshotResource, WorkStatus,
-};
-use crate::model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
-use crate::model::tenants::{Tenant, Tenants};
-use crate::model::tree::{Placement, Tree};
-use crate::model::warning::Warning;
-use crate::model::work::{SourceName, WorkOrder};
 use crate::rollout::Heard;
 use crate::rollout::rights::{Approving, Policy};
-use crate::schedule::Fleet;
-use crate::schedule::eligibility::SILENCE_MAX;
 use crate::snapshot;
 use crate::status::placement::PlacementView;
 use crate::status::records::PlacementRecords;
+use model::api::cluster::MemberCluster;
+use model::api::placement::PlacementPolicy;
+use model::approvers::{ApproversByPath, Ownership};
+use model::cluster::Cluster;
+use model::facts;
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::manifest::Manifest;
+use model::policy::Floor;
+use model::records::{
+    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SnapshotResource, WorkStatus,
+};
+use model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
+use model::tenants::{Tenant, Tenants};
+use model::tree::{Placement, Tree};
+use model::warning::Warning;
+use model::work::{SourceName, WorkOrder};
+use schedule::Fleet;
+use schedule::eligibility::SILENCE_MAX;
 
 /// Added to the longest silence: at the exact limit a cluster still counts as reachable.
 const SILENCE_MARGIN: SignedDuration = SignedDuration::from_millis(1);

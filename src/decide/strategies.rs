@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use crate::api::annotations::{APPROVERS, CLUSTERS_IN_NO_STAGE, InNoStage};
-use crate::api::object::{Object, without_nulls};
-use crate::api::stage_checks::{self, StageChecks};
-use crate::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
-use crate::api::table::PLACEMENT_GROUP;
-use crate::model::id::PlacementKey;
-use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::tree::Tree;
-use crate::yaml;
+use model::api::annotations::{APPROVERS, CLUSTERS_IN_NO_STAGE, InNoStage};
+use model::api::object::{Object, without_nulls};
+use model::api::stage_checks;
+use model::api::stage_checks::StageChecks;
+use model::api::staged::{StagedUpdateRunSpec, StagedUpdateStrategySpec};
+use model::api::table::PLACEMENT_GROUP;
+use model::id::PlacementKey;
+use model::manifest::{InputError, Manifest, Origin};
+use model::tree::Tree;
+use model::yaml;
 
 /// Strategies by namespace (absent for cluster-scoped ones) and name, and runs by the placement they move.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Pass;
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH, STAGED_UPDATE_STRATEGY};
-use crate::api::envelope;
-use crate::api::placement::PlacementType;
-use crate::model::folder::holds;
-use crate::model::id::{ClusterName, ObjectId, PlacementKey};
-use crate::model::kinds;
-use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::records::Binding;
-use crate::model::rendering::InputFolder;
-use crate::model::tenants::{Tenant, Tenants};
-use crate::model::tree::{Placement, Scope, Tree};
 use crate::snapshot::{is_envelope, select, select_for};
+use model::api::annotations::{DEFAULT_NAMESPACE, PATH, STAGED_UPDATE_STRATEGY};
+use model::api::envelope;
+use model::api::placement::PlacementType;
+use model::folder::holds;
+use model::id::{ClusterName, ObjectId, PlacementKey};
+use model::kinds;
+use model::manifest::{InputError, Manifest, Origin};
+use model::records::Binding;
+use model::rendering::InputFolder;
+use model::tenants::{Tenant, Tenants};
+use model::tree::{Placement, Scope, Tree};
 
 /// What to do about every violation.
 const HINT: &str = "change it, or ask whoever runs the fleet to allow it: tenants in gitfleet.yaml";

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::Pass;
 use super::payload::Payload;
 use super::state::{FleetState, PlacementState};
-use crate::model::id::ClusterName;
-use crate::model::manifest::Manifest;
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::ResourceSnapshot;
-use crate::model::tree::{Placement, Tree};
-use crate::model::variants::{ClusterField, ClusterInputs, SnapshotVariant, described, inputs_of};
 use crate::snapshot::{Candidates, Frozen, select_for, with_variants};
+use model::id::ClusterName;
+use model::manifest::Manifest;
+use model::overrides::PickedOverrides;
+use model::records::ResourceSnapshot;
+use model::tree::{Placement, Tree};
+use model::variants::{ClusterField, ClusterInputs, SnapshotVariant, described, inputs_of};
 
 /// What is selected for clusters: what is asked of them, and their objects by inputs.
 pub(super) type SelectedVariants = (BTreeSet<ClusterField>, Vec<(ClusterInputs, Vec<Manifest>)>);

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::Pass;
-use crate::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
-use crate::api::check::suggest;
-use crate::api::placement::{PlacementType, StrategyType};
-use crate::model::id::ClusterName;
-use crate::model::names::first_of;
-use crate::model::records::{PickReason, PlacementRecord, PolicySnapshot};
-use crate::model::warning::{Warning, WarningKind};
 use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
+use model::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
+use model::api::check::suggest;
+use model::api::placement::{PlacementType, StrategyType};
+use model::id::ClusterName;
+use model::names::first_of;
+use model::records::{PickReason, PlacementRecord, PolicySnapshot};
+use model::warning::{Warning, WarningKind};
 
 /// So many clusters that every nonzero percentage allows at least one.
 const CLUSTERS_MANY: usize = 1_000;

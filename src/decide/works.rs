@@ -9,14 +9,14 @@ use super::Pass;
 use super::overrides::Objects;
 use super::render::{candidates, render};
 use super::variants::pick;
-use crate::api::condition::{Condition, ConditionStatus, set_condition};
-use crate::model::along::Along;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::{ClusterName, Digest, ObjectKey};
-use crate::model::overrides::{OverrideRef, PickedOverrides};
-use crate::model::records::{Binding, BindingState, Kept};
-use crate::model::variants::described;
-use crate::model::work::{Desired, WorkOrder};
+use model::along::Along;
+use model::api::condition::{Condition, ConditionStatus, set_condition};
+use model::conditions::{ConditionType, Reason};
+use model::id::{ClusterName, Digest, ObjectKey};
+use model::overrides::{OverrideRef, PickedOverrides};
+use model::records::{Binding, BindingState, Kept};
+use model::variants::described;
+use model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
     /// Finds the overrides for each payload, once for all clusters.

@@ -9,7 +9,7 @@ use super::client::{checked, parsed};
 use super::rest::Rest;
 use super::shapes::Hook;
 use super::{Error, Forge, Kind, Result, Settings};
-use crate::model::forge::Permission;
+use model::forge::Permission;
 
 /// A permission that the token needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

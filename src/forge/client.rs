@@ -123,17 +123,17 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(wire: Arc<dyn Wire>, kind: Kind, base: String, meter: Option<Meter>) -> Self {
+    pub(crate) fn new(wire: Arc<dyn Wire>, kind: Kind, base: String, meter: Option<Meter>) -> Self {
         Self { wire: Mutex::new(wire), kind, base, meter, kept: Mutex::default() }
     }
 
     /// Returns the base of the API.
-    pub fn base(&self) -> &str {
+    pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
     /// Sends by another way from the next call on.
-    pub fn replace_wire(&self, wire: Arc<dyn Wire>) {
+    pub(crate) fn replace_wire(&self, wire: Arc<dyn Wire>) {
         *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
     }
 
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// Reads, and follows a redirect inside the API.
-    pub async fn read(&self, what: &str, path: &str) -> Result<RestAnswer> {
+    pub(crate) async fn read(&self, what: &str, path: &str) -> Result<RestAnswer> {
         self.follow(what, path, None).await
     }
 
@@ -188,17 +188,17 @@ impl Client {
     }
 
     /// Reads a value.
-    pub async fn get<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<T> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<T> {
         parsed(what, &self.read(what, path).await?)
     }
 
     /// Reads a value that may not be there.
-    pub async fn find<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Option<T>> {
+    pub(crate) async fn find<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Option<T>> {
         self.find_answer(what, path).await?.map(|answer| parsed(what, &answer)).transpose()
     }
 
     /// Reads something that may not be there.
-    pub async fn find_answer(&self, what: &str, path: &str) -> Result<Option<RestAnswer>> {
+    pub(crate) async fn find_answer(&self, what: &str, path: &str) -> Result<Option<RestAnswer>> {
         match self.read(what, path).await {
             // Gitea answers so for an entry of a conversation that is no comment.
             Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
@@ -209,12 +209,12 @@ impl Client {
     }
 
     /// Reads a list to its end. Pages are asked for by number: Gitea's links lead to its public name, not to where we asked.
-    pub async fn list<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Vec<T>> {
+    pub(crate) async fn list<T: DeserializeOwned>(&self, what: &str, path: &str) -> Result<Vec<T>> {
         self.pages(what, path, |page: Vec<T>| page).await
     }
 
     /// Reads a list inside of objects to its end.
-    pub async fn pages<P: DeserializeOwned, T>(
+    pub(crate) async fn pages<P: DeserializeOwned, T>(
         &self,
         what: &str,
         path: &str,
@@ -235,7 +235,7 @@ impl Client {
     }
 
     /// Returns the path of one page.
-    pub fn page(&self, path: &str, page: u32) -> String {
+    pub(crate) fn page(&self, path: &str, page: u32) -> String {
         let separator = if path.contains('?') { '&' } else { '?' };
         let size = match self.kind {
             // The largest page of its default settings; a larger one it cuts without saying so.
@@ -246,25 +246,37 @@ impl Client {
     }
 
     /// Writes, once, and returns the answer whatever its status.
-    pub async fn try_write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<RestAnswer> {
+    pub(crate) async fn try_write(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<RestAnswer> {
         let body = serde_json::to_vec(body).expect("our own structs have a JSON form");
         self.send(Call { what, method, at: At::Api, path, body: Some(body), known: None }).await
     }
 
     /// Asks GitHub in its query language.
-    pub async fn graphql<T: DeserializeOwned>(&self, what: &str, query: &impl Serialize) -> Result<T> {
+    pub(crate) async fn graphql<T: DeserializeOwned>(&self, what: &str, query: &impl Serialize) -> Result<T> {
         let body = serde_json::to_vec(query).expect("our own structs have a JSON form");
         let call = Call { what, method: Method::POST, at: At::GraphQl, path: "", body: Some(body), known: None };
         parsed(what, &checked(what, self.send(call).await?)?)
     }
 
     /// Reads what a page of the site asks for; whatever it answers.
-    pub async fn site(&self, what: &str, path: &str) -> Result<RestAnswer> {
+    pub(crate) async fn site(&self, what: &str, path: &str) -> Result<RestAnswer> {
         self.send(Call { what, method: Method::GET, at: At::Site, path, body: None, known: None }).await
     }
 
     /// Writes, once. A redirect is not followed: what was meant for one repository must not reach another.
-    pub async fn write(&self, what: &str, method: Method, path: &str, body: &impl Serialize) -> Result<RestAnswer> {
+    pub(crate) async fn write(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<RestAnswer> {
         checked(what, self.try_write(what, method, path, body).await?)
     }
 }

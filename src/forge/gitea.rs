@@ -12,9 +12,10 @@ use super::client::{ANSWER_BYTES_MAX, At, CONNECT_TIMEOUT, Call, Client, READ_TI
 use super::rest::Rest;
 use super::shapes::PullOfCommit;
 use super::{Error, Limits, Reach, Result};
-use crate::http_client::{self, causes};
-use crate::model::forge::{Comment, History, ThreadNumber};
-use crate::model::id::CommitId;
+use crate::http_client;
+use crate::http_client::causes;
+use model::forge::{Comment, History, ThreadNumber};
+use model::id::CommitId;
 
 /// Gitea itself has no limits; these are such that its pages stay readable, and that both hosts show the same.
 /// Its smallest servers have two cores and SQLite, which writes one thing at a time.
@@ -33,7 +34,7 @@ pub(super) struct Plain {
 
 impl Plain {
     /// `base` is that of the API, without a slash at its end.
-    pub fn new(base: &str, token: SecretString, reach: &Reach) -> Result<Self> {
+    pub(crate) fn new(base: &str, token: SecretString, reach: &Reach) -> Result<Self> {
         // The client above follows redirects, within the API only.
         let mut builder = http_client::builder(READ_TIMEOUT + CONNECT_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)

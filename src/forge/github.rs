@@ -21,8 +21,8 @@ use super::rest::Rest;
 use super::shapes::{PullOfCommit, User};
 use super::{Auth, Error, Limits, Result, Settings};
 use crate::http_client::USER_AGENT;
-use crate::model::forge::{Comment, ForgeUser, History, ThreadNumber};
-use crate::model::id::CommitId;
+use model::forge::{Comment, ForgeUser, History, ThreadNumber};
+use model::id::CommitId;
 
 /// Source: GitHub, "REST API endpoints for commit statuses" (140), "Rate limits" (a second between writes) and "Best practices for
 /// using the REST API" (one after the other); comments may have 65,536 characters.
@@ -50,14 +50,14 @@ enum Account {
 
 impl Crab {
     /// Acts with a token. `base` is that of the API, without a slash at its end.
-    pub fn with_token(base: &str, token: &SecretString) -> Result<Self> {
+    pub(crate) fn with_token(base: &str, token: &SecretString) -> Result<Self> {
         let builder = builder(base)?.personal_token(token.expose_secret().to_owned());
         let crab = builder.build().map_err(|error| unreachable("prepare", &error))?;
         Ok(Self { account: Account::Token { crab, token: token.clone() }, graphql: graphql_base(base) })
     }
 
     /// Acts as an App, in the installation that has the repository, `OWNER/NAME`.
-    pub fn with_app(base: &str, id: u64, pem: &SecretString, repository: String) -> Result<Self> {
+    pub(crate) fn with_app(base: &str, id: u64, pem: &SecretString, repository: String) -> Result<Self> {
         let what = "read the private key of the GitHub App";
         let refused = |why: &str| Error::Refused { what: what.to_owned(), why: why.to_owned() };
         let builder = builder(base)?

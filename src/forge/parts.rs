@@ -9,8 +9,8 @@ use super::client::{has_next, parsed, query, segment};
 use super::rest::Rest;
 use super::shapes::{Activity, CommitOfPull, Comparison, Happened, NewsItem, NewsText, Parents, PushText, User};
 use super::{Error, Kind, Result};
-use crate::model::forge::{Commits, ForgeUser, Merge, PullRequest};
-use crate::model::id::CommitId;
+use model::forge::{Commits, ForgeUser, Merge, PullRequest};
+use model::id::CommitId;
 
 /// Commits of a pull request that GitHub lists; further ones are unknown.
 ///

@@ -11,11 +11,11 @@ use super::shapes::{
     Combined, CommentShape, Issue, Pull, ReactionShape, Repository, ReviewShape, RolesOf, Status, User,
 };
 use super::{Auth, Error, Forge, Kind, Limits, Reach, Result, gitea, github, parts, wire};
-use crate::model::forge::{
+use model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
 };
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 /// A repository over its host's API.
 pub(super) struct Rest {
@@ -33,13 +33,13 @@ pub(super) struct Rest {
 
 impl Rest {
     /// Returns a route below the repository.
-    pub fn route(&self, rest: &str) -> String {
+    pub(crate) fn route(&self, rest: &str) -> String {
         // The configuration takes names of letters, digits, `-`, `_` and `.` only: nothing is to be escaped.
         format!("/repos/{}/{}{rest}", self.owner, self.name)
     }
 
     /// Returns the repository as the host shows it to us.
-    pub async fn repository(&self) -> Result<Repository> {
+    pub(crate) async fn repository(&self) -> Result<Repository> {
         self.client.get(&format!("read repository {}/{}", self.owner, self.name), &self.route("")).await
     }
 }

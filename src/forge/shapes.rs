@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::model::forge::{
+use model::forge::{
     Approval, Comment, CommitStatus, ForgeUser, Merge, PullRequest, Reacted, StatusState, ThreadNumber,
 };
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct User {
@@ -20,7 +20,7 @@ pub(super) struct User {
 }
 
 impl User {
-    pub fn read(self) -> ForgeUser {
+    pub(crate) fn read(self) -> ForgeUser {
         let is_bot = self.type_.as_deref() == Some("Bot");
         ForgeUser { id: u64::try_from(self.id).unwrap_or(0), login: self.login, is_bot }
     }
@@ -78,7 +78,7 @@ pub(super) struct Pull {
 }
 
 impl Pull {
-    pub fn read(self) -> PullRequest {
+    pub(crate) fn read(self) -> PullRequest {
         let repository = |branch: &Branch| branch.repo.as_ref().map(|repo| repo.id);
         // Where the repository is gone nobody can tell, so it counts as a stranger's.
         let is_fork = repository(&self.head).is_none() || repository(&self.head) != repository(&self.base);
@@ -127,7 +127,7 @@ pub(super) struct CommentShape {
 }
 
 impl CommentShape {
-    pub fn read(self, thread: Option<ThreadNumber>) -> Comment {
+    pub(crate) fn read(self, thread: Option<ThreadNumber>) -> Comment {
         // A comment that is read by its id says which conversation it is in by an address only.
         let urls = [self.issue_url, self.pull_request_url];
         let said = urls.into_iter().flatten().find_map(|url| url.rsplit('/').next()?.parse().ok());
@@ -153,7 +153,7 @@ pub(super) struct ReactionShape {
 
 impl ReactionShape {
     /// Returns it; nothing where its account is gone.
-    pub fn read(self) -> Option<Reacted> {
+    pub(crate) fn read(self) -> Option<Reacted> {
         Some(Reacted { by: self.user?.read(), at: self.created_at }).filter(|given| given.by.id > 0)
     }
 }
@@ -178,7 +178,7 @@ pub(super) struct ReviewShape {
 
 impl ReviewShape {
     /// Returns it where it approves.
-    pub fn read(self) -> Option<Approval> {
+    pub(crate) fn read(self) -> Option<Approval> {
         let (by, commit, at) = (self.user?.read(), CommitId::new(self.commit_id?), self.submitted_at?);
         let approval = Approval { id: self.id, by, commit, at, url: self.html_url };
         Some(approval).filter(|given| self.state == "APPROVED" && !self.dismissed && given.by.id > 0)
@@ -299,7 +299,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    pub fn read(self) -> CommitStatus {
+    pub(crate) fn read(self) -> CommitStatus {
         // Gitea has two states more, and takes any other text for one as well.
         let state = match self.state.as_str() {
             "pending" => StatusState::Pending,

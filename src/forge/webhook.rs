@@ -9,8 +9,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Kind;
-use crate::model::forge::{ForgeEvent, ForgeUser, Pushed, Said};
-use crate::model::id::{CommitId, Digest};
+use model::forge::{ForgeEvent, ForgeUser, Pushed, Said};
+use model::id::{CommitId, Digest};
 
 /// Largest delivery in bytes. GitHub sends at most 25 MiB, and what is dropped here is found by polling.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

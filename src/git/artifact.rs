@@ -13,8 +13,8 @@ use self::registry::{FoundArtifact, RegistryClient, SignaturesSeen};
 use super::folder::{FolderMirror, Recorded};
 use super::watchdog::{Stopped, watched};
 use super::{Error, FETCH_TIME_MAX, OCI_KEPT_MAX_BYTES, SourceSpec, compact, heal};
-use crate::model::artifact::{ArtifactReference, SeenArtifact};
-use crate::model::id::CommitId;
+use model::artifact::{ArtifactReference, SeenArtifact};
+use model::id::CommitId;
 
 mod registry;
 #[cfg(test)]
@@ -52,7 +52,7 @@ impl ArtifactMirror {
     ///
     /// # Errors
     /// `UnsupportedLocation` where the location names no artifact; `Disk`, `Repository`.
-    pub fn open(spec: SourceSpec, kept: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn open(spec: SourceSpec, kept: PathBuf) -> Result<Self, Error> {
         let reference = ArtifactReference::parse(&spec.location)
             .map_err(|reason| Error::UnsupportedLocation { location: spec.location.clone(), reason })?;
         let (reader, damage) = heal::open(&kept, &super::repository::open_options([]), &spec.location, &spec.path)?;
@@ -75,7 +75,7 @@ impl ArtifactMirror {
     ///
     /// # Errors
     /// `Artifact` where there is none that can be used; else as [`Source::poll`](super::Source::poll).
-    pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<CommitId, Error> {
+    pub(crate) fn poll(&mut self, interrupt: &AtomicBool) -> Result<CommitId, Error> {
         let flag = AtomicBool::new(false);
         let stop = || flag.store(true, Ordering::Relaxed);
         let (polled, stopped) = watched(interrupt, FETCH_TIME_MAX, || None, stop, || self.poll_until(&flag));
@@ -203,7 +203,7 @@ impl ArtifactMirror {
     }
 
     /// Uses another token from the next request on; tells whether it is another one.
-    pub fn use_token(&mut self, token: SecretString) -> bool {
+    pub(crate) fn use_token(&mut self, token: SecretString) -> bool {
         if self.spec.token.as_ref().map(ExposeSecret::expose_secret) == Some(token.expose_secret()) {
             return false;
         }

@@ -5,7 +5,7 @@ use gix::objs::tree::{Entry, EntryKind};
 use gix::refs::transaction::{PreviousValue, RefEdit};
 
 use super::{Error, Reader};
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 /// A commit to be made.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{BLOB_SIZE_MAX_BYTES, Excess, READ_SIZE_MAX_BYTES};
-use crate::error::{Classify, ErrorClass};
-use crate::model::id::{BlobId, CommitId};
+use model::error::{Classify, ErrorClass};
+use model::id::{BlobId, CommitId};
 
 /// The longest text a cause keeps, in bytes: servers may answer with pages.
 const CAUSE_SIZE_MAX_BYTES: usize = 2000;
@@ -72,7 +72,7 @@ pub(super) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
     /// Remembers texts to hide; empty ones hide nothing.
-    pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
+    pub(crate) fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
         Self(secrets.into_iter().filter(|s| !s.expose_secret().is_empty()).collect())
     }
 

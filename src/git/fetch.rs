@@ -95,12 +95,12 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { brought: Arc::default(), decoded: Arc::new(AtomicUsize::new(0)), before: anonymous_bytes() }
     }
 
     /// Checks the values without progress reports: called repeatedly while the fetch runs.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         if let (Some(before), Some(now)) = (self.before, anonymous_bytes()) {
             // The peak counts: the memory may be given back before anybody checks.
             self.brought.grown.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Bounds {
     }
 
     /// Returns which limit an error comes from: one of gitfleet, or the one for single objects that gix keeps.
-    pub fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
+    pub(crate) fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
         let of_gix = || {
             // gix has the same error for every allocation that it refuses, so its words tell which one it was.
             let text = format!("{error:?} {error:#}");
@@ -121,17 +121,17 @@ impl Bounds {
     }
 
     /// Returns the progress to fetch with.
-    pub fn progress(&self) -> Watched {
+    pub(crate) fn progress(&self) -> Watched {
         Watched { bounds: self.clone(), id: UNKNOWN, step: Arc::default() }
     }
 
     /// Returns the flag that ends the fetch; others may raise it, too.
-    pub fn stop(&self) -> &AtomicBool {
+    pub(crate) fn stop(&self) -> &AtomicBool {
         &self.brought.stop
     }
 
     /// Returns the exceeded limit.
-    pub fn excess(&self) -> Option<Excess> {
+    pub(crate) fn excess(&self) -> Option<Excess> {
         let brought = &self.brought;
         let decoded = u64::try_from(self.decoded.load(Ordering::Relaxed)).unwrap_or(u64::MAX);
         let received = brought.received.load(Ordering::Relaxed);

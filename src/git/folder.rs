@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::repository::{Blob, Reader};
 use super::walk::{self, Child, Children, File, Level, Listing, WalkedKind};
 use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING, compact, heal};
-use crate::model::id::{BlobId, CommitId};
+use model::id::{BlobId, CommitId};
 
 /// The one name starting with a dot that matters.
 const IGNORE_FILE: &str = ".gitfleetignore";
@@ -217,12 +217,12 @@ impl FolderMirror {
     /// Only what may be read gets in: manifests by their extension, `.gitfleetignore`, links (so that the reader can
     /// refuse them) and the fact that a folder is another repository. The commit carries no time, so that the same
     /// sequence of contents is the same sequence of commits.
-    pub fn poll(&mut self) -> Result<CommitId, Error> {
+    pub(crate) fn poll(&mut self) -> Result<CommitId, Error> {
         self.record_as(&Recorded::Next)
     }
 
     /// Writes what the folder holds now as a commit of some kind; see [`Self::poll`].
-    pub fn record_as(&mut self, kind: &Recorded<'_>) -> Result<CommitId, Error> {
+    pub(crate) fn record_as(&mut self, kind: &Recorded<'_>) -> Result<CommitId, Error> {
         if let Some(damage) = self.damage.take() {
             tracing::warn!(repository = %self.kept.display(), damage, "our record of the folder is damaged; making it again");
             for pin in compact::rebuild_folder(self).inspect_err(|_| self.damage = Some(damage))? {
@@ -237,7 +237,7 @@ impl FolderMirror {
     }
 
     /// Returns the last commit if it has this message.
-    pub fn recorded(&self, message: &str) -> Option<CommitId> {
+    pub(crate) fn recorded(&self, message: &str) -> Option<CommitId> {
         let repo = self.reader.local();
         let last = last(&repo).ok().flatten()?;
         (last.message_raw_sloppy() == message).then(|| CommitId::new(last.id.to_string()))

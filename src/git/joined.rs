@@ -14,8 +14,8 @@ use super::folder::author;
 use super::rendered::sweep;
 use super::repository::{Reader, open_options};
 use super::{Error, JOINED_FOLDER, heal};
-use crate::model::id::CommitId;
-use crate::model::tree::JoinedSource;
+use model::id::CommitId;
+use model::tree::JoinedSource;
 
 /// The repository of commits that join sources. Cheap to clone, usable from several threads at once.
 #[derive(Clone)]

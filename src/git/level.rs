@@ -6,7 +6,7 @@ use super::Error;
 use super::repository::Reader;
 use super::trees::TreeEntry;
 use super::walk::{Child, Children, Level, WalkedKind};
-use crate::model::id::BlobId;
+use model::id::BlobId;
 
 /// The folders of a commit.
 pub(super) struct CommitLevel<'r> {

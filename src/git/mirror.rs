@@ -22,7 +22,7 @@ use super::repository::{Reader, open_options};
 use super::ssh::Ssh;
 use super::watchdog::{Stopped, watched};
 use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, compact, heal, ssh};
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
 const TOKEN_USER: &str = "x-access-token";
@@ -56,7 +56,7 @@ struct SeenBranch {
 
 impl Mirror {
     /// Checks the URL and the token against each other, and opens or creates the mirror. Does not use the network.
-    pub fn open(spec: &SourceSpec, dir: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn open(spec: &SourceSpec, dir: PathBuf) -> Result<Self, Error> {
         // First: it says more about such a location.
         let ssh = ssh::is_ssh(&spec.location).then(|| Ssh::new(&spec.location, spec.ssh.as_ref())).transpose()?;
         let url = parse_url(spec)?;
@@ -80,7 +80,7 @@ impl Mirror {
     }
 
     /// Uses another token from the next request on; tells whether it is another one.
-    pub fn use_token(&mut self, token: SecretString) -> Result<bool, Error> {
+    pub(crate) fn use_token(&mut self, token: SecretString) -> Result<bool, Error> {
         if self.spec.token.as_ref().map(ExposeSecret::expose_secret) == Some(token.expose_secret()) {
             return Ok(false);
         }
@@ -93,18 +93,18 @@ impl Mirror {
     }
 
     /// Opens a second, empty mirror of the same remote.
-    pub fn beside(&self, dir: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn beside(&self, dir: PathBuf) -> Result<Self, Error> {
         Self::open(&self.spec, dir)
     }
 
     /// Opens the repository again: a store's room for packs is fixed when it is opened.
-    pub fn reopen(&mut self) -> Result<(), Error> {
+    pub(crate) fn reopen(&mut self) -> Result<(), Error> {
         self.reader = Reader::open(&self.dir, self.options.clone(), &self.location, &self.spec.path)?;
         Ok(())
     }
 
     /// Asks for the branch's commit and fetches it if it moved; clones a damaged mirror again first.
-    pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
+    pub(crate) fn poll(&mut self, interrupt: &AtomicBool) -> Result<Tip, Error> {
         self.guarded(FETCH_TIME_MAX, interrupt, |mirror| mirror.poll_unguarded(interrupt))
     }
 
@@ -137,7 +137,7 @@ impl Mirror {
     }
 
     /// Has the mirror cloned again with the next poll.
-    pub fn doubt(&mut self, why: String) {
+    pub(crate) fn doubt(&mut self, why: String) {
         self.damage = Some(why);
     }
 
@@ -256,7 +256,7 @@ impl Mirror {
     }
 
     /// Fetches the head of a pull request and returns it; `None` where the remote has no such pull request.
-    pub fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<Option<CommitId>, Error> {
+    pub(crate) fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<Option<CommitId>, Error> {
         let repo = self.reader.local();
         let (head, tracking, limit) = (pull_head(number), pull_ref(number), PULL_FETCH_TIME_MAX);
         let found =

@@ -8,7 +8,7 @@ use super::level::CommitLevel;
 use super::repository::{Blob, Reader, listing, normal_subtree};
 use super::walk::{self, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, Error};
-use crate::model::id::{BlobId, CommitId};
+use model::id::{BlobId, CommitId};
 
 /// Reads folders and files one by one through a view that is opened once: opening it costs as much as reading dozens of files.
 pub struct OpenedReader<'r> {

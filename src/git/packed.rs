@@ -18,7 +18,7 @@ use gix::objs::{Kind, Write as _};
 
 use super::repository::Reader;
 use super::{Error, PACKED_SIZE_MAX_BYTES, heal};
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 /// The letters of kinds.
 const LETTERS: [(u8, Kind); 3] = [(b'b', Kind::Blob), (b't', Kind::Tree), (b'c', Kind::Commit)];

@@ -9,8 +9,9 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use super::repository::Reader;
 use super::walk::{File, Listing};
 use super::{Error, LANDED_MAX, REF_PULLS};
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
+use model::commit::Commit;
+use model::id::CommitId;
+use model::manifest::InputError;
 
 /// Characters of a subject that are kept.
 const SUBJECT_CHARS_MAX: usize = 200;
@@ -25,17 +26,6 @@ pub(super) fn pull_head(number: u64) -> String {
 /// Where we keep it.
 pub(super) fn pull_ref(number: u64) -> String {
     format!("{REF_PULLS}{number}")
-}
-
-/// A commit on a branch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commit {
-    /// Its id.
-    pub commit: CommitId,
-    /// The first paragraph of its message on one line, cut short. As its author wrote it: not safe to print.
-    pub subject: String,
-    /// The author's address, as the author wrote it: anybody can write any.
-    pub author_email: String,
 }
 
 /// The files as they would be after a merge.

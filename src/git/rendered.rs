@@ -15,7 +15,7 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 use super::folder::author;
 use super::repository::{Reader, open_options};
 use super::{Error, REF_PINS, heal};
-use crate::model::id::{BlobId, CommitId};
+use model::id::{BlobId, CommitId};
 
 /// How names of results start.
 const RESULT: &str = "result-";

@@ -15,8 +15,8 @@ use super::rendered::RenderedStore;
 use super::trees::KnownTrees;
 use super::walk::{self, File, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, heal};
-use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::InputError;
+use model::id::{BlobId, CommitId};
+use model::manifest::InputError;
 
 /// How a file that is kept elsewhere by Git LFS starts.
 ///

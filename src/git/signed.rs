@@ -4,7 +4,7 @@ use gix::objs::{CommitRef, CommitRefIter};
 
 use super::repository::Reader;
 use super::{Error, SIGNED_SIZE_MAX_BYTES};
-use crate::model::id::{BlobId, CommitId};
+use model::id::{BlobId, CommitId};
 
 /// A commit as it was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]

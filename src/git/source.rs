@@ -15,9 +15,9 @@ use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
 use super::ssh::{SshAccess, is_ssh};
 use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
-use crate::model::artifact::{SeenArtifact, is_artifact, without_digest};
-use crate::model::id::CommitId;
-use crate::text::hexadecimal;
+use model::artifact::{SeenArtifact, is_artifact, without_digest};
+use model::id::CommitId;
+use model::text::hexadecimal;
 
 /// How much of a location's digest names its mirror, in bytes.
 const MIRROR_NAME_BYTES: usize = 8;

@@ -72,7 +72,7 @@ impl Ssh {
     ///
     /// # Errors
     /// `UnsupportedLocation` where the location cannot be used, or no key is configured.
-    pub fn new(location: &str, access: Option<&SshAccess>) -> Result<Self, Error> {
+    pub(crate) fn new(location: &str, access: Option<&SshAccess>) -> Result<Self, Error> {
         let refused = |location: &str, reason| Error::UnsupportedLocation { location: location.to_owned(), reason };
         let address = SshAddress::parse(location).map_err(|reason| {
             // It may hold a password before the host.
@@ -97,7 +97,7 @@ impl Ssh {
     ///
     /// # Errors
     /// `AccessFile` where a file cannot be read, `SshProgram` where there is no ssh.
-    pub fn connect(&self, location: &str) -> Result<Box<Transport>, Error> {
+    pub(crate) fn connect(&self, location: &str) -> Result<Box<Transport>, Error> {
         self.process.end();
         for path in [&self.access.key_file, &self.access.known_hosts_file] {
             std::fs::File::open(path).map_err(|error| {
@@ -126,7 +126,7 @@ impl Ssh {
     ///
     /// # Errors
     /// Those of `work`; `Interrupted`, `Timeout`.
-    pub fn guard<T>(
+    pub(crate) fn guard<T>(
         process: &SshProcess,
         location: &str,
         interrupt: &AtomicBool,
@@ -155,12 +155,12 @@ impl Ssh {
     }
 
     /// Returns what [`Self::guard`] ends.
-    pub fn process(&self) -> SshProcess {
+    pub(crate) fn process(&self) -> SshProcess {
         SshProcess(Arc::clone(&self.process))
     }
 
     /// Returns why a connection failed: by what ssh or the host said, else by gix's error.
-    pub fn failed(&self, location: &str, error: &gix::Error) -> Error {
+    pub(crate) fn failed(&self, location: &str, error: &gix::Error) -> Error {
         let (said, by_ssh) = self.process.said();
         let of_gix = Cause::of(error, &Secrets::default());
         if said.is_empty() && !by_ssh {

@@ -8,7 +8,7 @@ use gix::objs::tree::EntryKind;
 
 use super::repository::Reader;
 use super::{Error, TREE_SIZE_MAX_BYTES};
-use crate::model::id::BlobId;
+use model::id::BlobId;
 
 /// Memory for them, in bytes; with more, all are read again.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{ENTRIES_MAX, ERRORS_MAX, Error, FILES_MAX, PATH_DEPTH_MAX, PATH_SIZE_MAX_BYTES};
-use crate::model::id::BlobId;
-use crate::model::manifest::InputError;
+use model::id::BlobId;
+use model::manifest::InputError;
 
 /// The file name for asking the filter whether it reads any manifest in a folder.
 const PROBE: &str = "manifest.yaml";

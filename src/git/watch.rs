@@ -9,7 +9,8 @@ use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecursiveMode};
 
 use super::{Error, Source, WATCH_COALESCE, WATCH_DEBOUNCE, WATCH_DEBOUNCE_MAX};
-use crate::watch::{self, Watching};
+use system::watch;
+use system::watch::Watching;
 
 /// Watches until it is dropped.
 pub struct Watch {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::repository::open_options;
 use super::{Error, NewCommit, Reader};
-use crate::model::id::CommitId;
+use model::id::CommitId;
 
 /// A repository that was made here, whose work tree follows each commit.
 pub struct WorkTree {

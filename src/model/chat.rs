@@ -2,6 +2,8 @@
 
 use super::commands::Verb;
 
+pub mod grammar;
+
 /// The least number of characters of a commit id in a command.
 pub const SHA_CHARS_MIN: usize = 7;
 

@@ -59,20 +59,6 @@ const LIST_KEYS: [&str; 9] =
 /// names key and side.
 ///
 /// Source: KubeFleet's drift detection, for ignored fields and limits.
-///
-/// # Example
-///
-/// ```
-/// use gitfleet::api::placement::ComparisonOption;
-/// use gitfleet::model::diff::differences;
-/// use serde_json::json;
-///
-/// let manifest = json!({"spec": {"replicas": 2}});
-/// let live = json!({"spec": {"replicas": 5, "paused": true}});
-/// let found = differences(&manifest, &live, ComparisonOption::PartialComparison, false);
-/// assert_eq!(found.len(), 1);
-/// assert_eq!(found[0].path, "/spec/replicas");
-/// ```
 pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption, secret: bool) -> Vec<Difference> {
     let mut walk = Walk { full: comparison == ComparisonOption::FullComparison, secret, found: Vec::new() };
     let (mut manifest, mut live) = (prepared(manifest, secret), prepared(live, secret));

@@ -9,7 +9,7 @@ use super::id::ClusterName;
 use super::manifest::Origin;
 use crate::api::condition::{Condition, ConditionStatus};
 use crate::api::ocm::{OcmPlacementSpec, PAGE_CLUSTERS_MAX};
-use crate::model::conditions::ConditionType;
+use crate::conditions::ConditionType;
 
 /// One group of decisions; its index is its place among the groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

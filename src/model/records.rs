@@ -204,7 +204,7 @@ pub struct PlacementRecord {
     pub origin: Option<Origin>,
     /// When it was first seen.
     pub created_at: Timestamp,
-    /// Its conditions; see [`ConditionType`](crate::model::conditions::ConditionType).
+    /// Its conditions; see [`ConditionType`](crate::conditions::ConditionType).
     #[serde(default)]
     pub conditions: Vec<Condition>,
     /// An error of only this placement; it keeps its last good state.

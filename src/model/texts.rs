@@ -60,8 +60,8 @@ macro_rules! text_enum {
 
         impl $name {
             /// Every variant with its meaning, in the order of declaration.
-            pub const ALL: &'static [$crate::model::texts::Known<Self>] = &[$($(
-                $crate::model::texts::Known {
+            pub const ALL: &'static [$crate::texts::Known<Self>] = &[$($(
+                $crate::texts::Known {
                     value: Self::$variant,
                     section: $section,
                     meaning: concat!($($meaning),+),
@@ -101,7 +101,7 @@ macro_rules! text_enum {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str($crate::model::texts::AsText::new())
+                deserializer.deserialize_str($crate::texts::AsText::new())
             }
         }
     };

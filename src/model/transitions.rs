@@ -1,8 +1,5 @@
 //! Tables of which phase may follow which, each way with its reason.
 
-#[cfg(test)]
-pub(crate) mod drawn;
-
 /// What may follow what, and when: any of these phases, then that one.
 pub type Transitions<P> = &'static [(&'static [P], P, &'static str)];
 

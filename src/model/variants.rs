@@ -164,7 +164,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::manifest::Origin;
+    use crate::manifest::Origin;
 
     fn resource(name: &str, digest: &str) -> SnapshotResource {
         let text = |text: &str| text.to_owned();

@@ -111,27 +111,3 @@ pub struct WorkOrder {
     /// The placement leaves and abandons its objects: they are given up, not deleted.
     pub abandon: bool,
 }
-
-#[cfg(test)]
-impl WorkOrder {
-    /// Returns an order without objects: of the placement p for the member m, in its first generation.
-    pub fn example() -> Self {
-        Self {
-            placement: PlacementKey::cluster_scoped("p"),
-            cluster: "m".into(),
-            generation: 1,
-            source: "s".into(),
-            snapshot: 0,
-            commit: "c0ffee".into(),
-            digest: "hash".into(),
-            strategy: ApplyStrategy::default(),
-            manifests: Arc::default(),
-            held: BTreeSet::new(),
-            prune: BTreeSet::new(),
-            kept: Kept::default(),
-            user: None,
-            remove: false,
-            abandon: false,
-        }
-    }
-}

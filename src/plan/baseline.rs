@@ -9,30 +9,30 @@ use rayon::prelude::*;
 
 use super::namespaces::bring_namespaces;
 use super::works::FinalState;
-use crate::api::cluster::MemberCluster;
-use crate::api::placement::ApplyStrategyType;
-use crate::config::Configuration;
-use crate::core::identity;
-use crate::core::persist::SavedRecords;
-use crate::decide::decide;
-use crate::decide::evictions::Disruptions;
-use crate::decide::ocm::{Ocm, dated_taints};
-use crate::decide::render::named;
-use crate::decide::state::{FleetState, PlacementState, clusters, mark_leavers, ocm_facts};
-use crate::decide::strategies::Staged;
-use crate::model::cluster::Cluster;
-use crate::model::facts;
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::overrides::OverrideRef;
-use crate::model::records::{
+use config::Configuration;
+use decide::decide;
+use decide::evictions::Disruptions;
+use decide::ocm::{Ocm, dated_taints};
+use decide::render::named;
+use decide::state::{FleetState, PlacementState, clusters, mark_leavers, ocm_facts};
+use decide::strategies::Staged;
+use engine::identity;
+use engine::persist::SavedRecords;
+use model::api::cluster::MemberCluster;
+use model::api::placement::ApplyStrategyType;
+use model::cluster::Cluster;
+use model::facts;
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::overrides::OverrideRef;
+use model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
 };
-use crate::model::tenants::Tenants;
-use crate::model::tree::{Placement, Tree};
-use crate::model::work::Desired;
-use crate::schedule::Fleet;
-use crate::schedule::eligibility::described;
-use crate::schedule::ocm::Key;
+use model::tenants::Tenants;
+use model::tree::{Placement, Tree};
+use model::work::Desired;
+use schedule::Fleet;
+use schedule::eligibility::described;
+use schedule::ocm::Key;
 
 /// The reference time for heartbeats in a tree: all of them count as fresh. A daemon does not read heartbeats.
 const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
@@ -41,9 +41,9 @@ const HEARTBEATS_AT: Timestamp = Timestamp::UNIX_EPOCH;
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
     /// The fleet, with the accepted tree.
-    pub(crate) fleet: FleetState,
+    pub fleet: FleetState,
     /// The placements, by key.
-    pub(crate) placements: BTreeMap<PlacementKey, PlacementState>,
+    pub placements: BTreeMap<PlacementKey, PlacementState>,
     /// Clusters are as they were seen; otherwise as their objects describe them.
     observed: bool,
 }
@@ -106,7 +106,8 @@ impl Baseline {
 
     /// Returns the fleet once a head is accepted and before any placement is decided: bindings are those from before, which
     /// say who is kept, and the wishes are the head's.
-    pub(crate) fn accepting(&self, head: &Arc<Tree>, now: Timestamp) -> Self {
+    #[must_use]
+    pub fn accepting(&self, head: &Arc<Tree>, now: Timestamp) -> Self {
         let state = |(key, placement): (&PlacementKey, &Placement)| {
             let before = self.placements.get(key).cloned();
             let mut state = before.unwrap_or_else(|| PlacementState::begin(placement, now));

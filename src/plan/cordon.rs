@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::yaml::outline::{Content, TextPart, outline};
-use crate::yaml::parse_documents;
+use model::yaml::outline::{Content, TextPart, outline};
+use model::yaml::parse_documents;
 
 /// The taint of a cordoned cluster: key, value and effect.
 ///

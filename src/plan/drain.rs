@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::annotations::OCM_PLACEMENT;
-use crate::api::placement::PlacementType;
-use crate::api::table::PLACEMENT_GROUP;
-use crate::model::id::{ClusterName, CommitId};
-use crate::model::records::{Binding, BindingState, PlacementRecord};
+use model::api::annotations::OCM_PLACEMENT;
+use model::api::placement::PlacementType;
+use model::api::table::PLACEMENT_GROUP;
+use model::id::{ClusterName, CommitId};
+use model::records::{Binding, BindingState, PlacementRecord};
 
 /// Characters that tell the evictions of one drain from those of the next.
 ///
@@ -68,13 +68,13 @@ fn why_it_stays(placement: &PlacementRecord, binding: &Binding) -> Option<&'stat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::PlacementKey;
-    use crate::status::fixtures::Case;
+    use model::id::PlacementKey;
+    use testkit::records::Case;
 
     #[test]
     fn each_placement_that_can_go_gets_an_eviction() {
-        let case = Case::healthy(&["east"]);
-        let (record, binding) = (case.view().record.clone(), Binding::clone(&case.bindings[0]));
+        let case = Case::of(&["east"]);
+        let (record, binding) = (case.record.clone(), Binding::clone(&case.bindings[0]));
         let found =
             |record: &PlacementRecord, binding: &Binding| drain([(record, binding)], &"east".into(), &"c".into());
         let plain = found(&record, &binding);

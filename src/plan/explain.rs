@@ -6,21 +6,21 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Baseline;
-use crate::api::annotations::OCM_PLACEMENT;
-use crate::api::table::named;
-use crate::config::Configuration;
-use crate::core::persist::SavedRecords;
-use crate::decide::Pass;
-use crate::decide::ocm::{Ocm, key_named};
-use crate::decide::state::{FleetState, PlacementState};
-use crate::model::explanation::{ClusterExplanation, Explained, Explanation, Query};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::Binding;
-use crate::model::tree::Tree;
-use crate::schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
-use crate::snapshot::scheduled_policy;
-use crate::status::work::listing;
-use crate::yaml;
+use config::Configuration;
+use decide::Pass;
+use decide::ocm::{Ocm, key_named};
+use decide::snapshot::scheduled_policy;
+use decide::state::{FleetState, PlacementState};
+use decide::status::work::listing;
+use engine::persist::SavedRecords;
+use model::api::annotations::OCM_PLACEMENT;
+use model::api::table::named;
+use model::explanation::{ClusterExplanation, Explained, Explanation, Query};
+use model::id::{ClusterName, PlacementKey};
+use model::records::Binding;
+use model::tree::Tree;
+use model::yaml;
+use schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 
 /// What a decision says of scores where nothing was scored.
 const NOTHING_SCORED: &str = " (affinity score 0, topology spread score 0)";
@@ -233,8 +233,7 @@ fn explain_placement(fleet: &FleetState, state: &PlacementState) -> Result<Expla
         bad_values: BadValues::Mismatch,
         tenant: fleet.tenant_of(&state.record),
     };
-    let judging =
-        |error: crate::schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
+    let judging = |error: schedule::Error| Error::Judging { placement: key.to_string(), reason: error.to_string() };
     let mut explanation = explain_policy(&request).map_err(judging)?;
     if explanation.clusters.iter().any(|cluster| cluster.kept) {
         // Kept clusters are not scored: only without bindings every cluster is evaluated.

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::simulate::scenario::{Scenario, simulate};
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use crate::api::envelope::is_envelope;
-use crate::api::placement::{PlacementPolicy, PlacementType};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::manifest::Manifest;
-use crate::model::runs::RunRecord;
-use crate::model::tree::Tree;
-use crate::snapshot;
-use crate::views::simulation::SimulatedRun;
+use decide::snapshot;
+use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use model::api::envelope::is_envelope;
+use model::api::placement::{PlacementPolicy, PlacementType};
+use model::id::{ClusterName, PlacementKey};
+use model::manifest::Manifest;
+use model::runs::RunRecord;
+use model::tree::Tree;
+use views::simulation::SimulatedRun;
 
 /// Clusters of a run that are simulated: a page waits for the answer.
 const CLUSTERS_MAX: usize = 100;
@@ -87,10 +87,10 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::decide::fixtures::{member, payload, placement, tree};
-    use crate::model::runs::ClusterPhase;
-    use crate::status::fixtures::run_in_production;
-    use crate::views::simulation::Offset;
+    use model::runs::ClusterPhase;
+    use testkit::records::run_in_production;
+    use testkit::trees::{member, payload, placement, tree};
+    use views::simulation::Offset;
 
     const STAGES: [(&str, &[&str], &str); 3] = [
         ("staging", &["east"], ", afterStageTasks: [{type: TimedWait, waitTime: 10m}]"),
@@ -170,10 +170,7 @@ mod tests {
         let mut large = run_in_production();
         let cluster = large.stages[0].clusters[0].clone();
         large.stages[0].clusters = (0..=CLUSTERS_MAX)
-            .map(|number| crate::model::runs::RunCluster {
-                name: ClusterName::new(format!("c-{number}")),
-                ..cluster.clone()
-            })
+            .map(|number| model::runs::RunCluster { name: ClusterName::new(format!("c-{number}")), ..cluster.clone() })
             .collect();
         for run in [other, gone, without, large] {
             assert_eq!(forecast(&tree, &run), None);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::works::Projection;
-use crate::decide::state::{FleetState, PlacementState};
-use crate::model::cluster::Cluster;
-use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::records::Inventory;
+use decide::state::{FleetState, PlacementState};
+use model::cluster::Cluster;
+use model::id::{ClusterName, ObjectKey};
+use model::records::Inventory;
 
 /// Names of namespaces by cluster.
 type Namespaces = BTreeMap<ClusterName, BTreeSet<String>>;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::id::ObjectId;
-use crate::model::kinds;
-use crate::model::manifest::Manifest;
-use crate::model::tree::Tree;
-use crate::snapshot;
+use decide::snapshot;
+use model::id::ObjectId;
+use model::kinds;
+use model::manifest::Manifest;
+use model::tree::Tree;
 
 /// API group of definitions.
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
@@ -95,7 +95,6 @@ mod tests {
 
     #[test]
     fn c14_only_what_placements_deliver_is_needed() {
-        let folder = tempfile::tempdir().expect("a folder");
         let text = "\
 apiVersion: placement.kubernetes-fleet.io/v1
 kind: ClusterResourcePlacement
@@ -130,10 +129,7 @@ data:
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: not-placed, namespace: other}}
 ";
-        std::fs::write(folder.path().join("tree.yaml"), text).expect("a file");
-        let tree =
-            crate::daemon::commit_reader::read_folder(folder.path(), &crate::daemon::rendering::Rendering::default())
-                .expect("it is read");
+        let tree = testkit::trees::tree(&[("tree.yaml", text)]);
         let named = |list: &[(&str, &str)]| list.iter().map(|(g, p)| ((*g).to_owned(), (*p).to_owned())).collect();
         let needs = Needs::of(&tree).expect("it selects");
         let web = named(&[("", "resourcequotas"), ("apps", "deployments"), ("example.com", "geese")]);

@@ -8,9 +8,9 @@ mod ocm;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::FieldError;
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::tree::Tree;
+use model::api::FieldError;
+use model::manifest::{InputError, Manifest};
+use model::tree::Tree;
 
 /// Returns the decisions about every placement of the objects: for KubeFleet's its policy snapshot with status, for OCM's its
 /// PlacementDecisions and the Placement with status.

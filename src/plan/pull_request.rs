@@ -12,21 +12,19 @@ use super::simulate::scenario::{Scenario, simulate};
 use super::stops::stops;
 use super::works::FinalState;
 use super::{Baseline, Planned};
-use crate::decide::state::{FleetState, Payload, PlacementState};
-use crate::model::folder::holds;
-use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use crate::model::manifest::InputError;
-use crate::model::names::first_of;
-use crate::model::plan::{PlacementPlan, Plan, Resource};
-use crate::model::tree::Tree;
-use crate::model::work::Desired;
-use crate::views::pull_request::{
-    ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed,
-};
-use crate::views::redact::{MaskKey, masked};
-use crate::views::simulation::APPROVED_AFTER;
-use crate::views::simulation::gantt::{gantt, shows_work};
-use crate::yaml;
+use decide::state::{FleetState, Payload, PlacementState};
+use model::folder::holds;
+use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use model::manifest::InputError;
+use model::names::first_of;
+use model::plan::{PlacementPlan, Plan, Resource};
+use model::tree::Tree;
+use model::work::Desired;
+use model::yaml;
+use views::pull_request::{ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed};
+use views::redact::{MaskKey, masked};
+use views::simulation::APPROVED_AFTER;
+use views::simulation::gantt::{gantt, shows_work};
 
 /// A pull request with the tree of its merge.
 #[derive(Clone, Debug)]

@@ -13,47 +13,44 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::model::plan::Plan;
+use model::plan::Plan;
 
 /// Hexadecimal digits of a marker: 48 bits, so that a million values do not collide by accident.
 const MARKER_DIGITS: usize = 12;
 /// The fields of a Secret that are hidden; whether values in them are base64.
 const FIELDS: [(&str, bool); 2] = [("data", true), ("stringData", false)];
 
-impl Plan {
-    /// Replaces every value of every Secret by a marker: equal values have equal markers, whether written in `data` or in
-    /// `stringData`. Names, keys and hashes stay.
-    pub fn hide_secrets(&mut self) {
-        let mut hash = Sha256::new();
-        for list in self.distinct_lists() {
-            for object in list.iter().filter(|object| is_secret(object)) {
-                for_each_value(object, &mut |_, bytes| {
-                    // With its length: otherwise different values could join to the same key.
-                    hash.update((bytes.len() as u64).to_be_bytes());
-                    hash.update(bytes);
-                });
-            }
-        }
-        let key: [u8; 32] = hash.finalize().into();
-        // By address, which identifies a list while the plan holds it: clusters share lists, and each is hidden once.
-        let hidden: BTreeMap<usize, Arc<[Arc<Value>]>> = self
-            .distinct_lists()
-            .filter(|list| list.iter().any(|object| is_secret(object)))
-            .map(|list| (identity(list), list.iter().map(|object| hidden(object, &key)).collect()))
-            .collect();
-        for work in self.placements.iter_mut().flat_map(|p| &mut p.works) {
-            if let Some(list) = hidden.get(&identity(&work.manifests)) {
-                work.manifests = Arc::clone(list);
-            }
+/// Replaces every value of every Secret of a plan by a marker: equal values have equal markers, whether written in `data` or in
+/// `stringData`. Names, keys and hashes stay.
+pub fn hide_secrets(plan: &mut Plan) {
+    let mut hash = Sha256::new();
+    for list in distinct_lists(plan) {
+        for object in list.iter().filter(|object| is_secret(object)) {
+            for_each_value(object, &mut |_, bytes| {
+                // With its length: otherwise different values could join to the same key.
+                hash.update((bytes.len() as u64).to_be_bytes());
+                hash.update(bytes);
+            });
         }
     }
+    let key: [u8; 32] = hash.finalize().into();
+    // By address, which identifies a list while the plan holds it: clusters share lists, and each is hidden once.
+    let hidden: BTreeMap<usize, Arc<[Arc<Value>]>> = distinct_lists(plan)
+        .filter(|list| list.iter().any(|object| is_secret(object)))
+        .map(|list| (identity(list), list.iter().map(|object| hidden(object, &key)).collect()))
+        .collect();
+    for work in plan.placements.iter_mut().flat_map(|p| &mut p.works) {
+        if let Some(list) = hidden.get(&identity(&work.manifests)) {
+            work.manifests = Arc::clone(list);
+        }
+    }
+}
 
-    /// Returns the lists of the works; a list that neighbours share only once.
-    fn distinct_lists(&self) -> impl Iterator<Item = &Arc<[Arc<Value>]>> {
-        let lists = self.placements.iter().flat_map(|p| p.works.iter().map(|w| &w.manifests));
-        let mut last = None;
-        lists.filter(move |list| last.replace(identity(list)) != Some(identity(list)))
-    }
+/// Returns the lists of the works; a list that neighbours share only once.
+fn distinct_lists(plan: &Plan) -> impl Iterator<Item = &Arc<[Arc<Value>]>> {
+    let lists = plan.placements.iter().flat_map(|p| p.works.iter().map(|w| &w.manifests));
+    let mut last = None;
+    lists.filter(move |list| last.replace(identity(list)) != Some(identity(list)))
 }
 
 fn identity(list: &Arc<[Arc<Value>]>) -> usize {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::works::picked;
-use crate::api::annotations::STAGED_UPDATE_STRATEGY;
-use crate::api::placement::StrategyType;
-use crate::api::staged::{Stage, StageTask, StageTaskType};
-use crate::decide::state::{FleetState, PlacementState};
-use crate::model::plan::{GatePlan, RolloutPlan, StagePlan};
-use crate::rollout::staged::stages;
+use decide::rollout::staged::stages;
+use decide::state::{FleetState, PlacementState};
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
+use model::api::placement::StrategyType;
+use model::api::staged::{Stage, StageTask, StageTaskType};
+use model::plan::{GatePlan, RolloutPlan, StagePlan};
 
 /// Plans the rollout of a placement. External placements with a strategy or a run have stages.
 pub(super) fn rollout_plan(state: &PlacementState, fleet: &FleetState) -> RolloutPlan {
@@ -53,7 +53,7 @@ fn staged(state: &PlacementState, fleet: &FleetState, strategy: Option<&str>) ->
         let kind = if key.namespace.is_some() { "StagedUpdateStrategy" } else { "ClusterStagedUpdateStrategy" };
         return Err(format!("the {kind} {name} is missing; add it to the source"));
     };
-    let labels = |cluster: &crate::model::id::ClusterName| {
+    let labels = |cluster: &model::id::ClusterName| {
         fleet.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
     };
     let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();

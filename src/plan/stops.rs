@@ -1,11 +1,11 @@
 //! The running rollouts that a merge stops.
 
-use crate::api::annotations::WHEN_SUPERSEDED;
-use crate::decide::state::PlacementState;
-use crate::model::records::Binding;
-use crate::model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
-use crate::status::staged_run::{active_run, current_stage};
-use crate::status::work::counted;
+use decide::state::PlacementState;
+use decide::status::staged_run::{active_run, current_stage};
+use decide::status::work::counted;
+use model::api::annotations::WHEN_SUPERSEDED;
+use model::records::Binding;
+use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
 
 /// Describes that an active rollout of a placement gets another target; `None` if none is stopped.
 pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<String> {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::*;
-use crate::api::placement::StrategyType;
-use crate::model::id::BlobId;
-use crate::model::plan::{PlacementPlan, Plan, Resource};
-use crate::source::{assemble, parse_blob, select};
+use model::api::placement::StrategyType;
+use model::id::BlobId;
+use model::plan::{PlacementPlan, Plan, Resource};
+use source::{assemble, parse_blob, select};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -244,7 +244,8 @@ fn stages_that_do_not_fit_the_fleet() {
 
 #[test]
 fn a_commit_moves_no_ocm_decision_that_does_not_read_it() {
-    use crate::decide::fixtures::{self, BOUND, managed, ocm_placement};
+    use testkit::trees as fixtures;
+    use testkit::trees::{BOUND, managed, ocm_placement};
     // The second placement takes the first one's cluster, which balance would now move.
     let narrow = "{predicates: [{requiredClusterSelector: {labelSelector: {matchLabels: {zone: east}}}}]}";
     let text = [
@@ -330,8 +331,8 @@ mod from_records {
     //! Plans that start from a daemon's records.
 
     use super::*;
-    use crate::decide::state::PlacementState;
-    use crate::model::records::{BindingState, WorkStatus};
+    use decide::state::PlacementState;
+    use model::records::{BindingState, WorkStatus};
 
     /// Returns the records of a daemon that has rolled a tree out.
     fn daemon(text: &str) -> Baseline {
@@ -366,7 +367,7 @@ mod from_records {
         assert_eq!(names(&p.changes.as_ref().expect("there is a baseline").resources.changed), ["ConfigMap web/m"]);
         assert_eq!((p.deletions.len(), &p.deletion_guard), (0, &None));
         let mut lost = baseline.clone();
-        let held = crate::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
+        let held = decide::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
         lost.fleet.held.insert(PlacementKey::cluster_scoped("p"), held);
         lost.placements.clear();
         let rebuilt = plan_from(&lost, &tree(&fleet("2")), NOW);

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::api::placement::ApplyStrategyType;
-use crate::decide::overrides::Objects;
-use crate::decide::render::{candidates, render};
-use crate::decide::state::{FleetState, Payload, PlacementState};
-use crate::decide::variants::{by_inputs, pick};
-use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::overrides::PickedOverrides;
-use crate::model::plan::{VariantPlan, WorkPlan};
-use crate::model::records::{BindingState, ResourceSnapshot};
-use crate::model::variants::ClusterInputs;
-use crate::model::work::Desired;
-use crate::snapshot::Candidates;
+use decide::overrides::Objects;
+use decide::render::{candidates, render};
+use decide::snapshot::Candidates;
+use decide::state::{FleetState, Payload, PlacementState};
+use decide::variants::{by_inputs, pick};
+use model::api::placement::ApplyStrategyType;
+use model::id::{ClusterName, ObjectKey};
+use model::overrides::PickedOverrides;
+use model::plan::{VariantPlan, WorkPlan};
+use model::records::{BindingState, ResourceSnapshot};
+use model::variants::ClusterInputs;
+use model::work::Desired;
 
 /// The final objects of one cluster.
 #[derive(Clone, Default)]
@@ -53,19 +53,19 @@ pub(super) struct FinalState<'a> {
 
 impl<'a> FinalState<'a> {
     /// Looks for the newest snapshot and the overrides that concern it; `None` where there is none.
-    pub fn of(state: &PlacementState, fleet: &'a FleetState) -> Option<Self> {
+    pub(crate) fn of(state: &PlacementState, fleet: &'a FleetState) -> Option<Self> {
         let snapshot = Arc::clone(state.newest()?);
         let payload = Arc::clone(state.payloads.get(&snapshot.index)?);
         Some(Self { candidates: candidates(fleet, &state.record, &payload), snapshot, payload, fleet })
     }
 
     /// Picks the overrides and the variant of a cluster.
-    pub fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
+    pub(crate) fn picked(&self, cluster: &ClusterName) -> PickedOverrides {
         pick(self.fleet, &self.snapshot, Some(&self.candidates), cluster)
     }
 
     /// Renders a cluster's objects with its picked overrides.
-    pub fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
+    pub(crate) fn objects(&self, cluster: &ClusterName, picked: &PickedOverrides) -> Objects {
         render(self.fleet, &self.payload, cluster, picked)
     }
 }
@@ -85,7 +85,7 @@ pub(super) struct Projection<'a> {
 impl<'a> Projection<'a> {
     /// Looks at a placement's end: every picked cluster at the newest snapshot, whatever moves it there, except those that its
     /// runs leave as they are.
-    pub fn new(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
+    pub(crate) fn new(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
         let last = FinalState::of(state, fleet);
         let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
@@ -120,7 +120,7 @@ impl<'a> Projection<'a> {
     }
 
     /// Returns the variants of the clusters that get the newest snapshot, by their values; none where it is not rendered for clusters.
-    pub fn variants(&self) -> Vec<VariantPlan> {
+    pub(crate) fn variants(&self) -> Vec<VariantPlan> {
         let ignored = |cluster: &ClusterName| self.state.record.ignored.contains(cluster);
         let targets = self.clusters.iter().filter(|(cluster, _)| !ignored(cluster));
         let of = by_inputs(targets.map(|(cluster, target)| (cluster, &target.overrides)));
@@ -132,7 +132,7 @@ impl<'a> Projection<'a> {
     }
 
     /// Returns the clusters that keep the placement and get other overrides or another variant than before.
-    pub fn overridden_otherwise(&self, before: &PlacementState, fleet: &FleetState) -> BTreeSet<ClusterName> {
+    pub(crate) fn overridden_otherwise(&self, before: &PlacementState, fleet: &FleetState) -> BTreeSet<ClusterName> {
         let Some(last) = FinalState::of(before, fleet) else { return BTreeSet::new() };
         let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
         let is_other = |cluster: &&ClusterName| {
@@ -143,12 +143,12 @@ impl<'a> Projection<'a> {
     }
 
     /// Tells whether a cluster keeps an object.
-    pub fn keeps(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+    pub(crate) fn keeps(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
         self.clusters.get(cluster).is_some_and(|target| target.error.is_some() || target.keys.contains(key))
     }
 
     /// Returns the works of the clusters that get the newest snapshot; one that wants what an earlier placement has there says so.
-    pub fn works(&self, projections: &Projections<'_>) -> Vec<WorkPlan> {
+    pub(crate) fn works(&self, projections: &Projections<'_>) -> Vec<WorkPlan> {
         let work = |(cluster, target): (&ClusterName, &Target)| WorkPlan {
             cluster_name: cluster.clone(),
             manifests: Arc::clone(&target.manifests),
@@ -173,7 +173,7 @@ pub(super) struct Projections<'a> {
 
 impl<'a> Projections<'a> {
     /// Finds what placements have in common.
-    pub fn new(all: Vec<Projection<'a>>) -> Self {
+    pub(crate) fn new(all: Vec<Projection<'a>>) -> Self {
         let mut holders: BTreeMap<&ObjectKey, Vec<usize>> = BTreeMap::new();
         for (position, projection) in all.iter().enumerate().filter(|(_, projection)| !projection.reports_only) {
             let mut last: Option<&Arc<BTreeSet<ObjectKey>>> = None;
@@ -197,7 +197,12 @@ impl<'a> Projections<'a> {
     }
 
     /// Returns another placement that places an object on a cluster, the first by key.
-    pub fn other_holder(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> Option<&Projection<'a>> {
+    pub(crate) fn other_holder(
+        &self,
+        of: &Projection<'_>,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+    ) -> Option<&Projection<'a>> {
         // An object that one placement drops and another takes over is no shared one, so all are asked.
         let places = |projection: &&Projection<'_>| {
             !projection.reports_only

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{MEMORY_BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
-use crate::error::{Classify, ErrorClass};
-use crate::text::is_unseen;
+use model::error::{Classify, ErrorClass};
+use model::text::is_unseen;
 
 /// Why a folder was not rendered.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,10 @@
 use fixedbitset::FixedBitSet;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::placement::ApplyStrategy;
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, ClusterDecision};
+use model::api::placement::ApplyStrategy;
+use model::id::{ClusterName, PlacementKey};
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState, ClusterDecision};
 
 use super::{Action, BindingChange, Error, Request};
 
@@ -83,7 +83,7 @@ impl<'a> Classified<'a> {
     /// policy, then by state.
     ///
     /// A missing cluster comes first: its binding must not wait for a removal that nobody can execute.
-    pub fn of(request: &Request<'a>) -> Result<Self, Error> {
+    pub(crate) fn of(request: &Request<'a>) -> Result<Self, Error> {
         let mut sorted: Vec<&Binding> = request.bindings.iter().map(AsRef::as_ref).collect();
         // The order of records must not affect the result, and `names` is searched by bisection.
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -144,7 +144,7 @@ impl<'a> Classified<'a> {
     }
 
     /// Returns the clusters with the placement: they count as eligible if the request says so.
-    pub fn held_at(&self, request: &Request<'_>) -> FixedBitSet {
+    pub(crate) fn held_at(&self, request: &Request<'_>) -> FixedBitSet {
         let mut held = FixedBitSet::with_capacity(request.clusters.len());
         if request.keep_held {
             held.union_with(&self.current_at);
@@ -154,12 +154,12 @@ impl<'a> Classified<'a> {
     }
 
     /// Returns the changes of every cycle: bindings of missing clusters are left.
-    pub fn leaves(&self) -> impl Iterator<Item = BindingChange> {
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = BindingChange> {
         self.left.iter().map(|&binding| BindingChange { action: Action::Leave, binding: binding.clone() })
     }
 
     /// Creates a binding for a cluster without one.
-    pub fn create(&self, request: &Request<'_>, decision: ClusterDecision) -> BindingChange {
+    pub(crate) fn create(&self, request: &Request<'_>, decision: ClusterDecision) -> BindingChange {
         let cluster = decision.cluster_name.clone();
         let binding = Binding {
             name: binding_name(request.placement, &cluster, |name| self.names.binary_search(&name).is_ok()),

@@ -2,8 +2,8 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::api::check;
-use crate::api::placement::PropertySelectorOperator;
+use model::api::check;
+use model::api::placement::PropertySelectorOperator;
 
 /// The values of one property on all clusters.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub(super) struct Column {
 
 impl Column {
     /// Begins without values.
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let none = FixedBitSet::with_capacity(len);
         Self { present: none.clone(), bad: none, nanos: vec![0; len], floats: vec![0.0; len], extremes: None }
     }
 
     /// Sets a cluster's value.
-    pub fn set(&mut self, slot: usize, value: Option<&str>) {
+    pub(crate) fn set(&mut self, slot: usize, value: Option<&str>) {
         let nanos = value.and_then(check::quantity_nanos);
         let before = self.float(slot);
         self.present.set(slot, value.is_some());
@@ -60,38 +60,38 @@ impl Column {
     }
 
     /// Tells whether no cluster has the property.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.present.is_clear()
     }
 
     /// Returns a cluster's quantity in billionths; `None` where it has none.
-    pub fn nanos(&self, slot: usize) -> Option<i128> {
+    pub(crate) fn nanos(&self, slot: usize) -> Option<i128> {
         (self.present.contains(slot) && !self.bad.contains(slot)).then(|| self.nanos[slot])
     }
 
     /// Returns a cluster's quantity as a floating point number; `None` where it has none.
-    pub fn float(&self, slot: usize) -> Option<f64> {
+    pub(crate) fn float(&self, slot: usize) -> Option<f64> {
         self.nanos(slot).map(|_| self.floats[slot])
     }
 
     /// Returns the smallest and the largest quantity as floating point numbers.
-    pub fn extremes(&self) -> Option<(f64, f64)> {
+    pub(crate) fn extremes(&self) -> Option<(f64, f64)> {
         self.extremes.map(|(low, high)| (self.floats[low], self.floats[high]))
     }
 
     /// Returns the clusters that have a value, a quantity or not.
-    pub fn present(&self) -> &FixedBitSet {
+    pub(crate) fn present(&self) -> &FixedBitSet {
         &self.present
     }
 
     /// Returns the clusters whose value is no quantity.
-    pub fn bad(&self) -> &FixedBitSet {
+    pub(crate) fn bad(&self) -> &FixedBitSet {
         &self.bad
     }
 
     /// Returns the clusters whose quantity compares this way with one in billionths. A missing value or one that is no quantity
     /// never does.
-    pub fn matching(&self, operator: PropertySelectorOperator, wanted: i128) -> FixedBitSet {
+    pub(crate) fn matching(&self, operator: PropertySelectorOperator, wanted: i128) -> FixedBitSet {
         let mut found = FixedBitSet::with_capacity(self.nanos.len());
         for (slot, &nanos) in self.nanos.iter().enumerate() {
             found.set(slot, compares(operator, nanos, wanted));

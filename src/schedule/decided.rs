@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::bindings::{Classified, patch, unschedule};
 use super::{BindingChange, DECISIONS_MAX, Error, Outcome, Request};
-use crate::model::id::ClusterName;
-use crate::model::records::{Binding, BindingState, ClusterDecision, PickReason};
+use model::id::ClusterName;
+use model::records::{Binding, BindingState, ClusterDecision, PickReason};
 
 /// Adapts a placement's bindings to the decided clusters, each with the reason to record.
 ///
@@ -67,9 +67,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::model::cluster::Cluster;
-    use crate::model::id::PlacementKey;
-    use crate::schedule::{Action, BadValues, Fleet};
+    use crate::{Action, BadValues, Fleet};
+    use model::cluster::Cluster;
+    use model::id::PlacementKey;
 
     fn binding(cluster: &str, state: &str, policy: u64) -> Binding {
         let binding = json!({

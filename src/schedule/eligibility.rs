@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cluster::MemberCluster;
-use crate::model::cluster::Cluster;
-use crate::model::conditions::ConditionType;
-use crate::model::facts;
+use model::api::cluster::MemberCluster;
+use model::cluster::Cluster;
+use model::conditions::ConditionType;
+use model::facts;
 
 /// How old a heartbeat may be, and how long a cluster may be unhealthy.
 ///

@@ -4,12 +4,12 @@
 //!
 //! Source: KubeFleet, eviction controller.
 
-use crate::api::condition::{ConditionStatus, find_condition};
-use crate::api::eviction::DisruptionBudgetSpec;
-use crate::api::placement::{IntOrPercent, PlacementPolicy, PlacementType};
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::ClusterName;
-use crate::model::records::{Binding, BindingState};
+use model::api::condition::{ConditionStatus, find_condition};
+use model::api::eviction::DisruptionBudgetSpec;
+use model::api::placement::{IntOrPercent, PlacementPolicy, PlacementType};
+use model::conditions::{ConditionType, Reason};
+use model::id::ClusterName;
+use model::records::{Binding, BindingState};
 
 /// The inputs of an eviction's verdict.
 #[derive(Clone, Copy, Debug)]

@@ -8,11 +8,11 @@ use super::fleet::Fleet;
 use super::properties::RESOURCES;
 use super::rank::{Candidate, Ranking, rank};
 use super::{Action, Error, Outcome, Request, pick, schedule};
-use crate::api::placement::{
+use model::api::placement::{
     LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, PlacementPolicy, PlacementType, SortOrder,
 };
-use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
-use crate::model::id::ClusterName;
+use model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
+use model::id::ClusterName;
 
 /// Explains the decision of [`schedule`] for the same request.
 ///

@@ -2,15 +2,15 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::api::check;
-use crate::api::cluster::Taint;
-use crate::api::placement::{
+use model::api::check;
+use model::api::cluster::Taint;
+use model::api::placement::{
     ClusterAffinity, ClusterSelectorTerm, LabelSelector, LabelSelectorOperator, PlacementPolicy,
     PropertySelectorOperator, PropertySelectorRequirement, Toleration, TolerationOperator,
 };
-use crate::model::cluster::Cluster;
-use crate::model::explanation::Refusal;
-use crate::model::tenants::Tenant;
+use model::cluster::Cluster;
+use model::explanation::Refusal;
+use model::tenants::Tenant;
 
 use super::fleet::Fleet;
 use super::labels::all;
@@ -58,7 +58,7 @@ pub(super) struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     /// Filters a fleet. The clusters in `held` count as eligible whatever their status.
-    pub fn of(request: &Request<'a>, held: &FixedBitSet) -> Result<Self, Error> {
+    pub(crate) fn of(request: &Request<'a>, held: &FixedBitSet) -> Result<Self, Error> {
         let (fleet, policy) = (request.clusters, request.policy);
         let mut eligible = fleet.eligible().clone();
         eligible.union_with(held);
@@ -83,7 +83,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Returns the first filter that rejects a cluster.
-    pub fn refusal(&self, slot: usize) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, slot: usize) -> Option<Refusal> {
         let cluster = self.fleet.cluster(slot);
         let refusal = |filter: &str, subject: String, observed: Option<String>, wanted: String| {
             Some(Refusal { filter: filter.to_owned(), subject, observed, wanted })

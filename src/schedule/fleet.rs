@@ -6,9 +6,9 @@ use fixedbitset::FixedBitSet;
 
 use super::column::Column;
 use super::labels::{Labels, Slots};
-use crate::api::cluster::Taint;
-use crate::model::cluster::Cluster;
-use crate::model::id::ClusterName;
+use model::api::cluster::Taint;
+use model::cluster::Cluster;
+use model::id::ClusterName;
 
 /// The clusters of the fleet, each with a slot; slots are sorted by name.
 ///

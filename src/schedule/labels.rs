@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fixedbitset::FixedBitSet;
 
-use crate::api::placement::{LabelSelector, LabelSelectorOperator};
+use model::api::placement::{LabelSelector, LabelSelectorOperator};
 
 /// Slots kept as a list; a value that more items share gets a bit per item. A label with a different value on every item would
 /// otherwise need quadratic memory.
@@ -27,7 +27,7 @@ impl Default for Slots {
 
 impl Slots {
     /// Adds a slot of `len`.
-    pub fn insert(&mut self, slot: usize, len: usize) {
+    pub(crate) fn insert(&mut self, slot: usize, len: usize) {
         match self {
             Self::Few(list) => {
                 let Err(at) = list.binary_search(&slot) else { return };
@@ -43,7 +43,7 @@ impl Slots {
     }
 
     /// Removes a slot.
-    pub fn remove(&mut self, slot: usize) {
+    pub(crate) fn remove(&mut self, slot: usize) {
         match self {
             Self::Few(list) => list.retain(|&other| other != slot),
             Self::Many(bits) => bits.set(slot, false),
@@ -51,7 +51,7 @@ impl Slots {
     }
 
     /// Tells whether it holds none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Few(list) => list.is_empty(),
             Self::Many(bits) => bits.is_clear(),
@@ -59,7 +59,7 @@ impl Slots {
     }
 
     /// Adds its slots to a bit set of all items.
-    pub fn add_to(&self, set: &mut FixedBitSet) {
+    pub(crate) fn add_to(&self, set: &mut FixedBitSet) {
         match self {
             Self::Few(list) => list.iter().for_each(|&slot| set.insert(slot)),
             Self::Many(bits) => set.union_with(bits),
@@ -67,7 +67,7 @@ impl Slots {
     }
 
     /// Removes its slots from a bit set of all items.
-    pub fn take_from(&self, set: &mut FixedBitSet) {
+    pub(crate) fn take_from(&self, set: &mut FixedBitSet) {
         match self {
             Self::Few(list) => list.iter().for_each(|&slot| set.set(slot, false)),
             Self::Many(bits) => set.difference_with(bits),
@@ -75,7 +75,7 @@ impl Slots {
     }
 
     /// Calls `each` with every slot.
-    pub fn for_each(&self, each: impl FnMut(usize)) {
+    pub(crate) fn for_each(&self, each: impl FnMut(usize)) {
         match self {
             Self::Few(list) => list.iter().copied().for_each(each),
             Self::Many(bits) => bits.ones().for_each(each),

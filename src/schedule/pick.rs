@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::placement::PlacementPolicy;
-use crate::model::explanation::Refusal;
-use crate::model::id::ClusterName;
-use crate::model::records::{Binding, ClusterDecision, ClusterScore, PickReason};
+use model::api::placement::PlacementPolicy;
+use model::explanation::Refusal;
+use model::id::ClusterName;
+use model::records::{Binding, ClusterDecision, ClusterScore, PickReason};
 
 use super::bindings::{Classified, patch, unschedule};
 use super::filter::Filter;

@@ -2,8 +2,8 @@
 
 use super::Error;
 use super::fleet::Fleet;
-use crate::model::facts::PARTS;
-pub(super) use crate::model::facts::RESOURCE_PREFIX as RESOURCES;
+use model::facts::PARTS;
+pub(super) use model::facts::RESOURCE_PREFIX as RESOURCES;
 
 /// Returns why the scheduler cannot read a property of this name, although a placement may contain it.
 ///

@@ -7,8 +7,8 @@ use fixedbitset::FixedBitSet;
 use super::score::{self, Term};
 use super::spread::{Effect, Spread, evaluate};
 use super::{Error, Request};
-use crate::api::placement::PlacementPolicy;
-use crate::model::explanation::Refusal;
+use model::api::placement::PlacementPolicy;
+use model::explanation::Refusal;
 
 /// A cluster that passed the filters. The order is the picking order reversed: by topology spread, affinity, obsolete binding,
 /// then name, so that in a tie the largest name comes first.
@@ -47,7 +47,7 @@ pub(super) struct Ranking<'a> {
 
 impl Ranking<'_> {
     /// Returns why the spread rejects a cluster in the last cycle.
-    pub fn refusal(&self, slot: usize) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, slot: usize) -> Option<Refusal> {
         let (number, effect) =
             evaluate(&self.spreads, &self.effects, |number| self.spreads[number].domain(slot)).err()?;
         Some(self.spreads[number].refusal(effect))

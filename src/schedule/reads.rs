@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::filter;
 use super::fleet::FleetChange;
-use crate::api::placement::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
-use crate::model::id::PlacementKey;
+use model::api::placement::{ClusterSelectorTerm, PlacementPolicy, PlacementType};
+use model::id::PlacementKey;
 
 /// The attributes that a placement reads, as the change that would affect all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::api::placement::{PreferredClusterSelector, PropertySorter, SortOrder};
+use model::api::placement::{PreferredClusterSelector, PropertySorter, SortOrder};
 
 use super::column::Column;
 use super::fleet::Fleet;
@@ -25,7 +25,7 @@ impl Term<'_> {
     ///
     /// Source: KubeFleet, affinity score: rounded term by term, half away from zero.
     #[allow(clippy::cast_possible_truncation, reason = "a weight is at most 100, and the fraction at most 1")]
-    pub fn score(&self, slot: usize) -> i32 {
+    pub(crate) fn score(&self, slot: usize) -> i32 {
         let weight = self.preferred.weight;
         if self.labels.as_ref().is_some_and(|labels| !labels.contains(slot)) {
             return 0;

@@ -2,8 +2,8 @@
 
 use fixedbitset::FixedBitSet;
 
-use crate::api::placement::{TopologySpreadConstraint, UnsatisfiableAction};
-use crate::model::explanation::Refusal;
+use model::api::placement::{TopologySpreadConstraint, UnsatisfiableAction};
+use model::explanation::Refusal;
 
 use super::fleet::Fleet;
 
@@ -44,7 +44,7 @@ pub(super) struct Effect {
 
 impl<'a> Spread<'a> {
     /// Counts the domains of a constraint over the whole fleet. `chosen` are the placement's clusters.
-    pub fn of(fleet: &Fleet, constraint: &'a TopologySpreadConstraint, chosen: &FixedBitSet) -> Self {
+    pub(crate) fn of(fleet: &Fleet, constraint: &'a TopologySpreadConstraint, chosen: &FixedBitSet) -> Self {
         let mut spread = Self { constraint, domains: vec![NO_DOMAIN; fleet.len()], counts: Vec::new() };
         let mut last: Option<String> = None;
         fleet.labels().for_each_value(&constraint.topology_key, |value, slot| {
@@ -61,12 +61,12 @@ impl<'a> Spread<'a> {
     }
 
     /// Returns a cluster's domain, or [`NO_DOMAIN`].
-    pub fn domain(&self, slot: usize) -> u32 {
+    pub(crate) fn domain(&self, slot: usize) -> u32 {
         self.domains[slot]
     }
 
     /// Counts one more cluster.
-    pub fn choose(&mut self, slot: usize) {
+    pub(crate) fn choose(&mut self, slot: usize) {
         // `NO_DOMAIN` is beyond every count: a cluster without the label is not counted.
         if let Some(count) = self.counts.get_mut(self.domains[slot] as usize) {
             *count += 1;
@@ -76,7 +76,7 @@ impl<'a> Spread<'a> {
     /// Returns the effect of a pick in each domain.
     ///
     /// Source: KubeFleet, topology spread: the resulting skew is evaluated, even if it is smaller than before.
-    pub fn effects(&self) -> Vec<Effect> {
+    pub(crate) fn effects(&self) -> Vec<Effect> {
         let Some(levels) = self.levels() else { return Vec::new() };
         let max = i64::from(self.constraint.max_skew.unwrap_or(1));
         let skew = levels.most - levels.least;
@@ -114,12 +114,12 @@ impl<'a> Spread<'a> {
     }
 
     /// Tells whether the constraint rejects clusters that violate it.
-    pub fn rejects(&self) -> bool {
+    pub(crate) fn rejects(&self) -> bool {
         self.constraint.when_unsatisfiable.unwrap_or_default() == UnsatisfiableAction::DoNotSchedule
     }
 
     /// Returns the contribution of an effect to a score; `None` if the cluster is rejected.
-    pub fn score(&self, effect: Effect) -> Option<i32> {
+    pub(crate) fn score(&self, effect: Effect) -> Option<i32> {
         match (effect.violates, self.rejects()) {
             (true, true) => None,
             (true, false) => Some(VIOLATION),
@@ -128,7 +128,7 @@ impl<'a> Spread<'a> {
     }
 
     /// Returns the refusal of a cluster for an effect.
-    pub fn refusal(&self, effect: Effect) -> Refusal {
+    pub(crate) fn refusal(&self, effect: Effect) -> Refusal {
         Refusal {
             filter: "TopologySpreadConstraints".to_owned(),
             subject: format!("skew over {}", self.constraint.topology_key),

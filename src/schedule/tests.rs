@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::placement::ApplyStrategy;
-use crate::model::cluster::Cluster;
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::{BindingState, ClusterScore};
+use model::api::placement::ApplyStrategy;
+use model::cluster::Cluster;
+use model::overrides::PickedOverrides;
+use model::records::{BindingState, ClusterScore};
 
 fn key() -> PlacementKey {
     PlacementKey::cluster_scoped("p")

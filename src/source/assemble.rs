@@ -12,15 +12,15 @@ use self::folders::{duplicates, empty_folders, lost_overrides, sights, twins_in_
 use super::blob::ParsedBlob;
 use super::budget::COMMIT;
 use super::paths::Selection;
-use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::{InputError, Origin};
-use crate::model::tree::{Skipped, Tree};
+use model::id::{BlobId, CommitId};
+use model::manifest::{InputError, Origin};
+use model::tree::{Skipped, Tree};
 
 /// Bytes of all files of one source together.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Errors of one commit that are listed.
-pub const ERRORS_MAX: usize = 1_000;
+pub(crate) const ERRORS_MAX: usize = 1_000;
 
 /// Returns the checked tree of a commit.
 ///

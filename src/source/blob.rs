@@ -8,16 +8,18 @@ use serde_json::Value;
 use super::budget::{COMMIT, OBJECTS_MAX, Weight};
 use super::encryption;
 use super::truth;
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use crate::api::identity::identify;
-use crate::api::table::{self, Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
-use crate::api::{FieldError, envelope};
-use crate::model::encrypted::{Encrypted, MadeOf, is_encrypted, take_made_of};
-use crate::model::id::{Digest, ObjectId};
-use crate::model::kinds;
-use crate::model::manifest::{InputError, malformed_metadata};
-use crate::model::tree::{NoObject, Scope};
-use crate::yaml::{self, Cost, Meter, TruthKey};
+use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use model::api::identity::identify;
+use model::api::table;
+use model::api::table::{Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
+use model::api::{FieldError, envelope};
+use model::encrypted::{Encrypted, MadeOf, is_encrypted, take_made_of};
+use model::id::{Digest, ObjectId};
+use model::kinds;
+use model::manifest::{InputError, malformed_metadata};
+use model::tree::{NoObject, Scope};
+use model::yaml;
+use model::yaml::{Cost, Meter, TruthKey};
 
 /// Bytes of one file; manifests of etcd's limit (1.5 MiB) fit several times.
 pub const BLOB_BYTES_MAX: usize = 5 * 1024 * 1024;

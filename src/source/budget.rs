@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::model::manifest::InputError;
-use crate::yaml::{Cost, Meter, TEXT_COST_MAX};
+use model::manifest::InputError;
+use model::yaml::{Cost, Meter, TEXT_COST_MAX};
 
 /// Objects of one commit, and of one file: documents, elements of lists, and documents with errors.
 pub const OBJECTS_MAX: usize = 50_000;

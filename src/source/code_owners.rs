@@ -12,7 +12,7 @@
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use regex::{Regex, RegexBuilder};
 
-use crate::model::manifest::InputError;
+use model::manifest::InputError;
 
 /// Bytes of a CODEOWNERS file.
 pub const CODE_OWNERS_BYTES_MAX: usize = 128 * 1024;

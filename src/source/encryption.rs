@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::api::{FieldError, envelope};
-use crate::model::encrypted::{SOPS_FIELD, has_encrypted_value};
+use model::api::{FieldError, envelope};
+use model::encrypted::{SOPS_FIELD, has_encrypted_value};
 
 /// Bytes of one file that SOPS encrypted: it passes whole with each of its objects.
 pub const ENCRYPTED_BYTES_MAX: usize = 1024 * 1024;
@@ -51,7 +51,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-    use crate::source::parse_blob;
+    use crate::parse_blob;
 
     const SOPS: &str = "sops: {mac: 'ENC[AES256_GCM,data:m]', version: 3.13.3}\n";
     const VALUE: &str = "'ENC[AES256_GCM,data:v,type:str]'";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::blob::{ParsedBlob, ParsedDocument};
-use crate::api::annotations::PATH;
+use model::api::annotations::PATH;
 
 /// Returns the objects of a file as they stand in the joined tree: the folder that one of gitfleet's own kinds names with
 /// `gitfleet.io/path` is below the folder of the source. So a file means the same whether its source is the only one or one of several.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::model::manifest::InputError;
-use crate::model::rendering::{HELM_FILE, RELEASE_FILE, Renderer, Versions};
+use model::manifest::InputError;
+use model::rendering::{HELM_FILE, RELEASE_FILE, Renderer, Versions};
 
 /// The ignore file at the root of the subtree; gitignore syntax.
 pub const IGNORE_FILE: &str = ".gitfleetignore";
@@ -17,10 +17,10 @@ pub const FILES_MAX: usize = 20_000;
 pub const PATH_DEPTH_MAX: usize = 32;
 
 /// Bytes of [`IGNORE_FILE`]: each pattern compiles to an automaton of many times its length.
-pub const IGNORE_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const IGNORE_BYTES_MAX: usize = 32 * 1024;
 
 /// Patterns of [`IGNORE_FILE`]: each is tried on every path.
-pub const IGNORE_PATTERNS_MAX: usize = 1_000;
+pub(crate) const IGNORE_PATTERNS_MAX: usize = 1_000;
 
 /// Extensions of files that are read.
 const EXTENSIONS: [&str; 3] = [".yaml", ".yml", ".json"];

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::chart::Chart;
 use self::kustomization::{Kustomization, References, kustomization};
 use self::release::ReleaseFile;
-use crate::model::folder::folder_of;
-use crate::model::id::BlobId;
-use crate::model::manifest::InputError;
-use crate::model::rendering::{
+use model::folder::folder_of;
+use model::id::BlobId;
+use model::manifest::InputError;
+use model::rendering::{
     Capabilities, HELM_FILE, InputFolder, KUSTOMIZE_FILES, RELEASE_FILE, RELEASE_NAMESPACE, Release, Renderer,
 };
 
@@ -33,7 +33,7 @@ pub use secrets::hide_secrets;
 pub use values::{FILLED_BYTES_MAX, VALUES_BYTES_MAX, ValuesTemplate};
 
 /// Folders that one kustomization may reach through others.
-pub const REACHED_MAX: usize = 1_000;
+pub(crate) const REACHED_MAX: usize = 1_000;
 
 /// Kustomizations, charts and releases of which it is known what they say, each; with more, all are read again.
 const KNOWN_MAX: usize = 20_000;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::blob::{BlobError, shortened};
-use crate::api::{envelope, table};
-use crate::model::id::ObjectId;
-use crate::yaml::TruthKey;
+use model::api::{envelope, table};
+use model::id::ObjectId;
+use model::yaml::TruthKey;
 
 /// Maps of an object whose keys are chosen by users.
 const NAMED: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];

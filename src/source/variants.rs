@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::blob::{ParsedBlob, ParsedDocument};
 use super::rendering::ValuesTemplate;
-use crate::api::annotations::RENDER_FOR;
-use crate::model::folder::{holds, rendered_folder};
-use crate::model::id::{BlobId, ClusterName, ObjectId, ObjectKey};
-use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::tree::{Placement, Scope, Tree, VariedFolder};
-use crate::model::variants::{
+use model::api::annotations::RENDER_FOR;
+use model::folder::{holds, rendered_folder};
+use model::id::{BlobId, ClusterName, ObjectId, ObjectKey};
+use model::manifest::{InputError, Manifest, Origin};
+use model::tree::{Placement, Scope, Tree, VariedFolder};
+use model::variants::{
     ClusterField, ClusterInputs, VALUE_BYTES_MAX, VALUES_FILE, VARIANTS_IN_COMMIT_MAX, VARIANTS_MAX, described,
     inputs_of,
 };

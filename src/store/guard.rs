@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::lease::Leases as _;
 use super::postgres::PostgresStore;
-use super::{Op, Result, Store, Versioned};
-use crate::model::records::JournalEntry;
+use engine::store::lease::Leases as _;
+use engine::store::{Op, Result, Store, Versioned};
+use model::records::JournalEntry;
 
 /// A store in PostgreSQL, under a lease that is released when this is dropped.
 pub struct StoreGuard {

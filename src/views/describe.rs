@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::rows::cluster_state;
 use super::table::{Table, age};
 use super::tree::{Line, Style};
-use crate::model::records::{ClusterRecord, JournalEntry};
+use model::records::{ClusterRecord, JournalEntry};
 
 /// The newest events that are shown; `export journal` has all stored ones.
 pub const EVENTS_SHOWN_MAX: usize = 50;

@@ -2,12 +2,12 @@
 
 use super::table::{Table, age};
 use super::tree::{LISTED_MAX, Line, Node, PlacementRow, StagedNode, Style, all_clusters};
-use crate::api::annotations::{OCM_PLACEMENT, STAGED_UPDATE_STRATEGY};
-use crate::api::placement::PlacementType;
-use crate::model::id::CommitId;
-use crate::status::placement::PlacementView;
-use crate::status::staged_run::active_run;
-use crate::status::work::{counted, objects};
+use decide::status::placement::PlacementView;
+use decide::status::staged_run::active_run;
+use decide::status::work::{counted, objects};
+use model::api::annotations::{OCM_PLACEMENT, STAGED_UPDATE_STRATEGY};
+use model::api::placement::PlacementType;
+use model::id::CommitId;
 
 /// A placement as a page.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ fn clusters(view: &PlacementView, listed: &[StagedNode]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::fixtures::{Case, run_at_approval};
+    use crate::fixtures::{Case, CaseStatus as _, run_at_approval};
 
     fn text(page: &PlacementPage) -> String {
         let head = page.head.iter().map(|line| line.spans.iter().map(|span| span.text.as_str()).collect::<String>());

@@ -10,12 +10,12 @@ use super::conventions::conventional;
 use super::fleet::{FleetView, Placed};
 use super::objects::placement_head;
 use super::tree::{ClusterNode, LISTED_MAX, PlacementRow, unhealthy};
-use crate::model::records::{HeldSnapshot, Pause};
-use crate::model::runs::{ClusterPhase, RunRecord, StagePhase, StageRecord};
-use crate::model::warning::Warning;
-use crate::status::rollout::cluster_tally;
-use crate::status::rollup::placement_conditions;
-use crate::status::staged_run::{active_run, closed_gates};
+use decide::status::rollout::cluster_tally;
+use decide::status::rollup::placement_conditions;
+use decide::status::staged_run::{active_run, closed_gates};
+use model::records::{HeldSnapshot, Pause};
+use model::runs::{ClusterPhase, RunRecord, StagePhase, StageRecord};
+use model::warning::Warning;
 
 /// One placement.
 #[derive(Debug, Serialize)]

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use similar::TextDiff;
 
 use super::tree::{Line, Style};
-use crate::model::id::ClusterName;
-use crate::model::names::first_of;
-use crate::model::records::{ApplyOutcome, ManifestStatus};
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::id::ClusterName;
+use model::names::first_of;
+use model::records::{ApplyOutcome, ManifestStatus};
 
 /// Lines around a change.
 const CONTEXT_LINES: usize = 3;
@@ -119,8 +119,8 @@ pub fn report(found: &[ClusterDifference]) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::records::Difference;
-    use crate::status::fixtures::manifest;
+    use crate::fixtures::manifest;
+    use model::records::Difference;
 
     fn text(lines: &[Line]) -> String {
         let line = |line: &Line| line.spans.iter().map(|span| span.text.as_str()).collect::<String>();

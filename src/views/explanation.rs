@@ -2,8 +2,8 @@
 
 use super::table::Table;
 use super::tree::{Line, Style};
-use crate::model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::explanation::{ClusterExplanation, Explanation, Moved, Refusal, ScoreTerm};
 
 /// Clusters in the table of a placement; the rest is counted. `-o wide` shows all.
 pub const EXPLAINED_MAX: usize = 60;

@@ -13,14 +13,14 @@ use serde_json::Value;
 use super::lists::placement_line;
 use super::tree::PlacementRow;
 use super::waiting::{Waiting, waiting_of};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::progress::Progress;
-use crate::model::records::{ClusterRecord, SourceRecord, StoreRecord};
-use crate::model::runs::ApprovalRules;
-use crate::status::progress::progress;
-use crate::status::records::PlacementRecords;
-use crate::status::rollout::next_change;
+use decide::status::progress::progress;
+use decide::status::records::PlacementRecords;
+use decide::status::rollout::next_change;
+use model::id::{ClusterName, PlacementKey};
+use model::ocm::OcmPlacementRecord;
+use model::progress::Progress;
+use model::records::{ClusterRecord, SourceRecord, StoreRecord};
+use model::runs::ApprovalRules;
 
 /// Removals that are remembered, so that a reader who comes back learns of them.
 pub const REMOVALS_MAX: usize = 1_000;
@@ -238,4 +238,4 @@ impl FleetView {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

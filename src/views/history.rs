@@ -6,10 +6,10 @@ use serde::Serialize;
 use super::comments::style::state_text;
 use super::rows::snapshot_state;
 use super::table::{Table, age};
-use crate::model::id::CommitId;
-use crate::model::runs::{ApprovalRules, RunRecord};
-use crate::status::placement::PlacementView;
-use crate::status::progress::progress;
+use decide::status::placement::PlacementView;
+use decide::status::progress::progress;
+use model::id::CommitId;
+use model::runs::{ApprovalRules, RunRecord};
 
 /// One snapshot of a placement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

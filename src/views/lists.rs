@@ -11,11 +11,11 @@ use super::fleet::{FleetView, Placed};
 use super::objects::{binding_object, member_cluster_object, member_namespace, placement_head, work_head, work_name};
 use super::rows::{cluster_counts, cluster_state};
 use super::table::{TableKind, line_of};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::records::{Binding, ClusterRecord};
-use crate::status::placement::PlacementView;
-use crate::status::rollout::StateKind;
-use crate::status::rollup::placement_conditions;
+use decide::status::placement::PlacementView;
+use decide::status::rollout::StateKind;
+use decide::status::rollup::placement_conditions;
+use model::id::{ClusterName, PlacementKey};
+use model::records::{Binding, ClusterRecord};
 
 /// The label that every MemberCluster has.
 ///
@@ -254,10 +254,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::fixtures::{Case, at};
-    use crate::views::fleet::tests::fleet;
-    use crate::views::objects::{placement_object, work_object};
-    use crate::views::table::{Columns, table};
+    use crate::fixtures::fleet;
+    use crate::fixtures::{Case, CaseStatus as _, at};
+    use crate::objects::{placement_object, work_object};
+    use crate::table::{Columns, table};
 
     #[test]
     fn a_line_makes_the_table_that_its_object_makes() {

@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::id::Digest;
-use crate::model::journal::JournalKind;
-use crate::model::notification::{NotificationKind, NotificationTemplate};
-use crate::model::records::JournalEntry;
-use crate::model::runs::DELETION_GATE;
-use crate::status::staged_run::command_name;
-use crate::text::one_line;
+use decide::status::staged_run::command_name;
+use model::id::Digest;
+use model::journal::JournalKind;
+use model::notification::{NotificationKind, NotificationTemplate};
+use model::records::JournalEntry;
+use model::runs::DELETION_GATE;
+use model::text::one_line;
 
 /// Characters of a message; chat services cut longer ones, or refuse them.
 pub const MESSAGE_CHARS_MAX: usize = 1_000;

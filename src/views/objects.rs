@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::annotations;
-use crate::api::condition::Condition;
-use crate::api::placement::PlacementPolicy;
-use crate::api::table::PLACEMENT_GROUP;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
-use crate::model::id::{ClusterName, Digest, ObjectId, PlacementKey};
-use crate::model::overrides::{OverrideRef, OverrideSnapshot, PickedOverrides};
-use crate::model::pushed::TimedValues;
-use crate::model::records::{
+use decide::status::binding::binding_lists;
+use decide::status::placement::{PlacementView, placement_status};
+use decide::status::work::{Mode, manifest_conditions, work_conditions};
+use model::api::annotations;
+use model::api::condition::Condition;
+use model::api::placement::PlacementPolicy;
+use model::api::table::PLACEMENT_GROUP;
+use model::conditions::{ConditionType, Reason};
+use model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
+use model::id::{ClusterName, Digest, ObjectId, PlacementKey};
+use model::overrides::{OverrideRef, OverrideSnapshot, PickedOverrides};
+use model::pushed::TimedValues;
+use model::records::{
     ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
     ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
 };
-use crate::status::binding::binding_lists;
-use crate::status::placement::{PlacementView, placement_status};
-use crate::status::work::{Mode, manifest_conditions, work_conditions};
 
 /// Group and version of the placement kinds that are shown.
 pub const PLACEMENT_API_VERSION: &str = "placement.kubernetes-fleet.io/v1beta1";
@@ -164,7 +164,7 @@ pub fn policy_snapshot_object(snapshot: &PolicySnapshot, latest: bool) -> Value 
     let picked = snapshot.target_clusters.iter().filter(|d| d.selected).count();
     let reason =
         if snapshot.fulfilled { Reason::SchedulingPolicyFulfilled } else { Reason::SchedulingPolicyUnfulfilled };
-    let message = format!("{} picked", crate::status::work::counted(picked, "cluster"));
+    let message = format!("{} picked", decide::status::work::counted(picked, "cluster"));
     let at = snapshot.created_at;
     let scheduled = Condition::new(ConditionType::Scheduled, snapshot.fulfilled, reason, message, 1, at);
     // Source: KubeFleet, whose number is an annotation.
@@ -282,7 +282,7 @@ pub fn work_object(binding: &Binding, work: &WorkStatus, now: Timestamp) -> Valu
 ///
 /// A cluster is joined if a `members:` entry names it, it has answered once and has not left; it is healthy while it answers.
 pub fn member_cluster_object(cluster: &ClusterRecord, now: Timestamp) -> Value {
-    use crate::model::records::MemberKind;
+    use model::records::MemberKind;
     let is_reached = cluster.kind != MemberKind::Unreachable;
     let joined = is_reached && !cluster.left && cluster.has_answered();
     let by_agent = cluster.agent.as_ref().map(|agent| format!("the cluster is a member, by {agent}"));

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL};
-use crate::model::id::ClusterName;
-use crate::model::ocm::OcmPlacementRecord;
-use crate::status::decision_pages::page_name;
+use decide::status::decision_pages::page_name;
+use model::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL};
+use model::id::ClusterName;
+use model::ocm::OcmPlacementRecord;
 
 /// Group and version of what is shown.
 const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";

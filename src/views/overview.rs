@@ -8,8 +8,8 @@ use super::summary::{Summary, tally_text};
 use super::table::age;
 use super::tree::{Line, PlacementRow, Span, Style};
 use super::waiting::Waiting;
-use crate::status::rollout::{Failure, RolloutState, StateKind};
-use crate::status::work::counted;
+use decide::status::rollout::{Failure, RolloutState, StateKind};
+use decide::status::work::counted;
 
 /// Entries that need a person and are shown before everything else; `--waiting` shows all.
 const WAITING_SHOWN_MAX: usize = 10;
@@ -161,15 +161,15 @@ fn indented(mut line: Line) -> Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::PlacementKey;
-    use crate::model::records::{ApplyOutcome, SourceRecord};
-    use crate::model::runs::{RunPhase, RunRecord};
-    use crate::status::fixtures::{Case, at, manifest, run_at_approval, run_in_production};
-    use crate::status::records::PlacementRecords;
-    use crate::views::fleet::tests::records;
-    use crate::views::fleet::{Changes, FleetView};
-    use crate::views::layout::{plain, screen, wrapped};
-    use crate::views::summary::StatusPart;
+    use crate::fixtures::records;
+    use crate::fixtures::{Case, CaseStatus as _, at, manifest, run_at_approval, run_in_production};
+    use crate::fleet::{Changes, FleetView};
+    use crate::layout::{plain, screen, wrapped};
+    use crate::summary::StatusPart;
+    use decide::status::records::PlacementRecords;
+    use model::id::PlacementKey;
+    use model::records::{ApplyOutcome, SourceRecord};
+    use model::runs::{RunPhase, RunRecord};
 
     fn source() -> SourceRecord {
         SourceRecord {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::pull_request::{ObjectChange, ObjectDiff, OverrideEffect, concerned, is_changed};
 use super::tree::{Line, REFUSED_ERRORS_MAX, Style, refused_lines};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::names::first_of;
-use crate::model::plan::{ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource};
-use crate::model::runs::DELETION_GATE;
-use crate::model::variants::described;
-use crate::status::work::{counted, objects};
+use decide::status::work::{counted, objects};
+use model::id::{ClusterName, PlacementKey};
+use model::names::first_of;
+use model::plan::{ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource};
+use model::runs::DELETION_GATE;
+use model::variants::described;
 
 /// Names of objects, clusters or placements on one line; the rest is counted.
 const NAMED_MAX: usize = 5;
@@ -392,9 +392,9 @@ fn changes(plan: &Plan) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::ObjectId;
-    use crate::model::manifest::InputError;
-    use crate::views::layout::plain;
+    use crate::layout::plain;
+    use model::id::ObjectId;
+    use model::manifest::InputError;
 
     fn diff(placement: &str, name: &str, change: ObjectChange, text: Option<&str>) -> ObjectDiff {
         let id = ObjectId {

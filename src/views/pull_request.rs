@@ -10,12 +10,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::comments::escape::{code, shorten};
-use crate::model::forge::StatusState;
-use crate::model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
-use crate::model::manifest::InputError;
-use crate::model::plan::{PlacementPlan, Plan};
-use crate::status::work::counted;
 use blocks::fit;
+use decide::status::work::counted;
+use model::forge::StatusState;
+use model::id::{ClusterName, CommitId, ObjectId, PlacementKey};
+use model::manifest::InputError;
+use model::plan::{PlacementPlan, Plan};
 
 /// The length of a status description that every host accepts.
 ///

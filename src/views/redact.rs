@@ -1,5 +1,5 @@
 //! Hides secret values in objects for public places: comments on a git host are copied into mails and into their edit history.
-//! [`crate::model::secrets`] decides which values are secret.
+//! [`model::secrets`] decides which values are secret.
 //!
 //! A marker replaces a hidden value and reveals neither the value nor its length. Equal values have equal markers, so that a
 //! change is visible; the marker depends on a key, so that nobody can check guesses without it.
@@ -10,7 +10,7 @@ use hmac::{Hmac, Mac as _};
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::model::secrets::for_each_secret;
+use model::secrets::for_each_secret;
 
 /// Hexadecimal digits of a marker: 48 bits, so that a million values do not collide by accident.
 const MARKER_DIGITS: usize = 12;

@@ -11,15 +11,15 @@ use super::objects::{eviction_objects, resource_snapshot_objects};
 use super::runs::{approval_request_object, asked_approvals, deletion_gate_object, run_object};
 use super::table::{TableKind, line_of, text};
 use super::tree::who_may;
-use crate::api::condition::ConditionStatus;
-use crate::model::conditions::ConditionType;
-use crate::model::id::ClusterName;
-use crate::model::records::{Binding, ClusterRecord, EvictionRecord, MemberKind, PlacementRecord, ResourceSnapshot};
-use crate::model::runs::{
+use decide::status::rollout::approve_line;
+use decide::status::staged_run::{check_summaries, closed_gates, command_name, current_stage};
+use model::api::condition::ConditionStatus;
+use model::conditions::ConditionType;
+use model::id::ClusterName;
+use model::records::{Binding, ClusterRecord, EvictionRecord, MemberKind, PlacementRecord, ResourceSnapshot};
+use model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
 };
-use crate::status::rollout::approve_line;
-use crate::status::staged_run::{check_summaries, closed_gates, command_name, current_stage};
 
 /// The state of what waits for somebody.
 const WAITS: &str = "waiting";
@@ -227,8 +227,8 @@ pub fn line_key(line: &Value) -> (String, String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::fixtures::{Case, at, cluster, run_at_approval, run_in_production};
-    use crate::views::table::{Columns, table};
+    use crate::fixtures::{Case, CaseStatus as _, at, cluster, run_at_approval, run_in_production};
+    use crate::table::{Columns, table};
 
     fn shown(kind: TableKind, lines: &[Value], wide: bool) -> String {
         let table = table(kind, Columns::Own, lines, wide, at(7200));
@@ -295,7 +295,7 @@ mod tests {
         let mut left = online.clone();
         left.left = true;
         let mut suspended = offline.clone();
-        suspended.message = Some(crate::model::records::SUSPENDED_WORDS.to_owned());
+        suspended.message = Some(model::records::SUSPENDED_WORDS.to_owned());
         let states = [&online, &offline, &never, &unnamed, &left, &suspended].map(cluster_state);
         assert_eq!(states, ["online", "offline", "never answered", "no access", "left", "suspended"]);
     }

@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::objects::{PLACEMENT_API_VERSION, metadata, override_lists, scoped, value};
-use crate::api::condition::{Condition, ConditionStatus};
-use crate::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::runs::{
+use decide::status::staged_run::{
+    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
+};
+use decide::status::work::{counted, listing};
+use model::api::condition::{Condition, ConditionStatus};
+use model::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
+use model::conditions::{ConditionType, Reason};
+use model::runs::{
     ClusterPhase, DELETION_STAGE, Gate, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
     request_name,
 };
-use crate::status::staged_run::{
-    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
-};
-use crate::status::work::{counted, listing};
 
 mod requests;
 

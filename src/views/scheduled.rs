@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::table::{Table, text};
-use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
-use crate::api::scheduling::PARENT_LABEL;
-use crate::model::conditions::ConditionType;
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL};
+use model::api::scheduling::PARENT_LABEL;
+use model::conditions::ConditionType;
 
 /// Rows of one placement in the table; the rest is counted. `-o wide` shows all.
 const ROWS_MAX: usize = 50;

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::table::{Table, age, text};
-use crate::model::journal::JournalKind;
-use crate::model::records::JournalEntry;
+use model::journal::JournalKind;
+use model::records::JournalEntry;
 
 /// Returns what happened, as a sentence. `commit` names the commit of a snapshot of the entry's placement, where it is known.
 pub fn sentence(entry: &JournalEntry, commit: &dyn Fn(u64) -> Option<String>) -> String {
@@ -159,7 +159,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::status::fixtures::at;
+    use crate::fixtures::at;
 
     fn entry(event: JournalKind, cluster: Option<&str>, facts: Value) -> JournalEntry {
         JournalEntry { at: at(0), event, placement: "web".parse().ok(), cluster: cluster.map(Into::into), facts }

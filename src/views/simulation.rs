@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::manifest::InputError;
-use crate::model::runs::ClusterPhase;
+use model::id::{ClusterName, PlacementKey};
+use model::manifest::InputError;
+use model::runs::ClusterPhase;
 
 pub mod gantt;
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::summary::Summary;
 use super::timed::TimedLine;
 use super::tree::{ClusterNode, PlacementRow, StageCell, is_zero};
 use super::waiting::Waiting;
-use crate::model::id::{CommitId, PlacementKey};
-use crate::status::rollout::StateKind;
+use decide::status::rollout::StateKind;
+use model::id::{CommitId, PlacementKey};
 
 /// Signs of the tree, and what they say in one word.
 const SIGNS: [(&str, &str); 7] = [
@@ -198,10 +198,10 @@ fn whole_seconds(at: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::records::Pause;
-    use crate::status::fixtures::{Case, at, run_at_approval};
-    use crate::views::fleet::tests::records;
-    use crate::views::fleet::{Changes, FleetView};
+    use crate::fixtures::records;
+    use crate::fixtures::{Case, CaseStatus as _, at, run_at_approval};
+    use crate::fleet::{Changes, FleetView};
+    use model::records::Pause;
 
     #[test]
     fn fields_are_plain_and_times_are_whole_seconds() {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::model::id::CommitId;
-use crate::model::tree::JoinedSource;
-use crate::text::one_line;
+use model::id::CommitId;
+use model::text::one_line;
+use model::tree::JoinedSource;
 
 /// Characters that are shown of a subject: with what stands before it, a line of a narrow terminal.
 pub const SUBJECT_CHARS_MAX: usize = 56;

@@ -10,11 +10,11 @@ use super::lists::placement_place;
 use super::timed::TimedLine;
 use super::tree::{Line, PlacementRow, SourceView, Style, is_zero, ocm_lines, source_lines};
 use super::waiting::{Waiting, grouped};
-use crate::model::id::CommitId;
-use crate::model::records::StoreRecord;
-use crate::status::fleet::fleet_states;
-use crate::status::rollout::{RolloutState, StateKind};
-use crate::status::work::counted;
+use decide::status::fleet::fleet_states;
+use decide::status::rollout::{RolloutState, StateKind};
+use decide::status::work::counted;
+use model::id::CommitId;
+use model::records::StoreRecord;
 
 /// Bytes that all placements of a summary take as JSON. Where they take more, clusters are left out, and then placements.
 pub const PLACEMENTS_BYTES_MAX: usize = 48 * 1024;
@@ -242,9 +242,9 @@ fn fitting(shown: &[&Shown], bytes_max: usize) -> (Vec<PlacementRow>, BTreeMap<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::fixtures::{Case, at};
-    use crate::views::fleet::tests::{fleet, records};
-    use crate::views::tree::LISTED_MAX;
+    use crate::fixtures::{Case, CaseStatus as _, at};
+    use crate::fixtures::{fleet, records};
+    use crate::tree::LISTED_MAX;
 
     fn names(count: usize, prefix: &str) -> Vec<String> {
         (0..count).map(|number| format!("{prefix}-{number:04}")).collect()
@@ -290,7 +290,7 @@ mod tests {
             let mut whole = fleet(&all.iter().map(String::as_str).collect::<Vec<_>>(), &case(clusters));
             let in_need = all.iter().skip(placements / 2).take(placements / 3);
             let moved = in_need.map(|name| (name.parse().expect("a key"), Some(records(&broken, name))));
-            whole = whole.with(crate::views::fleet::Changes { placements: moved.collect(), ..Default::default() });
+            whole = whole.with(crate::fleet::Changes { placements: moved.collect(), ..Default::default() });
             let summary = Summary::of(&whole, at(60));
             let bytes = serde_json::to_vec(&summary.placements).expect("JSON").len();
             assert!(bytes <= PLACEMENTS_BYTES_MAX + 2 * placements, "{placements} x {clusters}: {bytes}");

@@ -3,9 +3,9 @@
 //! Columns are paths into objects, like `additionalPrinterColumns`, so records and answers of the daemon's API give the same
 //! table.
 
-use crate::model::conditions::ConditionType;
-use crate::status::rollout::StateKind;
+use decide::status::rollout::StateKind;
 use jiff::Timestamp;
+use model::conditions::ConditionType;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -98,7 +98,7 @@ impl TimedLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::fixtures::at;
+    use crate::fixtures::at;
 
     #[test]
     fn times_are_written_when_they_are_shown() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::timed::{TimedLine, Words};
 
-use crate::model::manifest::InputError;
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::manifest::InputError;
 
 mod row;
 mod source;

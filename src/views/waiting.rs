@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::timed::{TimedLine, Words};
 use super::tree::{Style, is_zero, who_may};
-use crate::model::id::{CommitId, PlacementKey};
-use crate::model::records::DeletionGate;
-use crate::model::runs::{DELETION_GATE, RunRecord};
-use crate::status::placement::PlacementView;
-use crate::status::rollout::{PersonWait, RolloutState, approve_line};
-use crate::status::staged_run::{ClosedGate, active_run, closed_gates, command_name};
-use crate::status::work::counted;
+use decide::status::placement::PlacementView;
+use decide::status::rollout::{PersonWait, RolloutState, approve_line};
+use decide::status::staged_run::{ClosedGate, active_run, closed_gates, command_name};
+use decide::status::work::counted;
+use model::id::{CommitId, PlacementKey};
+use model::records::DeletionGate;
+use model::runs::{DELETION_GATE, RunRecord};
 
 /// Entries that a summary lists.
 pub const WAITING_MAX: usize = 50;
@@ -245,11 +245,11 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::records::Pause;
-    use crate::model::runs::RunPhase;
-    use crate::status::fixtures::{Case, at, run_at_approval, run_in_production};
-    use crate::status::rollout::rollout_state;
-    use crate::views::layout::plain;
+    use crate::fixtures::{Case, CaseStatus as _, at, run_at_approval, run_in_production};
+    use crate::layout::plain;
+    use decide::status::rollout::rollout_state;
+    use model::records::Pause;
+    use model::runs::RunPhase;
 
     fn of(case: &mut Case, name: &str) -> Vec<Waiting> {
         case.record.key = PlacementKey::cluster_scoped(name);

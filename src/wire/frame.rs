@@ -8,7 +8,7 @@ use flate2::write::ZlibEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Classify, ErrorClass};
+use model::error::{Classify, ErrorClass};
 
 /// Bytes of a frame or a body, compressed.
 pub const FRAME_BYTES_MAX: usize = 32 * 1024 * 1024;

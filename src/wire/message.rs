@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{PROTOCOL_NEWEST, PROTOCOL_OLDEST};
-use crate::core::MemberEvent;
-use crate::deliver::inventory::Held;
-use crate::model::facts::Facts;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::model::records::{Inventory, Kept, WorkStatus};
-use crate::model::work::SourceName;
+use decide::deliver::inventory::Held;
+use engine::MemberEvent;
+use model::facts::Facts;
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::records::{Inventory, Kept, WorkStatus};
+use model::work::SourceName;
 
 /// The versions of the protocol that a program speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

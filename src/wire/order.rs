@@ -8,11 +8,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::Error;
-use crate::api::placement::ApplyStrategy;
-use crate::model::encrypted::taken_apart;
-use crate::model::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::Kept;
-use crate::model::work::{Desired, SourceName, WorkOrder};
+use model::api::placement::ApplyStrategy;
+use model::encrypted::taken_apart;
+use model::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
+use model::records::Kept;
+use model::work::{Desired, SourceName, WorkOrder};
 
 /// A [`WorkOrder`] whose manifests are named by digest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use super::frame::inflate_within;
 use super::*;
-use crate::core::MemberEvent;
-use crate::deliver::inventory::Held;
-use crate::model::encrypted::EncryptedWork;
-use crate::model::facts::{Facts, NodeFacts, Totals};
-use crate::model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
-use crate::model::records::{
+use decide::deliver::inventory::Held;
+use engine::MemberEvent;
+use model::encrypted::EncryptedWork;
+use model::facts::{Facts, NodeFacts, Totals};
+use model::id::{ClusterName, Digest, ObjectId, ObjectKey, PlacementKey};
+use model::records::{
     ApplyOutcome, Availability, Difference, Glimpse, HeldSnapshot, Inventory, Kept, ManifestStatus, Pause, WorkStatus,
 };
-use crate::model::work::{Desired, SourceName, WorkOrder};
+use model::work::{Desired, SourceName, WorkOrder};
 
 fn key(name: &str) -> ObjectKey {
     ObjectId {

@@ -1,17 +1,7 @@
 //! Artifacts in a real OCI registry as the source of a fleet of folders.
 
+#![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
-
-#[path = "../fleet/mod.rs"]
-mod fleet;
-
-/// As the tests of the command line call it.
-mod git {
-    pub use crate::fleet::commit_all;
-}
-#[path = "../cli/scratch.rs"]
-#[allow(dead_code, reason = "the tests of the command line use more of it")]
-mod scratch;
 
 use std::fs;
 use std::io::Write as _;
@@ -24,8 +14,8 @@ use flate2::write::GzEncoder;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use fleet::OciRegistry;
-use scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
+use testservers::fleet::OciRegistry;
+use testservers::scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
 
 const REPOSITORY: &str = "team/fleet";
 const FLUX: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use testservers::repository;
 
 use crate::fleet::Binaries;
 
@@ -39,7 +40,7 @@ pub fn machine() -> Value {
 /// Returns the versions of all that takes part.
 pub fn versions() -> Result<Value> {
     let binaries = Binaries::build_or_cached()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = repository();
     let commit = crate::fleet::git(root, &["rev-parse", "--short", "HEAD"]).unwrap_or_default();
     let changed = !crate::fleet::git(root, &["status", "--porcelain", "--", "src", "Cargo.toml"])?.is_empty();
     Ok(json!({
@@ -64,7 +65,7 @@ pub fn profile() -> Value {
 
 /// Puts one benchmark's result into the file, beside those of others.
 pub fn record(id: &str, result: &Value) -> Result<()> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RESULTS);
+    let path = repository().join(RESULTS);
     fs::create_dir_all(path.parent().context("it is below the root")?)?;
     let known = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let mut all = known.and_then(|value| value.as_object().cloned()).unwrap_or_default();

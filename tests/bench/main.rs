@@ -1,5 +1,6 @@
 //! The benchmarks that need servers, processes or large trees: `tests/bench.sh`. Never run by the tests.
 
+#![allow(unreachable_pub, reason = "nothing is outside of a benchmark")]
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -8,15 +9,11 @@
     reason = "a benchmark reads clocks and rounds figures"
 )]
 
-#[path = "../fleet/mod.rs"]
-mod fleet;
-
 mod client;
 mod daemon;
 mod database;
 mod fleets;
 mod forge;
-mod generate;
 mod machine;
 mod paths;
 mod plan;
@@ -27,6 +24,8 @@ mod scale;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use testservers::{fleet, generate};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -54,7 +53,7 @@ Usage: bench.sh [OPTIONS] [B1 B2 B3 B5 B11 B12 B13 approvals memory]...    (all 
 Options:
   --minutes N   the window of B3, twice: with and without gitfleet (default 1; for the real figure 10)
   --size MxPxO  the fleet of `fleet`: members, placements, objects of a placement (default 300x50x20)
-  --members KIND  `folders` (default), or `apiserver`: live members behind the double of tests/apiserver
+  --members KIND  `folders` (default), or `apiserver`: live members behind the double of tests/testservers/apiserver
   --latency TIME  how long its every request waits, such as 1ms
   --agents N    deliver by so many agents of one pool: their memory, and what passes on the wire
   --kill-seed N   kill the daemon at ten random moments of a rollout in the end; the same number, the same moments

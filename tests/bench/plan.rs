@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use gitfleet::daemon::commit_reader::{Cache, read_commit, read_folder};
-use gitfleet::decide::decide;
-use gitfleet::decide::state::{FleetState, PlacementState, clusters};
-use gitfleet::git;
-use gitfleet::model::id::PlacementKey;
-use gitfleet::model::records::{ClusterRecord, MemberKind};
-use gitfleet::model::tree::Tree;
+use daemon::commit_reader::{Cache, read_commit, read_folder};
+use decide::decide;
+use decide::state::{FleetState, PlacementState, clusters};
 use jiff::Timestamp;
+use model::id::PlacementKey;
+use model::records::{ClusterRecord, MemberKind};
+use model::tree::Tree;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -86,7 +85,7 @@ fn library(folder: &Path) -> Result<Value> {
 /// What the measured process does: plan the folder as it stands, then, from git, two commits that differ in one file.
 pub fn child(folder: &Path) -> Result<()> {
     let started = Instant::now();
-    let tree = Arc::new(read_folder(folder, &gitfleet::daemon::rendering::Rendering::default())?);
+    let tree = Arc::new(read_folder(folder, &daemon::rendering::Rendering::default())?);
     let read = started.elapsed();
     let now = Timestamp::now();
     let mut fleet = FleetState { source: "bench".to_owned().into(), ..FleetState::default() };
@@ -127,7 +126,7 @@ fn pass(
     tree: &Arc<Tree>,
     now: Timestamp,
 ) -> usize {
-    let record = |name: &gitfleet::model::id::ClusterName, labels: &BTreeMap<String, String>| ClusterRecord {
+    let record = |name: &model::id::ClusterName, labels: &BTreeMap<String, String>| ClusterRecord {
         labels: labels.clone(),
         kind: MemberKind::Live,
         online: true,

@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use gitfleet::config::Render;
-use gitfleet::daemon::commit_reader::{Cache, read_commit};
-use gitfleet::daemon::rendering::Rendering;
-use gitfleet::git::{self, Reader};
-use gitfleet::model::id::CommitId;
+use config::Render;
+use daemon::commit_reader::{Cache, read_commit};
+use daemon::rendering::Rendering;
+use git::Reader;
+use model::id::CommitId;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! What needs no tree: help, version, completion, schemas, wrong usage.
 
 use std::fs;
-use std::path::Path;
+
+use testservers::repository;
 
 use crate::scratch::{CONFIG, Scratch};
 
@@ -136,7 +137,7 @@ fn the_configuration_s_schema_is_json() {
 fn the_definitions_are_those_in_deploy() {
     let found = Scratch::new().run(&["crd"]);
     let mut printed: Vec<String> = found.text(0).split("---\n").filter(|d| !d.is_empty()).map(str::to_owned).collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
+    let folder = repository().join("deploy/crds");
     let mut files: Vec<String> = fs::read_dir(&folder)
         .expect("deploy/crds")
         .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("text"))

@@ -10,6 +10,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
+use testservers::repository;
 
 use crate::golden::LISTINGS;
 use crate::golden::fleet::{GoldenFleet, typed};
@@ -77,7 +78,7 @@ fn unpack(from: &Path) -> Scratch {
 }
 
 fn earlier() -> Scratch {
-    unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(EARLIER).join(PACKED))
+    unpack(&repository().join("tests/fixtures").join(EARLIER).join(PACKED))
 }
 
 /// Returns the records of a store as text by their keys, and its journal: what a backup holds.

@@ -1,5 +1,6 @@
 //! The command line as scripts see it: the binary itself, its output and its exit codes.
 
+#![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 #![allow(
     clippy::needless_pass_by_value,
@@ -44,7 +45,6 @@ mod rotation;
 mod run;
 mod schedule;
 mod schedule_ocm;
-mod scratch;
 mod several;
 mod signed;
 mod simulate;
@@ -61,9 +61,5 @@ mod warnings;
 #[cfg(target_os = "linux")]
 mod watching;
 
-#[path = "../support/fleet_tree.rs"]
-mod fleet_tree;
-
-#[path = "../fleet/git.rs"]
-#[expect(dead_code, reason = "shared with the end-to-end tests, which push as well")]
-mod git;
+use testservers::fleet::git;
+use testservers::{fleet_tree, scratch};

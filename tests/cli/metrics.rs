@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use gitfleet::telemetry::metrics::{METRICS, PROCESS_METRICS};
+use system::telemetry::metrics::{METRICS, PROCESS_METRICS};
 
 use crate::daemon::Daemon;
 use crate::scratch::CONFIG;

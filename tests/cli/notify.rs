@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gitfleet::model::notification::NotificationKind;
 use hmac::{Hmac, Mac as _};
+use model::notification::NotificationKind;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use gitfleet::clock;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use system::clock;
 
 use crate::daemon::Daemon;
 use crate::edges::until;

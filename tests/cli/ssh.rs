@@ -6,10 +6,7 @@ use std::process::Command;
 use crate::edges::{Daemon, RUN, until};
 use crate::scratch::{CONFIG, FLEET, Scratch, namespace};
 
-#[path = "../support/sshd.rs"]
-mod sshd;
-
-use sshd::{Manner, Sshd};
+use testservers::sshd::{Manner, Sshd};
 
 const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
 

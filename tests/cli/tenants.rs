@@ -84,7 +84,7 @@ fn bootstrap_prints_the_right_to_impersonate() {
     let account = "impersonate: {serviceAccount: {namespace: web, name: deployer}}, namespaces: [web]";
     fs::write(scratch.path(CONFIG), text.replace("namespaces: [web]", account)).expect("a file");
     let printed = scratch.run(&["member", "bootstrap", "east", "-c", CONFIG]);
-    let documents = gitfleet::yaml::parse_documents(printed.text(0));
+    let documents = model::yaml::parse_documents(printed.text(0));
     let roles = documents.into_iter().map(|document| document.expect("good YAML").value);
     let roles = roles.filter(|role| role["kind"] == "Role" && role["metadata"]["namespace"] == "web");
     let granted: Vec<_> = roles.flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default()).collect();

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
-use gitfleet::wire::{Acked, Reports, pack};
 use serde_json::Value;
+use testservers::program;
+use wire::{Acked, Reports, pack};
 
 use crate::apiserver;
 use crate::daemon::{Daemon, World, config_map, member_clusters, namespace, patch, placement, value};
@@ -94,7 +95,7 @@ impl Agent {
     pub fn start(folder: &Path, name: &str, args: &[&str]) -> Self {
         let (port, log) = (free_port().expect("a port"), folder.join(format!("{name}.log")));
         let file = fs::File::options().create(true).append(true).open(&log).expect("the log opens");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+        let mut command = Command::new(program());
         let command = command.arg("agent").args(args).args(["--listen", &format!("127.0.0.1:{port}")]);
         let command = command.env_remove("GITFLEET_LOG").env("NO_COLOR", "1").current_dir(folder);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn().expect("the agent starts");

@@ -1,7 +1,7 @@
 //! Who approves, and how it is known, on a real Gitea: forged texts, approvals without a command, and parts in a change.
 
-use gitfleet::clock;
 use serde_json::json;
+use system::clock;
 
 use crate::console::{Person, Stage, gitea};
 use crate::daemon::Daemon;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use gitfleet::config::{Configuration, OVERRIDES};
+use config::{Configuration, OVERRIDES};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testservers::repository;
 
 use crate::agents::{Agent, Edge};
 use crate::daemon::{World, config_map, deployment, member_clusters, namespace, patch, placement, value};
@@ -81,7 +82,7 @@ const MORE: &[(&str, &[&str])] = &[
 ];
 
 fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
+    repository().join("deploy")
 }
 
 fn tools() -> &'static Tools {
@@ -117,7 +118,7 @@ fn template(release: &str, namespace: &str, values: &[&str]) -> Result<String, S
 }
 
 fn objects(yaml: &str) -> Vec<Value> {
-    let documents = gitfleet::yaml::parse_documents(yaml).into_iter();
+    let documents = model::yaml::parse_documents(yaml).into_iter();
     documents.map(|document| document.expect("good YAML").value).filter(|value| !value.is_null()).collect()
 }
 
@@ -268,7 +269,7 @@ fn values_name_every_section_of_the_configuration() {
     let names = |schema: &Value| {
         schema["properties"].as_object().expect("properties").keys().cloned().collect::<BTreeSet<String>>()
     };
-    assert_eq!(names(&schema["properties"]["config"]), names(&gitfleet::config::schema()));
+    assert_eq!(names(&schema["properties"]["config"]), names(&config::schema()));
 }
 
 /// Returns every text in a value.

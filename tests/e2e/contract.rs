@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use gitfleet::cluster::directory::Directory;
-use gitfleet::cluster::live::{Inventory, Live};
-use gitfleet::cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
-use gitfleet::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
-use gitfleet::model::id::ObjectId;
-use gitfleet::model::work::Release;
+use cluster::directory::Directory;
+use cluster::live::{Inventory, Live};
+use cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
+use decide::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
+use model::id::ObjectId;
+use model::work::Release;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testservers::program;
 
 use crate::fleet::{Member, commit_all, free_port, git, http, until};
 
@@ -89,7 +90,7 @@ impl World {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+        let mut command = Command::new(program());
         command.args(args).env("NO_COLOR", "1").env_remove("GITFLEET_LOG").current_dir(self.path());
         command
     }
@@ -132,7 +133,7 @@ impl World {
     pub fn start_for_limits(&self) -> Daemon<'_> {
         let mut bash = Command::new("bash");
         let script = "trap '' XFSZ; exec \"$0\" \"$@\" 2> >(exec cat >> log.json)";
-        bash.args(["-c", script, env!("CARGO_BIN_EXE_gitfleet")]).args(RUN);
+        bash.args(["-c", script]).arg(program()).args(RUN);
         self.spawn(bash.env("NO_COLOR", "1").env_remove("GITFLEET_LOG").current_dir(self.path()))
     }
 

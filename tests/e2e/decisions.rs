@@ -27,7 +27,7 @@ fn hub(space: &str) -> &'static Member {
     static KINDS: std::sync::Once = std::sync::Once::new();
     let hub = &shared().members[0];
     KINDS.call_once(|| {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/argocd/placementdecisions.yaml");
+        let file = testservers::repository().join("deploy/argocd/placementdecisions.yaml");
         hub.kubectl_apply(&fs::read_to_string(file).expect("the definition")).expect("the definition is applied");
         hub.kubectl_apply(APPLICATION_SETS).expect("the definition is applied");
         for kind in ["placementdecisions.cluster.open-cluster-management.io", "applicationsets.argoproj.io"] {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use testservers::repository;
 
 use crate::daemon::{World, config_map, deployment, member_clusters, namespace, patch, placement, value};
 use crate::fleet::{Fleet, Member, Options, forbidden_count};
@@ -13,9 +14,9 @@ use crate::shared;
 
 /// Renders a kustomization of `deploy/`.
 fn rendered(member: &Member, folder: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(folder);
+    let path = repository().join("deploy").join(folder);
     let yaml = member.kubectl(&["kustomize", path.to_str().expect("a path")]).expect("it renders");
-    let documents = gitfleet::yaml::parse_documents(&yaml);
+    let documents = model::yaml::parse_documents(&yaml);
     documents.into_iter().map(|document| document.expect("good YAML").value).collect()
 }
 
@@ -88,7 +89,7 @@ fn what_is_deployed_fits_together() {
     }
     let text = kind(&objects, "ConfigMap")["data"]["gitfleet.yaml"].as_str().expect("the configuration");
     let folder = Path::new("/etc/gitfleet/config");
-    let configuration = gitfleet::config::Configuration::parse(text, folder, &std::collections::BTreeMap::new());
+    let configuration = config::Configuration::parse(text, folder, &std::collections::BTreeMap::new());
     let configuration = configuration.expect("the daemon takes it");
     assert_eq!(json!(configuration.http.listen.port()), container["ports"][0]["containerPort"]);
     let webhooks = configuration.http.webhook_listen.expect("webhooks have a port of their own").port();
@@ -220,7 +221,7 @@ fn c14_the_rights_that_follow_from_the_example_tree_deliver_it() {
     let member = &fleet.members[0];
     let refusals = || forbidden_count(&member.metrics().expect("metrics"));
     let world = World::new(None, &[]);
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples-repo");
+    let examples = repository().join("examples-repo");
     for folder in ["apps", "clusters", "placements", "platform", "strategies"] {
         let copied = Command::new("cp").arg("-r").arg(examples.join(folder)).arg(world.repo()).status();
         assert!(copied.expect("cp runs").success(), "{folder}");

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use gitfleet::forge::webhook::{Delivery, read, text_digest};
-use gitfleet::forge::{Auth, Forge, Kind, Reach, Settings, connect};
-use gitfleet::model::forge::{ForgeEvent, Pushed, Reaction, Said, ThreadNumber};
-use gitfleet::model::id::CommitId;
+use forge::webhook::{Delivery, read, text_digest};
+use forge::{Auth, Forge, Kind, Reach, Settings, connect};
+use model::forge::{ForgeEvent, Pushed, Reaction, Said, ThreadNumber};
+use model::id::CommitId;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testservers::program;
 
 use crate::daemon::LIMIT;
 use crate::fleet::{Gitea, http, until};
@@ -245,7 +246,7 @@ fn configure(folder: &Path, repository: &Repository, token: &str, more: &str) {
 }
 
 fn gitfleet(folder: &Path, args: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+    let mut command = Command::new(program());
     command.args(args).args(["-c", "gitfleet.yaml"]).env("NO_COLOR", "1").current_dir(folder);
     let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
     (status.code().unwrap(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))

@@ -2,21 +2,8 @@
 //!
 //! One fleet serves all tests; each test has names of its own. Tests that stop or pause a server have a fleet of their own.
 
+#![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
-
-#[path = "../fleet/mod.rs"]
-mod fleet;
-
-#[path = "../apiserver/mod.rs"]
-mod apiserver;
-
-#[path = "../support/argo.rs"]
-#[expect(dead_code, reason = "shared with the tests of pages, which look at Applications as well")]
-mod argo;
-
-#[path = "../cli/scratch.rs"]
-#[expect(dead_code, reason = "shared with the tests of the command line")]
-mod scratch;
 
 mod agents;
 mod approvals;
@@ -33,8 +20,6 @@ mod encrypted;
 mod facts;
 mod faults;
 mod forge;
-#[path = "../support/forge_contract.rs"]
-mod forge_contract;
 mod health;
 mod joined;
 mod large;
@@ -58,7 +43,11 @@ mod tenants;
 
 use std::sync::OnceLock;
 
-use fleet::{Fleet, Options, git};
+use testkit::argo;
+use testservers::doubles::forge_contract;
+use testservers::{apiserver, fleet, scratch};
+
+use self::fleet::{Fleet, Options, git};
 
 /// Returns the fleet that tests share: three members and a Gitea. Missing servers fail every test, they never skip one.
 fn shared() -> &'static Fleet {

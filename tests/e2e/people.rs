@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gitfleet::config::Configuration;
+use config::Configuration;
 
 use crate::daemon::World;
 use crate::fleet::{BOT_SCOPES, CLUSTERS, Console, MergeWay, commit_all, git};

@@ -10,14 +10,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use gitfleet::config::Render;
-use gitfleet::daemon::commit_reader::{Cache, read_candidate, read_commit, read_folder};
-use gitfleet::daemon::rendering::Rendering;
-use gitfleet::git;
-use gitfleet::model::rendering::Renderer;
-use gitfleet::model::tree::Tree;
-use gitfleet::render::Programs;
+use config::Render;
+use daemon::commit_reader::{Cache, read_candidate, read_commit, read_folder};
+use daemon::rendering::Rendering;
+use model::rendering::Renderer;
+use model::tree::Tree;
+use render::Programs;
 use tempfile::TempDir;
+use testservers::program;
 
 use crate::fleet::Tools;
 use crate::git as commands;
@@ -62,7 +62,7 @@ fn rendering(programs: &Path) -> Rendering {
     let versions = (Some(KUSTOMIZE.to_owned()), Some(HELM.to_owned()));
     let render = Render { kustomize: versions.0, helm: versions.1, folder: Some(programs.to_owned()) };
     let rendering = Rendering::of(Some(&render), None).expect("a temporary folder");
-    rendering.with_programs(|programs| programs.launched_by(env!("CARGO_BIN_EXE_gitfleet").into()))
+    rendering.with_programs(|programs| programs.launched_by(program().into()))
 }
 
 fn files(folder: &Path, files: &[(&str, &str)]) {
@@ -212,8 +212,7 @@ fn a_program_that_is_replaced_is_asked_for_its_version_again() {
     let folder = place.path().join("programs");
     fs::create_dir(&folder).expect("a folder");
     let install = |version: &str| script(&folder.join("kustomize"), &format!("#!/bin/bash\necho {version}\n"));
-    let programs = Programs::new(Some(folder.clone()), place.path().join("scratch"))
-        .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
+    let programs = Programs::new(Some(folder.clone()), place.path().join("scratch")).launched_by(program().into());
     install("v5.8.2");
     programs.find(Renderer::Kustomize, "v5.8.2").expect("it is there");
     install("v5.10.0");
@@ -465,7 +464,7 @@ fn a_pull_request_is_rendered_as_the_merge_would_be() {
 
 /// Returns names and values of ConfigMaps.
 fn objects(tree: &Tree) -> Vec<String> {
-    let shown = |manifest: &gitfleet::model::manifest::Manifest| {
+    let shown = |manifest: &model::manifest::Manifest| {
         format!("{}: {}", manifest.id.name, manifest.object["data"]["key"].as_str().unwrap_or_default())
     };
     tree.manifests.iter().map(shown).collect()

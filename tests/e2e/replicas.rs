@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testservers::program;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
@@ -104,7 +105,7 @@ impl Replica {
     fn start(stage: &Stage, name: &'static str, port: u16) -> Self {
         let folder = stage.world.path();
         let log = File::options().create(true).append(true).open(folder.join(format!("{name}.log"))).expect("a log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+        let mut command = Command::new(program());
         let command =
             command.args(["run", "-c", &format!("{name}.yaml")]).env("NO_COLOR", "1").env_remove("GITFLEET_LOG");
         let command = command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);

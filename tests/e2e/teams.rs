@@ -1,4 +1,4 @@
-//! The example `examples-repo-teams`: two repositories, three tenants, overlays, a chart, an encrypted secret and
+//! The example `examples-repo/teams`: two repositories, three tenants, overlays, a chart, an encrypted secret and
 //! signed commits, as its tutorial uses them.
 
 use std::fs;
@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use testservers::repository;
 
 use crate::fleet::{Fleet, Member, Options, Tools};
 use crate::git;
@@ -56,7 +57,7 @@ fn tools() -> &'static Tools {
 /// Copies the example, says where the programs are, and makes its two repositories.
 fn platform() -> Scratch {
     let scratch = Scratch::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples-repo-teams"), &scratch.path(""));
+    copy(&repository().join("examples-repo/teams"), &scratch.path(""));
     let programs = scratch.path("programs");
     fs::create_dir(&programs).expect("a folder");
     for (name, path) in [("kustomize", &tools().kustomize), ("helm", &tools().helm), ("sops", &tools().sops)] {

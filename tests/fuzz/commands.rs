@@ -1,7 +1,7 @@
 //! Fuzz target: whatever somebody comments, it holds at most five commands, and none out of places that are no commands.
 
-use gitfleet::forge::grammar::{COMMANDS_MAX, COMMENT_BYTES_MAX, parse};
-use gitfleet::model::chat::Chat;
+use model::chat::Chat;
+use model::chat::grammar::{COMMANDS_MAX, COMMENT_BYTES_MAX, parse};
 
 pub(super) fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);

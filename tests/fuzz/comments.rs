@@ -1,11 +1,11 @@
 //! Fuzz target: whatever is done to a comment after it was written, a command in it counts only where its author wrote it; and what
 //! stands in an element of HTML is none.
 
-use gitfleet::daemon::forge_bot::origin::{Origin, origin};
-use gitfleet::forge::grammar::parse;
-use gitfleet::forge::webhook::text_digest;
-use gitfleet::model::chat::Chat;
-use gitfleet::model::forge::{Comment, ForgeUser, History, Said};
+use bot::origin::{Origin, origin};
+use forge::webhook::text_digest;
+use model::chat::Chat;
+use model::chat::grammar::parse;
+use model::forge::{Comment, ForgeUser, History, Said};
 
 /// Elements whose content hosts fold away, drop or show otherwise.
 const ELEMENTS: [&str; 24] = [

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gitfleet::model::id::BlobId;
-use gitfleet::source::{COMMIT, Filter, ParsedBlob, Weight, assemble, parse_blob, parse_blob_within, select};
-use gitfleet::yaml::{Cost, Meter};
+use model::id::BlobId;
+use model::yaml::{Cost, Meter};
 use serde_json::Value;
+use source::{COMMIT, Filter, ParsedBlob, Weight, assemble, parse_blob, parse_blob_within, select};
 
 /// Stands between two files of one input; the first is the file that names what is not read.
 const BETWEEN: &[u8] = b"\n%%%\n";

@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path};
 
-use gitfleet::api::identity::identify;
-use gitfleet::cluster::WatchedKind;
-use gitfleet::cluster::directory::names::FileName;
-use gitfleet::model::id::{ObjectId, ObjectKey};
+use cluster::WatchedKind;
+use cluster::directory::names::FileName;
+use model::api::identity::identify;
+use model::id::{ObjectId, ObjectKey};
 use serde_json::json;
 
 /// Bytes of a file name that file systems take.

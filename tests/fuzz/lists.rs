@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gitfleet::cluster::WatchedKind;
-use gitfleet::core::member::result::StepResult;
-use gitfleet::core::member::{Reconciler, Task};
-use gitfleet::core::{MemberCommand, MemberEvent};
-use gitfleet::deliver::inventory::{Parent, applyset_id};
-use gitfleet::deliver::live::{LiveContent, LiveObject};
-use gitfleet::deliver::progress::Attempt;
-use gitfleet::deliver::step::Found;
-use gitfleet::deliver::step::Step;
-use gitfleet::deliver::waves::wave;
-use gitfleet::model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
-use gitfleet::model::records::{ApplyOutcome, Availability, Inventory, Kept};
-use gitfleet::model::work::{Desired, WorkOrder};
+use cluster::WatchedKind;
+use decide::deliver::inventory::{Parent, applyset_id};
+use decide::deliver::live::{LiveContent, LiveObject};
+use decide::deliver::progress::Attempt;
+use decide::deliver::step::Found;
+use decide::deliver::step::Step;
+use decide::deliver::waves::wave;
+use engine::member::result::StepResult;
+use engine::member::{Reconciler, Task};
+use engine::{MemberCommand, MemberEvent};
 use jiff::Timestamp;
+use model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
+use model::records::{ApplyOutcome, Availability, Inventory, Kept};
+use model::work::{Desired, WorkOrder};
 
 /// Kinds with their groups.
 const KINDS: [(&str, &str); 3] = [("", "ConfigMap"), ("", "Secret"), ("example.org", "Widget")];
@@ -276,7 +276,7 @@ impl Case {
             snapshot: u64::from(about),
             commit: "c".into(),
             digest: "d".into(),
-            strategy: gitfleet::api::placement::ApplyStrategy::default(),
+            strategy: model::api::placement::ApplyStrategy::default(),
             manifests: manifests.into(),
             held,
             prune,

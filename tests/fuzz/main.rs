@@ -2,6 +2,7 @@
 //! sets it.
 
 #![no_main]
+#![allow(unreachable_pub, reason = "nothing is outside of the fuzz targets")]
 #![allow(
     unsafe_code,
     missing_docs,

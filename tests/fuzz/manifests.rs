@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gitfleet::model::id::BlobId;
-use gitfleet::source::{assemble, parse_blob, select};
+use model::id::BlobId;
+use source::{assemble, parse_blob, select};
 
 /// Stands between two files of one input.
 const BETWEEN: &[u8] = b"\n%%%\n";

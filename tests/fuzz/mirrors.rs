@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use gitfleet::git::{Error, Source, SourceSpec};
-use gitfleet::model::id::CommitId;
+use git::{Error, Source, SourceSpec};
+use model::id::CommitId;
 use tempfile::TempDir;
 
 /// Damages of one input.

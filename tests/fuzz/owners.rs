@@ -1,6 +1,6 @@
 //! Fuzz target: whatever a CODEOWNERS file says, its owners are accounts and teams, or each line that cannot be read is named.
 
-use gitfleet::source::{CodeOwners, OwnersSyntax};
+use source::{CodeOwners, OwnersSyntax};
 
 const PATHS: [&str; 4] = ["a.yaml", "apps/shop/placement.yaml", "apps/shop", "docs/\u{e4} b.yaml"];
 

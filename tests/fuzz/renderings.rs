@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use gitfleet::model::id::BlobId;
-use gitfleet::model::rendering::Renderer;
-use gitfleet::source::{Files, KnownMarkers, ValuesTemplate, folders, refused_input};
-use gitfleet::yaml::parse_documents;
+use model::id::BlobId;
+use model::rendering::Renderer;
+use model::yaml::parse_documents;
 use serde_json::Value;
+use source::{Files, KnownMarkers, ValuesTemplate, folders, refused_input};
 
 /// Stands between two files of one input.
 const BETWEEN: &[u8] = b"\n%%%\n";

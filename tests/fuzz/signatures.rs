@@ -5,12 +5,12 @@
 
 use std::sync::LazyLock;
 
-use gitfleet::model::artifact::{ArtifactSignature, SeenArtifact};
-use gitfleet::model::id::CommitId;
-use gitfleet::signature::{
+use git::signature::{
     AllowedSigners, Authorities, CertifiedSigners, CosignKeys, Keyring, Keys, SignatureRefusal, check, check_artifact,
 };
 use jiff::Timestamp;
+use model::artifact::{ArtifactSignature, SeenArtifact};
+use model::id::CommitId;
 
 /// What the kept signatures of commits are of.
 const COMMIT: &[u8] = include_bytes!("keys/commit");

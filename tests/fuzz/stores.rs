@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use gitfleet::model::records::JournalEntry;
-use gitfleet::store::embedded::{DATABASE_FILE, EmbeddedStore};
-use gitfleet::store::{Error, Expected, Op, Store as _, backup};
+use engine::store::{DATABASE_FILE, Error, Expected, Op, Store as _, backup};
+use model::records::JournalEntry;
+use store::embedded::EmbeddedStore;
 
 /// Records of the store; enough for pages that point to others.
 const RECORDS: usize = 60;

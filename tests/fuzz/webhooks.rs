@@ -1,9 +1,9 @@
 //! Fuzz target: whatever is posted to the webhook, only what is signed, to the last bit, is read; and reading it never fails badly.
 
-use gitfleet::forge::Kind;
-use gitfleet::forge::webhook::{Delivery, Rejected, read, signature};
-use gitfleet::model::forge::ForgeEvent;
+use forge::Kind;
+use forge::webhook::{Delivery, Rejected, read, signature};
 use hmac::{Hmac, Mac as _};
+use model::forge::ForgeEvent;
 use secrecy::SecretString;
 use sha2::Sha256;
 

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL("../../target", import.meta.url));
-const GITFLEET = process.env.GITFLEET_BIN ?? join(TARGET, "debug/gitfleet");
+const GITFLEET = process.env.GITFLEET_PROGRAM ?? join(TARGET, "debug/gitfleet");
 /** Milliseconds that a daemon may take until it listens. */
 const START = 60_000;
 /** Bytes of the token that may command. */

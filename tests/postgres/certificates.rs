@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gitfleet::store::Error;
-use gitfleet::store::postgres::{PostgresSettings, PostgresStore, Tls};
+use engine::store::Error;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use store::postgres::{PostgresSettings, PostgresStore, Tls};
 
 use crate::fleet::{Postgres, ServerHome, until};
 use crate::scratch::{CONFIG, Scratch};

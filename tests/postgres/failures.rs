@@ -6,6 +6,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use testservers::program;
+
 use crate::fleet::{Postgres, ServerHome, http};
 use crate::replicas::{FLEET, Setup, TOKEN, World, files_with, wait};
 use crate::server;
@@ -87,7 +89,7 @@ fn a_leader_whose_database_stops_answers_and_writes_nothing_until_it_is_back() {
         assert!(status == 503 && text.contains(away), "{path}: {status} {text}");
     }
     for command in [&["events"][..], &["store", "backup", "saved"]] {
-        let mut asked = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+        let mut asked = Command::new(program());
         asked.args(command).args(["--server", &format!("127.0.0.1:{port}"), "--token-file", "token"]);
         let said = asked.current_dir(&world.folder).output().unwrap();
         let text = String::from_utf8_lossy(&said.stderr);
@@ -222,7 +224,7 @@ fn check_journal(world: &World, answered: usize) {
 fn a_pass_leads_while_it_lasts() {
     let world = World::prepare(Setup::default());
     let file = world.configure("a", crate::fleet::free_port().unwrap());
-    let mut once = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+    let mut once = Command::new(program());
     let output = once.args(["run", "--once", "-c"]).arg(file).current_dir(&world.folder).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     world.applied("blue");

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gitfleet::store::lease::{Leases as _, Taken};
-use gitfleet::store::postgres::{PostgresSettings, PostgresStore, Tls};
-use gitfleet::store::{Error, Expected, Op, Store};
+use engine::store::lease::{Leases as _, Taken};
+use engine::store::{Error, Expected, Op, Store};
 use secrecy::SecretString;
+use store::postgres::{PostgresSettings, PostgresStore, Tls};
 
 use crate::fleet::{Postgres, ServerHome, until};
 use crate::server::{addresses, holder, lead, leading, schema, settings, settings_at, sql};

@@ -1,10 +1,10 @@
 //! The promises of a lease, for the one in memory and the one in the database.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gitfleet::store::Store as _;
-use gitfleet::store::lease::{Leases, MemoryLeases, Taken};
-use gitfleet::store::postgres::PostgresStore;
+use engine::store::Store as _;
+use engine::store::lease::{Leases, MemoryLeases, Taken};
+use store::postgres::PostgresStore;
 
 use crate::fleet::until;
 use crate::server::{holder, schema, settings};
@@ -45,7 +45,7 @@ fn promises(leases: &dyn Leases) {
 
 #[test]
 fn a_lease_in_memory_keeps_its_promises() {
-    promises(&MemoryLeases::default());
+    promises(&MemoryLeases::by(Instant::now));
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn of_many_that_take_at_once_one_has_it() {
 #[test]
 fn a_database_tells_its_time() {
     let store = PostgresStore::open(&settings(&schema()), "default").unwrap();
-    let before = gitfleet::clock::wall();
+    let before = system::clock::wall();
     let said = store.shared_time().unwrap().expect("daemons share it");
     // The server is on this machine; it tells microseconds.
     let error = jiff::SignedDuration::from_micros(1);
-    assert!(said >= before - error && said <= gitfleet::clock::wall() + error, "{before}, {said}");
+    assert!(said >= before - error && said <= system::clock::wall() + error, "{before}, {said}");
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
-use gitfleet::store::postgres::PostgresStore;
-use gitfleet::store::{Expected, Op, Store};
+use engine::store::{Expected, Op, Store};
+use store::postgres::PostgresStore;
 
 use crate::server::{addresses, lead, schema, settings_at};
 
@@ -92,7 +92,7 @@ fn a_lost_answer_to_a_commit_is_settled() {
     proxy.manner.store(CUT_BEFORE_COMMIT, Ordering::SeqCst);
     let lost = store.batch(vec![put("c", Expected::Absent)]).unwrap_err();
     assert_eq!(proxy.manner.load(Ordering::SeqCst), PASS, "the commit was lost");
-    assert_eq!(gitfleet::error::Classify::class(&lost), gitfleet::error::ErrorClass::Transient, "{lost}");
+    assert_eq!(model::error::Classify::class(&lost), model::error::ErrorClass::Transient, "{lost}");
     assert_eq!(store.get("c").unwrap(), None);
     // The caller decides again, and the store continues.
     store.batch(vec![put("c", Expected::Absent)]).unwrap();

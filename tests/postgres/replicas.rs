@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use testservers::program;
+
 use crate::fleet::{free_port, http};
 use crate::{remote, server};
 
@@ -197,7 +199,7 @@ impl World {
     pub fn run_at(&self, name: &str, port: u16) -> Replica {
         let file = self.configure(name, port);
         let log = File::options().create(true).append(true).open(self.folder.join(format!("{name}.log"))).unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+        let mut run = Command::new(program());
         let child = run.arg("run").arg("-c").arg(file).current_dir(&self.folder).stderr(log).spawn().unwrap();
         Replica { name: name.to_owned(), port, child }
     }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use testservers::program;
+
 use crate::failures::{approve_until_applied, lines, staged_fleet};
 use crate::fleet::{free_port, http};
 use crate::replicas::{Setup, TOKEN, World, files_with, git, wait};
@@ -13,7 +15,7 @@ const DROPPED: &str = "commits/dropped";
 
 /// Runs a command against a daemon.
 fn tell(world: &World, port: u16, words: &[&str]) {
-    let mut told = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+    let mut told = Command::new(program());
     told.args(words).args(["--server", &format!("127.0.0.1:{port}"), "--token-file", "token"]);
     let output = told.current_dir(&world.folder).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -84,9 +86,7 @@ fn dropped_commits_go_with_their_store_into_a_backup_and_to_other_stores() {
     let mut world = rewritten_under_a_gate();
     lose_the_mirror(&mut world);
     let folder = world.folder.clone();
-    let told = |words: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_gitfleet")).args(words).current_dir(&folder).output().unwrap()
-    };
+    let told = |words: &[&str]| Command::new(program()).args(words).current_dir(&folder).output().unwrap();
     let offline = |words: &[&str]| {
         let output = told(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));

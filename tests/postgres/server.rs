@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use gitfleet::store::lease::{Holder, Leases as _, Taken};
-use gitfleet::store::postgres::{PostgresSettings, PostgresStore, Tls};
+use engine::store::lease::{Holder, Leases as _, Taken};
+use store::postgres::{PostgresSettings, PostgresStore, Tls};
 
 use crate::fleet::{Postgres, ServerHome};
 

@@ -1,7 +1,7 @@
 //! The promises of every store, and those of this one.
 
-use gitfleet::store::postgres::PostgresStore;
-use gitfleet::store::{Error, Expected, Op, Store};
+use engine::store::{Error, Expected, Op, Store};
+use store::postgres::PostgresStore;
 
 use crate::promises;
 use crate::server::{lead, leading, schema, settings};
@@ -77,7 +77,7 @@ fn competing_writers_lose_no_record() {
     let schema = schema();
     let first = leading(&schema);
     let second = PostgresStore::open(&settings(&schema), "default").unwrap();
-    second.lead(gitfleet::store::lease::Leases::read(&first).unwrap().unwrap().epoch);
+    second.lead(engine::store::lease::Leases::read(&first).unwrap().unwrap().epoch);
     // Two threads of one leader: each record is written by exactly one of them, and the other learns of it.
     let written: usize = std::thread::scope(|scope| {
         let (first, second) = (&first, &second);

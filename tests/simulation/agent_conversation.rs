@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use std::{env, fs};
 
-use gitfleet::model::uptime::Uptime;
-use gitfleet::wire::{
+use model::uptime::Uptime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::{
     self, Acked, AgentOrder, FetchObjects, FetchedObject, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH,
     REPORTS_PATH, Refused, Reports, SESSION_PATH, ToServer,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use agent_side::AgentSide;
 use daemon_side::DaemonSide;

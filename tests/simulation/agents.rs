@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gitfleet::config::Configuration;
-use gitfleet::model::id::{ClusterName, PlacementKey};
-use gitfleet::model::work::WorkOrder;
-use gitfleet::plan::simulate::{AgentGuards, AgentIdentity, Dice, Fact, agent_of};
+use config::Configuration;
 use jiff::Timestamp;
+use model::id::{ClusterName, PlacementKey};
+use model::work::WorkOrder;
+use plan::simulate::{AgentGuards, AgentIdentity, Dice, Fact, agent_of};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};

@@ -4,23 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::{ApplyStrategyType, IntOrPercent};
-use gitfleet::core::waits::{STEP_MIN, shift_run};
-use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::model::commands::Verb;
-use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::{
-    Availability, BindingState, ClusterRecord, HeldSnapshot, ResourceSnapshot, SourceRecord,
-};
-use gitfleet::model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
-use gitfleet::model::work::{Desired, WorkOrder};
-use gitfleet::plan::simulate::Fact;
-use gitfleet::store::records::{
+use decide::deliver::inventory::applyset_id;
+use engine::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
     cluster_of, placement_of,
 };
+use engine::waits::{STEP_MIN, shift_run};
 use jiff::{SignedDuration, Timestamp};
+use model::api::condition::ConditionStatus;
+use model::api::placement::{ApplyStrategyType, IntOrPercent};
+use model::commands::Verb;
+use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use model::records::{Availability, BindingState, ClusterRecord, HeldSnapshot, ResourceSnapshot, SourceRecord};
+use model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
+use model::work::{Desired, WorkOrder};
+use plan::simulate::Fact;
 
 use super::records::{Binding, Condition, PlacementRecord, Work};
 use super::restored::Fleet;
@@ -725,7 +723,7 @@ impl Checker {
         let runs: Vec<&RunRecord> = self.runs.values().filter(is_current).collect();
         let [run] = runs[..] else { return Ok(()) };
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
-            let is_early = |c: &gitfleet::model::runs::RunCluster| {
+            let is_early = |c: &model::runs::RunCluster| {
                 c.name == order.cluster && binding.is_some_and(|b| b.started_at > run.frozen.as_ref().map(|f| f.at))
             };
             if stage.clusters.iter().any(is_early) {

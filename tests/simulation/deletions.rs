@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitfleet::api::placement::ApplyStrategyType;
-use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
-use gitfleet::model::work::WorkOrder;
+use model::api::placement::ApplyStrategyType;
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::work::WorkOrder;
 
 use super::check::{Checker, Spot, Verdict};
 use super::records::PlacementRecord;

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::ObjectKey;
-use gitfleet::model::work::WorkOrder;
-use gitfleet::plan::simulate::{Fact, Simulation};
-use gitfleet::store::{MemoryStore, Store as _};
-use gitfleet::wire::AgentOrder;
+use decide::deliver::live::LiveObject;
+use engine::store::{MemoryStore, Store as _};
 use jiff::Timestamp;
+use model::id::ObjectKey;
+use model::work::WorkOrder;
+use plan::simulate::{Fact, Simulation};
+use testservers::repository;
+use wire::AgentOrder;
 
 use super::{Line, Run};
 
@@ -66,7 +67,7 @@ impl Fleet {
     }
 
     fn file(self) -> PathBuf {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/simulation/digests");
+        let folder = repository().join("tests/simulation/digests");
         folder.join(self.name()).with_extension("txt")
     }
 }

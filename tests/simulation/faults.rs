@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use gitfleet::core::Core;
-use gitfleet::core::waits::DOWN_MAX;
-use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::{ClusterName, Digest, ObjectKey};
-use gitfleet::model::records::WorkStatus;
-use gitfleet::plan::simulate::Faults;
+use decide::deliver::live::LiveObject;
+use engine::Core;
+use engine::waits::DOWN_MAX;
 use jiff::SignedDuration;
+use model::id::{ClusterName, Digest, ObjectKey};
+use model::records::WorkStatus;
+use plan::simulate::Faults;
 
 use super::timeline::CLUSTERS_MAX;
 use super::{JUMP_BACK_MAX_S, JUMP_MAX_S, Run, faults};

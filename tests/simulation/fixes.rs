@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gitfleet::api::condition::ConditionStatus;
-use gitfleet::model::records::BindingState;
 use jiff::{SignedDuration, Timestamp};
+use model::api::condition::ConditionStatus;
+use model::records::BindingState;
 
 use super::Run;
 use super::check::{Checker, Verdict};
@@ -85,7 +85,7 @@ impl Run {
 /// Forged violations are caught.
 #[test]
 fn w02_a_fix_that_waits_is_caught() {
-    use gitfleet::plan::simulate::Fact;
+    use plan::simulate::Fact;
     use serde_json::json;
 
     use super::forged::{at_rest, broken_binding, kept, of_one_object, of_one_object_at};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitfleet::api::placement::ApplyStrategyType;
-use gitfleet::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use gitfleet::model::work::WorkOrder;
-use gitfleet::plan::simulate::Fact;
+use model::api::placement::ApplyStrategyType;
+use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use model::work::WorkOrder;
+use plan::simulate::Fact;
 use serde_json::{Value, json};
 
 use super::check::{Checker, Want, Who, Wish};
@@ -23,11 +23,11 @@ pub(super) fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
         snapshot: 0,
         commit: "1".into(),
         digest: "d".into(),
-        strategy: gitfleet::api::placement::ApplyStrategy::default(),
+        strategy: model::api::placement::ApplyStrategy::default(),
         manifests: Arc::from([]),
         held: BTreeSet::new(),
         prune: BTreeSet::new(),
-        kept: gitfleet::model::records::Kept::default(),
+        kept: model::records::Kept::default(),
         user: None,
         remove: false,
         abandon: false,

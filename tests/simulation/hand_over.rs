@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
-use gitfleet::model::records::BindingState;
-use gitfleet::model::work::WorkOrder;
-use gitfleet::plan::simulate::Fact;
 use jiff::{SignedDuration, Timestamp};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::records::BindingState;
+use model::work::WorkOrder;
+use plan::simulate::Fact;
 
 use super::Run;
 use super::check::{Checker, Spot, Verdict, Who};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gitfleet::core::Core;
-use gitfleet::deliver::inventory::Parent;
-use gitfleet::model::commands::Verb;
-use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
-use gitfleet::plan::simulate::{Dice, Fact, Simulation};
+use decide::deliver::inventory::Parent;
+use engine::Core;
+use model::commands::Verb;
+use model::id::{ClusterName, Digest, PlacementKey};
+use plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet, TraceDigest};

@@ -4,6 +4,7 @@
 //! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere. The digests of the traces
 //! of the first 2,000 seeds are kept: `digests.rs`.
 
+#![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 mod agent_conversation;
@@ -35,15 +36,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gitfleet::config::Configuration;
-use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::model::commands::{Command, Person, RefusalReason, Verb};
-use gitfleet::model::forge::{Credentials, Permission};
-use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::runs::{Channel, ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase};
-use gitfleet::plan::simulate::{Detail, Dice, Fact, FateOf, Faults, SimulatedMember, Simulation};
-use gitfleet::store::records::{PLACEMENT_PREFIX, placement_of};
+use config::Configuration;
+use decide::deliver::inventory::applyset_id;
+use engine::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::Timestamp;
+use model::commands::{Command, Person, RefusalReason, Verb};
+use model::forge::{Credentials, Permission};
+use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use model::runs::{Channel, ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase};
+use plan::simulate::{Detail, Dice, Fact, FateOf, Faults, SimulatedMember, Simulation};
 
 use check::{Checker, Verdict};
 use put_backs::fate_with;
@@ -539,7 +540,7 @@ impl Run {
 
     /// Tells whether something of a placement failed, was rolled back or rejected.
     fn needs_retry(&self, placement: &str) -> bool {
-        let placements = self.simulation.core().map(gitfleet::core::Core::placements);
+        let placements = self.simulation.core().map(engine::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
         let has_failed = |run: &RunRecord| {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
@@ -553,7 +554,7 @@ impl Run {
 
     /// Tells whether a run of the placement waits for another.
     fn is_queued(&self, placement: &str) -> bool {
-        let placements = self.simulation.core().map(gitfleet::core::Core::placements);
+        let placements = self.simulation.core().map(engine::Core::placements);
         let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
         state.is_some_and(|state| state.runs.values().filter(|run| !run.phase.is_final()).count() > 1)
     }

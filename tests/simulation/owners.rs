@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gitfleet::deliver::health::HealthRules;
-use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::Availability;
-use gitfleet::model::work::WorkOrder;
-use gitfleet::plan::simulate::{Dice, Fact};
+use decide::deliver::health::HealthRules;
+use decide::deliver::live::LiveObject;
 use jiff::{SignedDuration, Timestamp};
+use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use model::records::Availability;
+use model::work::WorkOrder;
+use plan::simulate::{Dice, Fact};
 
 use super::Run;
 use super::check::{Checker, Verdict};

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gitfleet::api::condition::ConditionStatus;
-use gitfleet::deliver::health::HealthRules;
-use gitfleet::deliver::inventory::applyset_id;
-use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::{ApplyOutcome, WorkStatus};
-use gitfleet::model::work::Desired;
-use gitfleet::plan::simulate::Fate;
+use decide::deliver::health::HealthRules;
+use decide::deliver::inventory::applyset_id;
+use decide::deliver::live::LiveObject;
 use jiff::{SignedDuration, Timestamp};
+use model::api::condition::ConditionStatus;
+use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use model::records::{ApplyOutcome, WorkStatus};
+use model::work::Desired;
+use plan::simulate::Fate;
 
 use super::Run;
 use super::check::{Verdict, owned};

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitfleet::api::condition::ConditionStatus;
-use gitfleet::api::placement::{
+use engine::store::records::snapshot_key;
+use jiff::Timestamp;
+use model::api::condition::ConditionStatus;
+use model::api::placement::{
     ApplyStrategy, ApplyStrategyType, DeleteStrategy, IntOrPercent, PropagationPolicy, StrategyType,
 };
-use gitfleet::model::id::{ClusterName, ObjectKey, PlacementKey};
-use gitfleet::model::records::{ApplyOutcome, Availability, BindingState, DeletionGate, HeldSnapshot, Pause};
-use gitfleet::plan::simulate::Fact;
-use gitfleet::store::records::snapshot_key;
-use jiff::Timestamp;
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::records::{ApplyOutcome, Availability, BindingState, DeletionGate, HeldSnapshot, Pause};
+use plan::simulate::Fact;
 use serde::Deserialize;
 
 use super::check::{Checker, Verdict};

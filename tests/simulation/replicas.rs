@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gitfleet::model::id::ClusterName;
-use gitfleet::plan::simulate::{Dice, Fact, Guards, LATE_MAX};
 use jiff::{SignedDuration, Timestamp};
+use model::id::ClusterName;
+use plan::simulate::{Dice, Fact, Guards, LATE_MAX};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};

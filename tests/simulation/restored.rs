@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitfleet::deliver::health::HealthRules;
-use gitfleet::deliver::inventory::{Held, Parent, applyset_id};
-use gitfleet::deliver::live::LiveObject;
-use gitfleet::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::Availability;
-use gitfleet::model::work::{Desired, WorkOrder};
-use gitfleet::plan::simulate::{Dice, Fact, Simulation};
-use gitfleet::store::records::snapshot_key;
+use decide::deliver::health::HealthRules;
+use decide::deliver::inventory::{Held, Parent, applyset_id};
+use decide::deliver::live::LiveObject;
+use engine::store::records::snapshot_key;
 use jiff::Timestamp;
+use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use model::records::Availability;
+use model::work::{Desired, WorkOrder};
+use plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
 use super::timeline::CLUSTERS_MAX;

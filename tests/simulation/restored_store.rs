@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gitfleet::core::Core;
-use gitfleet::deliver::inventory::Parent;
-use gitfleet::model::commands::Verb;
-use gitfleet::model::id::{ClusterName, PlacementKey};
-use gitfleet::model::records::StoreRecord;
-use gitfleet::model::runs::RunCause;
-use gitfleet::plan::simulate::{Dice, Fact, Simulation};
-use gitfleet::store::backup;
-use gitfleet::store::records::STORE_KEY;
+use decide::deliver::inventory::Parent;
+use engine::Core;
+use engine::store::backup;
+use engine::store::records::STORE_KEY;
+use model::commands::Verb;
+use model::id::{ClusterName, PlacementKey};
+use model::records::StoreRecord;
+use model::runs::RunCause;
+use plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::{Spot, Verdict};
 use super::digests::{self, Fleet, TraceDigest};
@@ -111,8 +111,11 @@ impl Restored {
     }
 }
 
-/// Returns what a seed has shown, members that held something newer than the backup and pauses, and the digest of its trace.
-fn play(seed: u64) -> Result<((usize, usize), (u64, String)), String> {
+/// Members that held something newer than the backup, and pauses.
+type Shown = (usize, usize);
+
+/// Returns what a seed has shown, and the digest of its trace.
+fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0xbac2));
     let mut simulation = simulation(None, seed);
     simulation.faults = faults(&mut timeline.dice);

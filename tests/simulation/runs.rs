@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gitfleet::api::placement::ApplyStrategyType;
-use gitfleet::api::staged::StageTaskType;
-use gitfleet::model::id::{Digest, ObjectKey, PlacementKey};
-use gitfleet::model::records::HeldSnapshot;
-use gitfleet::model::runs::{
-    Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord,
-};
-use gitfleet::store::records::snapshot_key;
+use engine::store::records::snapshot_key;
 use jiff::{SignedDuration, Timestamp};
+use model::api::placement::ApplyStrategyType;
+use model::api::staged::StageTaskType;
+use model::id::{Digest, ObjectKey, PlacementKey};
+use model::records::HeldSnapshot;
+use model::runs::{Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord};
 
 use super::check::{Checker, Verdict, parse};
 

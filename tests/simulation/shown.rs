@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use gitfleet::core::Changed;
-use gitfleet::daemon::published::changes;
-use gitfleet::decide::state::PlacementState;
-use gitfleet::model::id::PlacementKey;
-use gitfleet::plan::simulate::{Fact, Simulation};
-use gitfleet::views::fleet::{FleetView, Shown};
-use gitfleet::views::summary::Summary;
+use daemon::published::changes;
+use decide::state::PlacementState;
+use engine::Changed;
 use jiff::Timestamp;
+use model::id::PlacementKey;
+use plan::simulate::{Fact, Simulation};
+use views::fleet::{FleetView, Shown};
+use views::summary::Summary;
 
 use super::check::Verdict;
 

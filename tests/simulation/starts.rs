@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gitfleet::model::commands::Verb;
-use gitfleet::model::id::CommitId;
-use gitfleet::plan::simulate::Fact;
+use model::commands::Verb;
+use model::id::CommitId;
+use plan::simulate::Fact;
 
 use super::check::{Checker, Spot, Verdict};
 use super::twists::BACK;

@@ -5,13 +5,13 @@ mod files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gitfleet::model::id::{BlobId, ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use gitfleet::model::manifest::Manifest;
-use gitfleet::model::tree::Tree;
-use gitfleet::model::work::Desired;
-use gitfleet::plan::simulate::{Dice, Fate};
-use gitfleet::snapshot;
-use gitfleet::source::{self, ParsedBlob};
+use decide::snapshot;
+use model::id::{BlobId, ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use model::manifest::Manifest;
+use model::tree::Tree;
+use model::work::Desired;
+use plan::simulate::{Dice, Fate};
+use source::ParsedBlob;
 
 use serde_json::json;
 
@@ -437,7 +437,7 @@ impl Timeline {
     pub fn commit(
         &mut self,
         may_be_bad: bool,
-    ) -> (CommitId, Result<Arc<Tree>, Vec<gitfleet::model::manifest::InputError>>, Wish) {
+    ) -> (CommitId, Result<Arc<Tree>, Vec<model::manifest::InputError>>, Wish) {
         self.commits += 1;
         self.past.push(self.objects.clone());
         let id = CommitId::new(format!("{:08x}", self.commits));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gitfleet::plan::simulate::{Dice, Fact, Simulation};
+use plan::simulate::{Dice, Fact, Simulation};
 
 use super::check::Verdict;
 use super::{Line, Run, Trace};

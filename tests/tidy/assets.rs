@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::text::root;
 
 /// Where they are.
-const FOLDER: &str = "src/page/assets";
+const FOLDER: &str = "src/views/page/assets";
 /// Bytes that all scripts of a page take, compressed.
 const SCRIPT_BYTES_MAX: usize = 15 * 1024;
 /// Bytes of the style sheet, compressed.

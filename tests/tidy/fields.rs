@@ -7,23 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 
-use gitfleet::api::cluster::MemberClusterSpec;
-use gitfleet::api::envelope::Envelope;
-use gitfleet::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
-use gitfleet::api::object::Object;
-use gitfleet::api::ocm::{
+use model::api::cluster::MemberClusterSpec;
+use model::api::envelope::Envelope;
+use model::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
+use model::api::object::Object;
+use model::api::ocm::{
     AddOnPlacementScore, ManagedClusterSetBindingSpec, ManagedClusterSetSpec, ManagedClusterSpec, ManagedClusterStatus,
     OcmPlacementSpec, PlacementDecision,
 };
-use gitfleet::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
-use gitfleet::api::placement::{LabelSelector, PlacementSpec};
-use gitfleet::api::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
-use gitfleet::api::table::{KINDS, lookup};
-use gitfleet::api::unused::UNUSED;
-use gitfleet::source::{assemble, parse_blob, select};
+use model::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
+use model::api::placement::{LabelSelector, PlacementSpec};
+use model::api::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
+use model::api::table::{KINDS, lookup};
+use model::api::unused::UNUSED;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, json};
+use source::{assemble, parse_blob, select};
 
 use super::text::root;
 
@@ -256,15 +256,15 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
 fn commit(kind: &str, name: &str, spec: &str) -> Result<Vec<String>, Vec<String>> {
     let found = KINDS.iter().find(|other| other.kind == kind).unwrap();
     let namespace = match found.scope {
-        gitfleet::model::tree::Scope::Namespaced => ", namespace: ns",
-        gitfleet::model::tree::Scope::Cluster => "",
+        model::tree::Scope::Namespaced => ", namespace: ns",
+        model::tree::Scope::Cluster => "",
     };
     let (group, version) = (found.group, found.versions[0]);
     let text = format!("apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{{name}{namespace}}}\nspec: {spec}\n");
     let blob = Arc::new(parse_blob(text.as_bytes()));
     let tree = assemble(None, &select(["a.yaml"], None), [("a.yaml".into(), "blob".into(), blob)]);
-    let text = |errors: Vec<gitfleet::model::manifest::InputError>| {
-        let said = |error: gitfleet::model::manifest::InputError| {
+    let text = |errors: Vec<model::manifest::InputError>| {
+        let said = |error: model::manifest::InputError| {
             assert!(error.line > 0 && error.object.is_some(), "{error}");
             format!("{}: {}", error.field.unwrap_or_default(), error.message)
         };

@@ -29,6 +29,8 @@ const ALLOWED: [&str; 13] = [
 /// Packages under another licence: name, licence, why it may be.
 const EXCEPTIONS: &[(&str, &str, &str)] =
     &[("uluru", "MPL-2.0", "a cache inside gix, taken as it is: the duty is to publish changes of its own files")];
+/// The same lists, as `cargo deny` reads them.
+const DENY: &str = ".cargo/deny.toml";
 /// Where packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -80,14 +82,14 @@ fn one<'a>(rest: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>, allowe
 
 #[test]
 fn cargo_deny_allows_the_same_licences() {
-    let deny = fs::read_to_string(root().join("deny.toml")).unwrap();
+    let deny = fs::read_to_string(root().join(DENY)).unwrap();
     let listed = deny.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).unwrap_or_default();
     let listed: Vec<&str> =
         listed.split(',').map(|word| word.trim().trim_matches('"')).filter(|w| !w.is_empty()).collect();
-    assert_eq!(listed, ALLOWED, "deny.toml and tests/tidy/licences.rs list different licences");
+    assert_eq!(listed, ALLOWED, "{DENY} and tests/tidy/licences.rs list different licences");
     for (name, licence, _) in EXCEPTIONS {
         let exception = format!("{{ allow = [\"{licence}\"], crate = \"{name}\" }}");
-        assert!(deny.contains(&exception), "deny.toml lacks the exception {exception}");
+        assert!(deny.contains(&exception), "{DENY} lacks the exception {exception}");
     }
 }
 

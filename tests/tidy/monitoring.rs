@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use gitfleet::telemetry::metrics::{
+use regex::Regex;
+use serde_json::Value;
+use system::telemetry::metrics::{
     Decision, Delivered, Drift, ForgeAnswer, ForgeMethod, GateKind, METRICS, MemberState, MetricInfo, MetricKind,
     Notified, Outcome, PROCESS_METRICS, Part, Phase, PlacementState, Poll, Verb, WriteOutcome,
 };
-use regex::Regex;
-use serde_json::Value;
 
 use super::none;
 use super::text::root;

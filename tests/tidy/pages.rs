@@ -17,9 +17,9 @@ const DESIGN: &str = "- [Design notes]()\n";
 const OTHERS: [&str; 6] = [
     "README.md",
     "examples-repo/README.md",
-    "examples-repo-teams/README.md",
-    "tests/fleet/README.md",
-    "tests/apiserver/README.md",
+    "examples-repo/teams/README.md",
+    "tests/testservers/fleet/README.md",
+    "tests/testservers/apiserver/README.md",
     ".github/pull_request_template.md",
 ];
 

@@ -6,20 +6,20 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 use std::fs;
 
-use gitfleet::api::annotations::{ON_MANAGED, ON_MEMBER, ON_OVERRIDE, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
-use gitfleet::http::{
+use model::api::annotations::{ON_MANAGED, ON_MEMBER, ON_OVERRIDE, ON_PLACEMENT, ON_STRATEGY, PREFIX, Rule};
+use model::conditions::{ConditionType, Reason};
+use model::journal::JournalKind;
+use model::notification::NotificationKind;
+use model::texts::Known;
+use serde_json::Value;
+use server::{
     BODIES_BYTES_MAX, BODIES_MAX, BODY_TIME, CONNECTIONS_MAX, Caller, HEAD_BYTES_MAX, HEAD_TIME, PAGE_STREAMS_MAX,
     READS_MAX, REQUEST_TIME, Route, SESSION_TIME, SESSIONS_MAX, STREAM_PATIENCE, STREAMS_MAX, TURN_TIME, routes,
 };
-use gitfleet::model::conditions::{ConditionType, Reason};
-use gitfleet::model::journal::JournalKind;
-use gitfleet::model::notification::NotificationKind;
-use gitfleet::model::texts::Known;
-use gitfleet::telemetry::metrics::{METRICS, MetricKind, PROCESS_METRICS};
-use gitfleet::views::lists::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
-use gitfleet::views::notification::CloudEvent;
-use gitfleet::views::summary::PLACEMENTS_BYTES_MAX;
-use serde_json::Value;
+use system::telemetry::metrics::{METRICS, MetricKind, PROCESS_METRICS};
+use views::lists::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_ITEMS, PAGE_ITEMS_MAX};
+use views::notification::CloudEvent;
+use views::summary::PLACEMENTS_BYTES_MAX;
 
 use super::ANNOTATIONS;
 use super::text::{files, root};
@@ -52,7 +52,7 @@ fn metrics_page_is_fresh() {
     let mut page =
         "# Metrics\n\nServed at `/metrics` in the OpenMetrics text format. Each label has a fixed set of values, except \
                     `placement` of `gitfleet_placement_info`, of which there are at most 500.\n\n\
-                    <!-- Made from src/telemetry/metrics.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
+                    <!-- Made from src/system/telemetry/metrics.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
                     | metric | type | labels | tells |\n|---|---|---|---|\n"
             .to_owned();
     for metric in METRICS.iter().chain(PROCESS_METRICS) {
@@ -67,7 +67,7 @@ fn metrics_page_is_fresh() {
 /// A metric that nobody sets is worse than none: it says that nothing happens.
 #[test]
 fn every_metric_is_set_by_the_program() {
-    let shipped = files("src").into_iter().filter(|file| !file.path.starts_with("src/telemetry/"));
+    let shipped = files("src").into_iter().filter(|file| !file.path.starts_with("src/system/telemetry/"));
     let code: String =
         shipped.flat_map(|file| file.shipped.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
     let is_set = |field: &str| {
@@ -90,7 +90,7 @@ fn annotations_page_is_fresh() {
     }
     let mut page = "# Annotations\n\ngitfleet extends KubeFleet and OCM by annotations, so that the same files work on their \
                     hubs too. A wrong value, or an unknown name with this prefix on one of these kinds, refuses the commit.\n\n\
-                    <!-- Made from src/api/annotations.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n"
+                    <!-- Made from src/model/api/annotations.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n"
         .to_owned();
     for (kinds, rules) in CARRIERS {
         write!(page, "## On {kinds}\n\n| annotation | meaning |\n|---|---|\n").unwrap();
@@ -120,15 +120,15 @@ const HELP_WIDTH: usize = 110;
 #[test]
 fn command_line_page_is_fresh() {
     let mut page = "# Command line\n\nThe help of every command.\n\n\
-                    <!-- Made from src/cli by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n"
+                    <!-- Made from src/gitfleet by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n"
         .to_owned();
-    write_help(&mut page, gitfleet::cli::command(), "gitfleet");
+    write_help(&mut page, gitfleet::command(), "gitfleet");
     fresh("cli.md", &page);
 }
 
 #[test]
 fn configuration_page_is_fresh() {
-    let schema = gitfleet::config::schema();
+    let schema = config::schema();
     let mut rows = Vec::new();
     fields(&schema, &schema, "", &mut rows);
     let mut page = "# gitfleet.yaml\n\nEvery field of the configuration file. `[]` is an item of a list. Relative paths are relative to \
@@ -141,7 +141,7 @@ fn configuration_page_is_fresh() {
     }
     page += "\n## Environment\n\nThese variables replace fields of the file, and options of the command line replace both. Paths among them are relative \
              to the working directory.\n\n| variable | field |\n|---|---|\n";
-    for (variable, field) in gitfleet::config::OVERRIDES {
+    for (variable, field) in config::OVERRIDES {
         writeln!(page, "| `{variable}` | `{field}` |").unwrap();
     }
     fresh("configuration.md", &page);
@@ -293,7 +293,7 @@ fn http_page_is_fresh() {
     let mut page = "# HTTP API\n\nWhat the daemon serves at `http.listen`; with `http.webhookListen`, webhooks are served there instead. Answers are JSON unless \
          the table says otherwise. A request that names the daemon by a name that it does not have is answered with 421: see \
          `http.hosts` in [configuration](configuration.md).\n\n\
-         <!-- Made from src/http/routes.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
+         <!-- Made from src/server/routes.rs by `UPDATE=1 cargo test --test tidy`; do not edit. -->\n\n\
          ## Callers\n\nA token is sent as `Authorization: Bearer TOKEN`. Without a token the answer is 401, with an unknown one 403.\n\n\
          | caller | must show |\n|---|---|\n"
         .to_owned();

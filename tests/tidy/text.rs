@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
+use testservers::repository;
+
 /// A Rust file.
 pub struct File {
     /// Its path below the repository, with slashes.
@@ -35,7 +37,7 @@ pub struct Function {
 }
 
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    repository()
 }
 
 /// Reads every Rust file below a folder, in order. What only tests compile has an empty `shipped`.
@@ -131,7 +133,8 @@ impl File {
     }
 
     fn resolved(&self, path: &str) -> Vec<String> {
-        let mut module: Vec<&str> = self.children().split('/').skip(1).collect();
+        // Of src/CRATE/..., what follows the crate.
+        let mut module: Vec<&str> = self.children().split('/').skip(2).collect();
         let mut segments: Vec<&str> = path.split("::").collect();
         let is_relative = matches!(segments[0], "self" | "super");
         while matches!(segments.first(), Some(&("self" | "super"))) {
@@ -316,7 +319,7 @@ fn text_is_read_as_rust_reads_it() {
     let (code, uncommented) = blanked(text);
     assert!(uncommented.contains("std::fs") && !uncommented.contains("use x"), "{uncommented}");
     let shipped = without_tests(&code);
-    let file = File { path: "src/m/n.rs".to_owned(), text: text.to_owned(), code, shipped, uncommented };
+    let file = File { path: "src/c/m/n.rs".to_owned(), text: text.to_owned(), code, shipped, uncommented };
     let named: Vec<String> =
         file.named().into_iter().map(|named| named.segments.join("::")).filter(|path| path.contains("::")).collect();
     assert_eq!(named, ["a::b", "a::c::self", "a::c::d", "g::h", "crate::m::k::l"]);

@@ -16,9 +16,10 @@ use tokio::time::{Instant, timeout_at};
 use super::folder::Folder;
 use super::names::{FileName, kind_prefix};
 use super::{Directory, blocking, with_uid};
-use crate::cluster::{Error, Observation, WatchedKind, WatchedObject};
-use crate::watch::{self, Watching};
-use crate::yaml;
+use crate::{Error, Observation, WatchedKind, WatchedObject};
+use model::yaml;
+use system::watch;
+use system::watch::Watching;
 
 /// How long a folder must be quiet before its changed files are read.
 const QUIET: Duration = Duration::from_millis(50);

@@ -36,13 +36,13 @@ type SyncOutcome = Result<(), Arc<io::Error>>;
 
 impl Disk {
     /// Returns the file system of an open file or folder.
-    pub fn of(file: impl AsFd) -> io::Result<Arc<Self>> {
+    pub(super) fn of(file: impl AsFd) -> io::Result<Arc<Self>> {
         let device = fstat(file)?.st_dev;
         Ok(Arc::clone(lock(&DISKS).entry(device).or_default()))
     }
 
     /// Waits until the content of a file, or the names in a folder, are on the disk.
-    pub async fn sync(self: Arc<Self>, file: OwnedFd) -> io::Result<()> {
+    pub(super) async fn sync(self: Arc<Self>, file: OwnedFd) -> io::Result<()> {
         let file = Arc::new(file);
         for _ in 0..TURNS_MAX {
             if let Ok(outcome) = self.turn(&file).await {

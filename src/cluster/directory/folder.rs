@@ -20,7 +20,7 @@ use super::names::FileName;
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// An open folder.
-pub struct Folder(OwnedFd);
+pub(super) struct Folder(OwnedFd);
 
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -30,13 +30,13 @@ impl AsFd for Folder {
 
 impl Folder {
     /// Opens a folder; it is followed where it is a symbolic link, because the configuration names it.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self(nix::fcntl::open(path, flags, Mode::empty())?))
     }
 
     /// Opens a folder, made where it is not there.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         if let Ok(folder) = Self::open(path) {
             return Ok(folder);
         }
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     /// Returns the names in the folder, sorted; names that are no text are ignored.
-    pub fn names(&self) -> io::Result<Vec<FileName>> {
+    pub(super) fn names(&self) -> io::Result<Vec<FileName>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut names = Vec::new();
         // Opened once more: reading moves a position that everybody who has the handle would share.
@@ -61,7 +61,7 @@ impl Folder {
     }
 
     /// Reads a file; `None` where there is none.
-    pub fn read(&self, name: &FileName) -> io::Result<Option<String>> {
+    pub(super) fn read(&self, name: &FileName) -> io::Result<Option<String>> {
         // Without waiting: a pipe in the place of a file would hold us up for ever.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match openat(&self.0, name.as_str(), flags, Mode::empty()) {
@@ -81,7 +81,7 @@ impl Folder {
     }
 
     /// Writes the content of a file under its temporary name. Once that is on the disk, [`Folder::replace`] puts it in its place.
-    pub fn write(&self, name: &FileName, text: &str) -> io::Result<OwnedFd> {
+    pub(super) fn write(&self, name: &FileName, text: &str) -> io::Result<OwnedFd> {
         let temporary = name.temporary();
         let mut file = self.create_file(&temporary)?;
         file.write_all(text.as_bytes()).inspect_err(|_| drop(self.remove(&temporary)))?;
@@ -89,7 +89,7 @@ impl Folder {
     }
 
     /// Puts what was written in its place at once, whatever was there; its name is on the disk after the folder is synced.
-    pub fn replace(&self, name: &FileName) -> io::Result<()> {
+    pub(super) fn replace(&self, name: &FileName) -> io::Result<()> {
         let temporary = name.temporary();
         let replaced = renameat(&self.0, temporary.as_str(), &self.0, name.as_str());
         Ok(replaced.inspect_err(|_| drop(self.remove(&temporary)))?)
@@ -108,7 +108,7 @@ impl Folder {
     }
 
     /// Gives a file another name. There is no moment without it: under both names rather than under none.
-    pub fn rename(&self, from: &FileName, to: &FileName) -> io::Result<()> {
+    pub(super) fn rename(&self, from: &FileName, to: &FileName) -> io::Result<()> {
         let (old, new) = (from.as_str(), to.as_str());
         if linkat(&self.0, old, &self.0, new, AtFlags::empty()).is_err() {
             // It is there already, or the file system knows one name a file.
@@ -118,7 +118,7 @@ impl Folder {
     }
 
     /// Removes a file; one that is not there is no error.
-    pub fn remove(&self, name: &FileName) -> io::Result<()> {
+    pub(super) fn remove(&self, name: &FileName) -> io::Result<()> {
         match unlinkat(&self.0, name.as_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
             Err(error) => Err(error.into()),
@@ -126,12 +126,12 @@ impl Folder {
     }
 
     /// Waits until every name that was given or taken so far is on the disk.
-    pub fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.0)?)
     }
 
     /// Returns the open folder itself.
-    pub fn into_file(self) -> OwnedFd {
+    pub(super) fn into_file(self) -> OwnedFd {
         self.0
     }
 }

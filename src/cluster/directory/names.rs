@@ -17,8 +17,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::cluster::WatchedKind;
-use crate::model::id::ObjectKey;
+use crate::WatchedKind;
+use model::id::ObjectKey;
 
 /// Bytes of a file name that Linux and macOS take.
 const FILE_NAME_BYTES_MAX: usize = 255;

@@ -15,7 +15,7 @@ pub(super) struct OwnChanges(Mutex<BTreeMap<FileName, Option<u64>>>);
 
 impl OwnChanges {
     /// Remembers a change before it is made: `None` removes the file.
-    pub fn note(&self, name: &FileName, text: Option<&str>) {
+    pub(super) fn note(&self, name: &FileName, text: Option<&str>) {
         let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.len() >= REMEMBERED_MAX {
             changes.clear();
@@ -24,7 +24,7 @@ impl OwnChanges {
     }
 
     /// Tells whether a file is as gitfleet left it, and forgets the change.
-    pub fn take(&self, name: &FileName, text: Option<&str>) -> bool {
+    pub(super) fn take(&self, name: &FileName, text: Option<&str>) -> bool {
         let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         changes.remove(name).is_some_and(|known| known == text.map(hash))
     }

@@ -13,9 +13,9 @@ use kube::{Api, Resource};
 use serde::Deserialize;
 
 use super::{REFUSED_RETRY, RETRY, is_refused};
-use crate::api::table::OCM_GROUP;
-use crate::cluster::Error;
-use crate::cluster::wire::Wire;
+use crate::Error;
+use crate::wire::Wire;
+use model::api::table::OCM_GROUP;
 
 /// The kind, and the only version it has.
 const KIND: &str = "ClusterClaim";

@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::*;
-use crate::config::MemberAccess;
-use crate::model::agent::AgentChoice;
-use crate::model::id::ClusterName;
+use crate::MemberAccess;
+use model::agent::AgentChoice;
+use model::id::ClusterName;
 
 const HEAD: &str = "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {url: /fleet}\n";
 

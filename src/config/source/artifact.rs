@@ -2,11 +2,11 @@
 
 use super::super::complaint;
 use super::Source;
-use crate::model::artifact::{ArtifactReference, is_artifact, without_digest};
-use crate::model::manifest::InputError;
+use model::artifact::{ArtifactReference, is_artifact, without_digest};
+use model::manifest::InputError;
 
 /// Why an artifact has no git host.
-pub(in crate::config) const NO_FORGE: &str = "is for a repository; no git host has the commits of an artifact";
+pub(crate) const NO_FORGE: &str = "is for a repository; no git host has the commits of an artifact";
 
 impl Source {
     /// Tells whether it is an artifact in a registry.

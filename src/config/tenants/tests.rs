@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::config::Configuration;
+use crate::Configuration;
 
 fn parse(tenants: &str) -> Result<Configuration, String> {
     let text =

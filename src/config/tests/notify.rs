@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use crate::model::notification::{NotificationKind, NotificationTemplate};
+use model::notification::{NotificationKind, NotificationTemplate};
 
 #[test]
 fn receivers_are_read_with_defaults() {

@@ -7,13 +7,13 @@ use super::{
     Cache, Error, ListedFiles, ParsedFile, assemble, chosen, ignore_file, parsed, refused_if_large, refused_rendering,
     varied,
 };
-use crate::daemon::rendering::{Inputs, Merge, OfMerge, RenderedSource, Rendering, encryption_errors};
-use crate::git::{self, Reader};
-use crate::model::folder::below;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::plan::pull_request::Candidate;
-use crate::source::{self, Filter};
+use crate::rendering::{Inputs, Merge, OfMerge, RenderedSource, Rendering, encryption_errors};
+use git::Reader;
+use model::folder::below;
+use model::id::CommitId;
+use model::manifest::InputError;
+use plan::pull_request::Candidate;
+use source::Filter;
 
 /// Reads the tree that a merge of `head` into `base` would have. Files are merged whole, by path and content.
 ///

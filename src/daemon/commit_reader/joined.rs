@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use super::owners::Owners;
 use super::{Cache, Error, ListedFiles, ParsedFile, listed, read_listed, versions};
-use crate::daemon::rendering::Lister;
-use crate::git::Reader;
-use crate::model::folder::{below, rendered_folder};
-use crate::model::id::CommitId;
-use crate::model::tree::{JoinedSource, Tree};
-use crate::source;
+use crate::rendering::Lister;
+use git::Reader;
+use model::folder::{below, rendered_folder};
+use model::id::CommitId;
+use model::tree::{JoinedSource, Tree};
 
 /// One of several sources, at a commit.
 #[derive(Clone, Copy)]

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Error, ParsedFile, assemble, chosen, varied};
-use crate::daemon::rendering::{Inputs, OnDisk, RenderedSource, Rendering, encryption_errors};
-use crate::git;
-use crate::model::id::BlobId;
-use crate::model::manifest::InputError;
-use crate::model::tree::{Skipped, Tree};
-use crate::source::{self, Filter, IGNORE_FILE, Selection};
-use crate::yaml::Meter;
+use crate::rendering::{Inputs, OnDisk, RenderedSource, Rendering, encryption_errors};
+use model::id::BlobId;
+use model::manifest::InputError;
+use model::tree::{Skipped, Tree};
+use model::yaml::Meter;
+use source::{Filter, IGNORE_FILE, Selection};
 
 /// All findings about a folder, for `validate`.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{Error, ListedFiles, OfCommit, refused_if_large};
-use crate::git::{self, Reader, RootFile};
-use crate::model::folder::{below, rendered_folder, within};
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::model::tree::Tree;
-use crate::source::{CodeOwners, OwnersSyntax};
+use git::{Reader, RootFile};
+use model::folder::{below, rendered_folder, within};
+use model::id::CommitId;
+use model::manifest::InputError;
+use model::tree::Tree;
+use source::{CodeOwners, OwnersSyntax};
 
 /// The owners of a commit's files; none where no such file is read.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Reads the file of a commit, and adds what is wrong with it to the errors of the commit.
-    pub fn read(
+    pub(super) fn read(
         syntax: Option<OwnersSyntax>,
         reader: &Reader,
         commit: &CommitId,
@@ -44,12 +44,12 @@ impl Owners {
     }
 
     /// Returns the owners as those of the files in a folder of the tree.
-    pub fn below(self, folder: &str) -> Self {
+    pub(super) fn below(self, folder: &str) -> Self {
         Self { folder: folder.to_owned(), ..self }
     }
 
     /// Notes the owners of each placement's file, and warnings about the file.
-    pub fn note(self, tree: &mut Tree) {
+    pub(super) fn note(self, tree: &mut Tree) {
         let Some(file) = self.file else { return };
         for placement in tree.placements.values_mut() {
             let Some(path) = within(&self.folder, &placement.origin.path) else { continue };

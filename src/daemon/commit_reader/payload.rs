@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::decide::payload::Payload;
-use crate::git::{Blob, Reader};
-use crate::model::id::BlobId;
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::records::{ResourceSnapshot, SnapshotResource};
-use crate::snapshot;
-use crate::source::{self, ParsedBlob};
+use decide::payload::Payload;
+use decide::snapshot;
+use git::{Blob, Reader};
+use model::id::BlobId;
+use model::manifest::{InputError, Manifest};
+use model::records::{ResourceSnapshot, SnapshotResource};
+use source::ParsedBlob;
 
 /// Reads a snapshot's payload again, for example after a restart.
 ///

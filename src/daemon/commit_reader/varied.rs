@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Error, ParsedFile, WantedFile, sorted};
-use crate::daemon::rendering::{Lister, RenderedFile, RenderedSource, Rendering, encrypted_for_clusters};
-use crate::model::manifest::InputError;
-use crate::model::tree::Tree;
-use crate::source::{self, ParsedBlob, VariantFiles};
+use crate::rendering::{Lister, RenderedFile, RenderedSource, Rendering, encrypted_for_clusters};
+use model::manifest::InputError;
+use model::tree::Tree;
+use source::{ParsedBlob, VariantFiles};
 
 /// Notes which folders were rendered, renders them for clusters where placements ask for it, and adds the objects to the tree; returns the keys
 /// of the results. `parse` reads files that were rendered.

@@ -2,13 +2,13 @@
 //! show what no cluster gets.
 
 use super::{ListedFiles, OfCommit};
-use crate::config::{Configuration, FILE_NAME_DEFAULT};
-use crate::daemon::rendering::Rendering;
-use crate::git::{Reader, RootFile};
-use crate::model::folder::{below, folder_of, within};
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::model::rendering::Renderer;
+use crate::rendering::Rendering;
+use config::{Configuration, FILE_NAME_DEFAULT};
+use git::{Reader, RootFile};
+use model::folder::{below, folder_of, within};
+use model::id::CommitId;
+use model::manifest::InputError;
+use model::rendering::Renderer;
 
 /// Returns a warning for each program of another version, where the commit has folders to render. The file is the one that `gitfleet plan`
 /// takes the versions from: in the folder that is read, or above it.

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{HubSettings, is_passing};
-use crate::api::annotations::SOURCE;
-use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
-use crate::api::table::OCM_GROUP;
-use crate::cluster::Error;
-use crate::cluster::hub::{Change, Hub, HubKind};
-use crate::daemon::fence::{self, Fence};
-use crate::model::decisions::{DecisionsRecord, Page, PageWrite};
-use crate::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};
-use crate::status::decisions::{Exports, reads};
+use cluster::Error;
+use cluster::hub::{Change, Hub, HubKind};
+use decide::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};
+use decide::status::decisions::{Exports, reads};
+use model::api::annotations::SOURCE;
+use model::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SCHEDULING_DISABLED};
+use model::api::table::OCM_GROUP;
+use model::decisions::{DecisionsRecord, Page, PageWrite};
+use system::fence;
+use system::fence::Fence;
 
 /// The label that marks our objects, with [`MANAGER`] as value.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::*;
-use crate::clock::Uptime;
-use crate::store::lease::MemoryLeases;
+use engine::store::lease::MemoryLeases;
+use system::clock::Uptime;
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -59,7 +59,7 @@ impl Database {
     }
 }
 
-impl Leases for Arc<Database> {
+impl Leases for Database {
     fn take(&self, holder: &Holder, length: Duration) -> store::Result<Taken> {
         self.ask("take", || self.leases.take(holder, length))
     }
@@ -83,7 +83,7 @@ impl Leases for Arc<Database> {
 fn keeper(database: &Arc<Database>, clock: &TestClock, id: &str) -> Keeper {
     let database = Arc::clone(database);
     let holder = Holder { id: id.to_owned(), url: format!("http://{id}") };
-    Keeper::new(Box::new(move || Ok(Arc::new(Arc::clone(&database)))), holder, LEASE, clock.lease_clock())
+    Keeper::new(Box::new(move || Ok(Arc::clone(&database) as Arc<dyn Leases>)), holder, LEASE, clock.lease_clock())
 }
 
 fn role(keeper: &Keeper) -> Role {

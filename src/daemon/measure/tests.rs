@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::records::SUSPENDED_WORDS;
+use model::records::SUSPENDED_WORDS;
 
 #[test]
 fn the_member_that_is_offline_longest_is_told_and_no_suspended_or_former_one() {

@@ -6,10 +6,10 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::model::id::PlacementKey;
-use crate::model::journal::JournalKind;
-use crate::model::notification::{NotificationKind, NotificationTemplate};
-use crate::store::{MemoryStore, Op};
+use engine::store::{MemoryStore, Op};
+use model::id::PlacementKey;
+use model::journal::JournalKind;
+use model::notification::{NotificationKind, NotificationTemplate};
 
 /// How long anything may take before a test gives up.
 const LIMIT: Duration = Duration::from_mins(1);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{RenderedTree, complaint};
-use crate::model::id::BlobId;
-use crate::model::manifest::InputError;
-use crate::model::rendering::Renderer;
-use crate::source::ParsedBlob;
+use model::id::BlobId;
+use model::manifest::InputError;
+use model::rendering::Renderer;
+use source::ParsedBlob;
 
 /// A file with its blob and its parsed content.
 type ParsedFile = (Arc<str>, BlobId, Arc<ParsedBlob>);

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::{Error, INPUT_BYTES_MAX, Inputs, Lister, PART_BYTES_MAX, WantedFolder};
-use crate::git;
-use crate::model::manifest::InputError;
-use crate::model::rendering::Renderer;
-use crate::render::{self, InputFile, Job, Program};
-use crate::source;
+use model::manifest::InputError;
+use model::rendering::Renderer;
+use render::{InputFile, Job, Program};
 
 /// What became of a folder.
 pub(super) enum FolderOutcome {

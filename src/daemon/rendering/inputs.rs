@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::git::{self, Blob, Listing, OpenedReader, Reader};
-use crate::model::folder::{below, folder_of};
-use crate::model::id::{BlobId, CommitId};
-use crate::model::manifest::InputError;
-use crate::source::{Files, Filter};
+use git::{Blob, Listing, OpenedReader, Reader};
+use model::folder::{below, folder_of};
+use model::id::{BlobId, CommitId};
+use model::manifest::InputError;
+use source::{Files, Filter};
 
 /// How long programs may render for one commit of a source, in a daemon.
 pub const COMMIT_TIME_MAX: Duration = Duration::from_mins(10);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::model::id::BlobId;
-use crate::model::rendering::{Capabilities, RELEASE_FILE, RELEASE_NAMESPACE};
-use crate::source::RenderedFolder;
+use model::id::BlobId;
+use model::rendering::{Capabilities, RELEASE_FILE, RELEASE_NAMESPACE};
+use source::RenderedFolder;
 
 /// What a key depends on beside files and versions: options of the program, and what is made of its result. To be raised when that changes.
 const KUSTOMIZE_OPTIONS: &str = "2";
@@ -77,7 +77,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::model::rendering::Release;
+    use model::rendering::Release;
 
     #[test]
     fn texts_of_a_key_cannot_run_together() {

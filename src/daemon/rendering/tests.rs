@@ -17,7 +17,7 @@ fn outputs_are_divided_between_documents() {
     ];
     for (printed, expected) in rows {
         let parts = parts(printed.as_bytes());
-        let documents = |part: &Vec<u8>| crate::yaml::parse_documents(std::str::from_utf8(part).expect("text")).len();
+        let documents = |part: &Vec<u8>| model::yaml::parse_documents(std::str::from_utf8(part).expect("text")).len();
         assert_eq!(parts.iter().map(documents).collect::<Vec<_>>(), expected);
         let bytes: usize = parts.iter().map(Vec::len).sum();
         assert!(expected.is_empty() || bytes == printed.len());

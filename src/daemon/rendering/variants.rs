@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Configured, FilledValues, Inputs, Lister, RenderedFile, RenderedTree, Rendering, WantedFolder, key, keys};
-use crate::daemon::commit_reader::Error;
-use crate::git;
-use crate::model::folder::below;
-use crate::model::manifest::InputError;
-use crate::model::rendering::{InputFolder, Renderer};
-use crate::model::tree::{Placement, Tree};
-use crate::model::variants::{ClusterInputs, VALUES_FILE, described};
-use crate::source::{self, ValuesTemplate, WantedVariants};
+use crate::commit_reader::Error;
+use model::folder::below;
+use model::manifest::InputError;
+use model::rendering::{InputFolder, Renderer};
+use model::tree::{Placement, Tree};
+use model::variants::{ClusterInputs, VALUES_FILE, described};
+use source::{ValuesTemplate, WantedVariants};
 
 /// The file of a kustomization in whose place the values of a cluster are given to Kustomize.
 const KUSTOMIZE_VALUES: &str = "values.yaml";
@@ -207,10 +206,10 @@ fn variant(folder: &WantedFolder, inputs: &ClusterInputs, content: &[u8]) -> Wan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::BlobId;
-    use crate::model::rendering::{Capabilities, Release};
-    use crate::model::variants::ClusterField;
-    use crate::source::RenderedFolder;
+    use model::id::BlobId;
+    use model::rendering::{Capabilities, Release};
+    use model::variants::ClusterField;
+    use source::RenderedFolder;
 
     fn folder(renderer: Renderer, path: &str, key: &str) -> WantedFolder {
         let release = (renderer == Renderer::Helm).then(|| Release {

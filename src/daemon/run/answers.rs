@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::Daemon;
-use crate::clock;
-use crate::http::{Preview, Question};
-use crate::plan::explain::explain;
-use crate::plan::forecast::forecast;
+use plan::explain::explain;
+use plan::forecast::forecast;
+use server::Question;
+use system::clock;
+use system::instruction::Preview;
 
 impl Daemon {
     /// Answers a question, unless the client is gone: answers are expensive.

@@ -1,9 +1,9 @@
 //! What machines push about clusters, on its way to the core and into the store.
 
 use super::Daemon;
-use crate::clock;
-use crate::http::PushRequest;
-use crate::model::commands::{Refusal, RefusalReason};
+use model::commands::{Refusal, RefusalReason};
+use server::PushRequest;
+use system::clock;
 
 /// Pushes that are written in one batch, beside the first.
 const MORE_MAX: usize = 255;

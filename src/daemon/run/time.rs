@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use crate::clock;
-use crate::core::persist::SavedRecords;
-use crate::core::waits;
-use crate::model::records::ClockReading;
-use crate::store::{self, Op, Store, records};
+use engine::persist::SavedRecords;
+use engine::store;
+use engine::store::{Op, Store, records};
+use engine::waits;
+use model::records::ClockReading;
+use system::clock;
 
 /// Stores operations, together with the current time: from this reading the next process measures how long the waits in its records
 /// lasted.

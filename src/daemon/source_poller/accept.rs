@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::branch::Branch;
 use super::{AcceptedState, Poller, pin_name};
-use crate::core::SourceEvent;
-use crate::daemon::commit_reader::{self, SourceAt, read_commit, read_joined};
-use crate::decide::tenancy::violations;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::model::tree::{JoinedSource, Tree};
+use crate::commit_reader;
+use crate::commit_reader::{SourceAt, read_commit, read_joined};
+use decide::tenancy::violations;
+use engine::SourceEvent;
+use model::id::CommitId;
+use model::manifest::InputError;
+use model::tree::{JoinedSource, Tree};
 
 impl Poller {
     /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
@@ -173,7 +174,7 @@ impl Poller {
     }
 
     /// Pins a commit, and makes it the accepted one.
-    fn keep(&mut self, commit: &CommitId, tree: Tree, names: &[String]) -> Result<(), crate::git::Error> {
+    fn keep(&mut self, commit: &CommitId, tree: Tree, names: &[String]) -> Result<(), git::Error> {
         if let Some(first) = tree.skipped.first() {
             let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
             tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");

@@ -11,12 +11,13 @@ use super::settings::BranchSettings;
 use super::token::BranchToken;
 use super::verify::Verifier;
 use super::{AcceptedState, POLL_BACKOFF_MAX};
-use crate::clock::{self, Uptime};
-use crate::config::HistoryRewrite;
-use crate::core::SourceEvent;
-use crate::error::{Classify as _, ErrorClass};
-use crate::git::{self, Source};
-use crate::model::id::CommitId;
+use config::HistoryRewrite;
+use engine::SourceEvent;
+use git::Source;
+use model::error::{Classify as _, ErrorClass};
+use model::id::CommitId;
+use system::clock;
+use system::clock::Uptime;
 
 /// A followed branch.
 pub(super) struct Branch {
@@ -55,7 +56,7 @@ pub(super) struct Branch {
 
 impl Branch {
     /// Returns what the settings say of an opened source.
-    pub fn new(
+    pub(super) fn new(
         settings: &BranchSettings,
         source: Source,
         dropped: Option<DroppedKeeper>,
@@ -85,14 +86,14 @@ impl Branch {
     }
 
     /// Reports what concerns this branch alone.
-    pub fn send(&self, news: SourceEvent) {
+    pub(super) fn send(&self, news: SourceEvent) {
         let news = if self.name.is_empty() { news } else { SourceEvent::Of(self.name.clone(), Box::new(news)) };
         // The receiver goes only when the process ends.
         drop(self.news.send(news));
     }
 
     /// Fetches what is new; the answer is for [`Self::notice`].
-    pub fn fetch(&mut self, stop: &AtomicBool) -> Result<Option<CommitId>, git::Error> {
+    pub(super) fn fetch(&mut self, stop: &AtomicBool) -> Result<Option<CommitId>, git::Error> {
         self.renew_token()?;
         let moved = self.source.poll(stop)?;
         self.notice_keys();
@@ -100,7 +101,7 @@ impl Branch {
     }
 
     /// Returns the tip that is to be considered after a fetch, if any.
-    pub fn notice(&mut self, fetched: Result<Option<CommitId>, git::Error>) -> Option<CommitId> {
+    pub(super) fn notice(&mut self, fetched: Result<Option<CommitId>, git::Error>) -> Option<CommitId> {
         let moved = match fetched {
             Ok(moved) => moved,
             Err(error) => {
@@ -125,7 +126,7 @@ impl Branch {
     }
 
     /// Decides whether a tip may be accepted as far as history and signatures go; reports why not.
-    pub fn may_accept(&mut self, tip: &CommitId, accepted_state: AcceptedState) -> Result<bool, git::Error> {
+    pub(super) fn may_accept(&mut self, tip: &CommitId, accepted_state: AcceptedState) -> Result<bool, git::Error> {
         // First: the tip of another branch may well descend from the accepted commit.
         if let Some(text) = self.switched(tip) {
             self.send(SourceEvent::Switched(tip.clone(), text));
@@ -156,14 +157,14 @@ impl Branch {
     }
 
     /// Notes that a tip was dealt with: it was accepted, refused or held.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         (self.failures, self.failing, self.unread, self.candidate) = (0, false, None, None);
         // A person accepts the pending tip, and no later one.
         self.accepted_rewrite = None;
     }
 
     /// Notes that a tip could not be read, and has our copy of the source fetched again if that may be the cause.
-    pub fn retry(&mut self, tip: CommitId, error: Option<&git::Error>, reason: String) {
+    pub(super) fn retry(&mut self, tip: CommitId, error: Option<&git::Error>, reason: String) {
         self.failing = true;
         self.failures += 1;
         if let Some(error) = error {
@@ -174,15 +175,15 @@ impl Branch {
     }
 
     /// Sets when it is polled next. That counts from here: other requests, which may come more often, delay no poll.
-    pub fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         // Failures do not shorten an interval that is configured longer than the limit.
         let pause = self.poll_interval.saturating_mul(1 << self.failures.min(8));
         self.due = clock::uptime().after(pause.min(POLL_BACKOFF_MAX.max(self.poll_interval)));
     }
 
     /// Returns what names the branch in a commit that joins sources, at a commit.
-    pub fn at(&self, commit: &CommitId) -> crate::model::tree::JoinedSource {
-        crate::model::tree::JoinedSource { name: self.name.clone(), commit: commit.clone() }
+    pub(super) fn at(&self, commit: &CommitId) -> model::tree::JoinedSource {
+        model::tree::JoinedSource { name: self.name.clone(), commit: commit.clone() }
     }
 }
 

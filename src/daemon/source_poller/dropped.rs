@@ -11,12 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::branch::Branch;
-use crate::core::SourceEvent;
-use crate::git::{self, PACKED_SIZE_MAX_BYTES, Reader};
-use crate::model::id::CommitId;
-use crate::model::records::DroppedCommits;
-use crate::store::records;
-use crate::store::{self, Expected, Op, Store};
+use engine::SourceEvent;
+use engine::store;
+use engine::store::records;
+use engine::store::{Expected, Op, Store};
+use git::{PACKED_SIZE_MAX_BYTES, Reader};
+use model::id::CommitId;
+use model::records::DroppedCommits;
 
 /// Commits that a message names; the rest is counted.
 const NAMED_MAX: usize = 5;
@@ -47,7 +48,7 @@ pub(super) struct DroppedKeeper {
 
 impl DroppedKeeper {
     /// Takes the name of the source; empty where there is one.
-    pub fn new(store: Arc<dyn Store>, source: &str) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, source: &str) -> Self {
         let key = records::dropped_key(source);
         Self { store, key, kept: None, compared: None, reported: None }
     }
@@ -56,7 +57,7 @@ impl DroppedKeeper {
     ///
     /// # Errors
     /// The store or the mirror cannot be used.
-    pub fn bring(&mut self, reader: &Reader) -> Result<(), KeepFailure> {
+    pub(super) fn bring(&mut self, reader: &Reader) -> Result<(), KeepFailure> {
         if self.kept.as_ref().is_some_and(|kept| kept.commits.iter().all(|commit| reader.has(commit))) {
             return Ok(());
         }

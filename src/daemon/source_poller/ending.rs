@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use super::SourceRequest;
+use bot::source_request::SourceRequest;
 
 /// The longest wait for the source's thread at shutdown; a read that blocks in the kernel may take longer.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ pub(super) struct Ending {
 
 impl Ending {
     /// Returns it with its stop flag and the value that the thread must hold.
-    pub fn of(requests: Sender<SourceRequest>) -> (Self, Arc<AtomicBool>, Sender<()>) {
+    pub(super) fn of(requests: Sender<SourceRequest>) -> (Self, Arc<AtomicBool>, Sender<()>) {
         let stop = Arc::new(AtomicBool::new(false));
         let (alive, ended) = channel();
         (Self { stop: Arc::clone(&stop), requests, ended }, stop, alive)

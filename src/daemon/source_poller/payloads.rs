@@ -7,15 +7,15 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc;
 
 use super::SharedReader;
-use crate::core::SourceEvent;
-use crate::daemon::commit_reader::{Cache, read_commit, read_payload};
-use crate::daemon::rendering::Rendering;
-use crate::daemon::supervise::Supervisor;
-use crate::decide::state::Payload;
-use crate::git::Reader;
-use crate::model::id::CommitId;
-use crate::model::records::ResourceSnapshot;
-use crate::telemetry::metrics::Part;
+use crate::commit_reader::{Cache, read_commit, read_payload};
+use crate::rendering::Rendering;
+use decide::state::Payload;
+use engine::SourceEvent;
+use git::Reader;
+use model::id::CommitId;
+use model::records::ResourceSnapshot;
+use system::supervise::Supervisor;
+use system::telemetry::metrics::Part;
 
 /// Reads payloads in a separate thread: a fetch may take minutes, and a rollback must not wait for it.
 pub(super) fn answer_payloads(

@@ -1,11 +1,12 @@
 //! Pull requests: what a merge into the accepted commit would hold.
 
 use super::super::commit_reader::{self, SourceAt};
-use super::{CandidateError, Poller};
-use crate::git;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
-use crate::plan::pull_request::Candidate;
+use super::Poller;
+use bot::source_request::CandidateError;
+use model::commit::Commit;
+use model::id::CommitId;
+use model::manifest::InputError;
+use plan::pull_request::Candidate;
 
 /// A refused pull request.
 pub(super) struct RefusedPull {
@@ -100,12 +101,7 @@ impl Poller {
     }
 
     /// Returns the commits that the branch of a source gained, newest first.
-    pub(super) fn landed(
-        &self,
-        source: &str,
-        from: Option<&CommitId>,
-        to: &CommitId,
-    ) -> Result<Vec<git::Commit>, String> {
+    pub(super) fn landed(&self, source: &str, from: Option<&CommitId>, to: &CommitId) -> Result<Vec<Commit>, String> {
         let branch = self.branch_of(source).ok_or_else(|| format!("no source {source:?} is followed"))?;
         branch.source.reader().landed(from, to).map_err(|error| error.in_full())
     }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::token::TokenOrigin;
-use crate::config::{self, Configuration, HistoryRewrite, Source, Verify, read_secret};
-use crate::daemon::decryption::Decryption;
-use crate::daemon::rendering::Rendering;
-use crate::daemon::run::state_dir;
-use crate::git::{HttpsAccess, SourceSpec, SshAccess};
-use crate::model::id::CommitId;
-use crate::model::records::SourceRecord;
-use crate::model::tenants::Tenants;
-use crate::source::OwnersSyntax;
-use crate::store::Store;
+use crate::rendering::Rendering;
+use crate::run::state_dir;
+use config::{Configuration, HistoryRewrite, Source, Verify, read_secret};
+use engine::store::Store;
+use git::{HttpsAccess, SourceSpec, SshAccess};
+use member::decryption::Decryption;
+use model::id::CommitId;
+use model::records::SourceRecord;
+use model::tenants::Tenants;
+use source::OwnersSyntax;
 
 /// The settings of the poller.
 pub struct PollerSettings {

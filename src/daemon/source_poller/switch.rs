@@ -1,8 +1,8 @@
 //! A switch of the branch that is checked out in a local repository.
 
 use super::branch::Branch;
-use crate::core::SourceEvent;
-use crate::model::id::CommitId;
+use engine::SourceEvent;
+use model::id::CommitId;
 
 impl Branch {
     /// Describes the switch if another branch than the followed one is checked out, unless a person accepted its tip.

@@ -9,11 +9,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{Configuration, HistoryRewrite, Verify};
-use crate::decide::state::Payload;
-use crate::git::{Source, SourceSpec};
-use crate::model::tree::Tree;
-use crate::store::Store;
+use bot::source_request::CandidateError;
+use config::{Configuration, HistoryRewrite, Verify};
+use decide::state::Payload;
+use engine::store::Store;
+use git::{Source, SourceSpec};
+use model::tree::Tree;
+use plan::pull_request::Candidate;
+use tokio::sync::oneshot;
 
 mod app;
 mod dropped;
@@ -117,7 +120,7 @@ fn begin_in(
         accepted,
         shared,
         rendering: Rendering::default(),
-        decryption: crate::daemon::decryption::Decryption::default(),
+        decryption: member::decryption::Decryption::default(),
         tenants: Arc::default(),
         code_owners: None,
     };

@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use super::branch::Branch;
 use super::dropped::DroppedKeeper;
 use super::settings::BranchSettings;
-use super::{AcceptedState, Cache, CandidateError, Poller, PollerSettings, SharedReader, SourceRequest};
-use crate::core::SourceEvent;
-use crate::git::{self, JoinedRepository, Source};
-use crate::source::OwnersSyntax;
+use super::{AcceptedState, Cache, Poller, PollerSettings, SharedReader};
+use bot::source_request::{CandidateError, SourceRequest};
+use engine::SourceEvent;
+use git::{JoinedRepository, Source};
+use source::OwnersSyntax;
 
 /// How often a local source is polled that cannot be watched.
 const POLL_UNWATCHED: Duration = Duration::from_secs(1);
@@ -93,7 +94,7 @@ pub(super) struct PollerThread {
 
 impl PollerThread {
     /// Follows the source, once it exists, until the requests end.
-    pub fn run(&mut self, inbox: &Receiver<SourceRequest>) {
+    pub(super) fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
         while self.poller.is_none() {
             match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {

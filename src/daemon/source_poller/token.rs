@@ -6,10 +6,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::runtime::{Builder, Runtime};
 
 use super::branch::Branch;
-use crate::config::{Source, read_pem, read_secret};
-use crate::daemon::secret_files::reason;
-use crate::forge::{Auth, InstallationTokens, Kind, Reach, Settings};
-use crate::git;
+use config::{Source, read_pem, read_secret};
+use forge::{Auth, InstallationTokens, Kind, Reach, Settings};
+use system::secret_files::reason;
 
 /// Where the token of a source comes from.
 #[derive(Clone, Debug)]

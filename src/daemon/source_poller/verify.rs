@@ -2,12 +2,11 @@
 
 use super::super::commit_signatures::{complaints, complaints_of_artifact};
 use super::branch::Branch;
-use crate::clock;
-use crate::config::{Verify, read_public};
-use crate::git;
-use crate::model::artifact::SeenArtifact;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
+use config::{Verify, read_public};
+use model::artifact::SeenArtifact;
+use model::id::CommitId;
+use model::manifest::InputError;
+use system::clock;
 
 /// Checks signatures before a tip is accepted.
 pub(super) struct Verifier {

@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::decide::fixtures::{eviction, member, payload, placement, tree};
-use crate::decide::state::PlacementState;
-use crate::model::records::BindingState;
+use crate::state::PlacementState;
+use model::records::BindingState;
+use testkit::trees::{eviction, member, payload, placement, tree};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

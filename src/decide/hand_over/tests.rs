@@ -3,8 +3,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::decide::fixtures::{placement, tree};
-use crate::model::records::{Binding, Glimpse, Inventory, WorkStatus};
+use model::records::{Binding, Glimpse, Inventory, WorkStatus};
+use testkit::trees::{placement, tree};
 
 /// A list that fails hides what was decided to go: another placement may claim it all the same, or the order that is known would
 /// delete it as soon as it is listed again.

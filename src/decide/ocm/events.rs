@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::entry;
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::JournalEntry;
-use crate::schedule::ocm::{Key, Notice};
 use crate::status::decision_pages::page_name;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::ocm::OcmPlacementRecord;
+use model::records::JournalEntry;
+use schedule::ocm::{Key, Notice};
 
 /// What came of an evaluation, beside the record.
 pub(super) struct Evaluated {

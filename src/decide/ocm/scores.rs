@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Facts, Ocm, of_kind};
-use crate::api::object::without_nulls;
-use crate::api::ocm::AddOnPlacementScore;
-use crate::model::id::ClusterName;
-use crate::model::tree::Tree;
-use crate::schedule::ocm::Key;
-use crate::yaml;
+use model::api::object::without_nulls;
+use model::api::ocm::AddOnPlacementScore;
+use model::id::ClusterName;
+use model::tree::Tree;
+use model::yaml;
+use schedule::ocm::Key;
 
 /// Name of an AddOnPlacementScore, and the cluster it is of.
 pub(super) type ScoreKey = (String, ClusterName);

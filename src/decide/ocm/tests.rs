@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::decide::fixtures::{BOUND, managed, member, ocm_placement, tree};
-use crate::model::records::ClusterRecord;
+use model::records::ClusterRecord;
+use testkit::trees::{BOUND, managed, member, ocm_placement, tree};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("an instant")

@@ -1,5 +1,5 @@
 use super::*;
-use crate::decide::fixtures::tree;
+use testkit::trees::tree;
 
 fn override_of(name: &str, value: &str) -> String {
     format!(

@@ -1,5 +1,5 @@
 use super::*;
-use crate::api::annotations;
+use model::api::annotations;
 
 #[test]
 fn a_silence_becomes_too_long_once() {

@@ -5,8 +5,8 @@ mod encrypted;
 use std::sync::Arc;
 
 use super::*;
-use crate::api::placement::LabelSelector;
-use crate::decide::fixtures::{member, tree};
+use model::api::placement::LabelSelector;
+use testkit::trees::{member, tree};
 
 /// A tenant with a namespace, in the folder `shop/`.
 fn shop() -> Tenant {
@@ -301,9 +301,9 @@ fn ordered(
     placement: &str,
     tenants: Vec<Tenant>,
 ) -> (Vec<String>, Vec<Option<String>>, Option<String>) {
-    use crate::decide::state::{FleetState, PlacementState, clusters};
-    use crate::model::records::{ClusterRecord, MemberKind};
+    use crate::state::{FleetState, PlacementState, clusters};
     use jiff::Timestamp;
+    use model::records::{ClusterRecord, MemberKind};
 
     let tree = tree_of(files);
     let now = Timestamp::UNIX_EPOCH;
@@ -321,7 +321,7 @@ fn ordered(
         ..FleetState::default()
     };
     let begun = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(placement)], now);
-    let decision = crate::decide::decide(begun, &fleet, now);
+    let decision = crate::decide(begun, &fleet, now);
     let to = decision.orders.iter().map(|order| order.cluster.to_string()).collect();
     let users = decision.orders.iter().map(|order| order.user.clone()).collect();
     (to, users, decision.state.record.error)
@@ -465,7 +465,7 @@ fn a_tenant_builds_on_its_own_folder_and_its_bases() {
 
 #[test]
 fn approvers_of_a_tenant_stand_in_place_of_the_configured_ones() {
-    use crate::decide::state::{FleetState, PlacementState};
+    use crate::state::{FleetState, PlacementState};
     use jiff::Timestamp;
 
     let mut files = others();
@@ -482,7 +482,7 @@ fn approvers_of_a_tenant_stand_in_place_of_the_configured_ones() {
     for (name, wanted, shown) in [("p", "team:acme/shop", Some("team:acme/shop")), ("bank", "user:ops", None)] {
         let state = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(name)], now);
         assert_eq!(fleet.approvers_of(&state.record), [wanted], "{name}");
-        let decided = crate::decide::decide(state, &fleet, now).state;
+        let decided = crate::decide(state, &fleet, now).state;
         assert_eq!(decided.record.approvers.as_deref(), shown, "{name}");
     }
 }

@@ -3,17 +3,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::condition::find_condition;
-use crate::decide::fixtures::{member, payload, placement, tree};
-use crate::decide::render::named;
-use crate::decide::state::{FleetState, PlacementState, clusters};
-use crate::decide::{Decision, decide};
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::{ClusterName, ObjectKey};
-use crate::model::records::{
-    ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus, MemberKind, WorkStatus,
-};
-use crate::model::work::{Desired, WorkOrder};
+use crate::render::named;
+use crate::state::{FleetState, PlacementState, clusters};
+use crate::{Decision, decide};
+use model::api::condition::find_condition;
+use model::conditions::{ConditionType, Reason};
+use model::id::{ClusterName, ObjectKey};
+use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus, MemberKind, WorkStatus};
+use model::work::{Desired, WorkOrder};
+use testkit::trees::{member, payload, placement, tree};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const CLUSTERS: [&str; 4] = ["a", "b", "c", "d"];
@@ -227,7 +225,7 @@ fn objects_are_made_once() {
     assert!(before.iter().all(|(cluster, order)| Arc::ptr_eq(&order.manifests, &fleet.orders[cluster].manifests)));
     assert!(Arc::ptr_eq(&before["a"].manifests[0].object, &before["c"].manifests[0].object), "the Namespace is shared");
     // From the records alone the same objects come again.
-    fleet.state.rendered = crate::decide::overrides::Rendered::default();
+    fleet.state.rendered = crate::overrides::Rendered::default();
     fleet.decide();
     assert!(before.iter().all(|(cluster, order)| order == &fleet.orders[cluster]));
 }

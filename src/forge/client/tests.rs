@@ -10,9 +10,9 @@ use http_body_util::BodyExt as _;
 use secrecy::SecretString;
 
 use super::*;
-use crate::forge::{Auth, Forge, Meter, Reach, Settings, connect};
-use crate::model::forge::{CommitStatus, ForgeUser, Permission, Reaction, StatusState};
-use crate::model::id::CommitId;
+use crate::{Auth, Forge, Meter, Reach, Settings, connect};
+use model::forge::{CommitStatus, ForgeUser, Permission, Reaction, StatusState};
+use model::id::CommitId;
 
 mod witnesses;
 

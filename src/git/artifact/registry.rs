@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::error::Secrets;
 use super::super::{Cause, Error, OCI_LAYER_MAX_BYTES, OCI_MANIFEST_MAX_BYTES, SourceSpec};
 use super::REVISION_CHARS_MAX;
-use crate::model::artifact::{ArtifactReference, digest_of, is_digest};
+use model::artifact::{ArtifactReference, digest_of, is_digest};
 
 mod sign_in;
 mod signatures;
@@ -100,7 +100,7 @@ impl<'a> RegistryClient<'a> {
     ///
     /// # Errors
     /// `AccessFile` where the authorities cannot be read.
-    pub fn connect(
+    pub(super) fn connect(
         reference: &'a ArtifactReference,
         spec: &'a SourceSpec,
         stop: &'a AtomicBool,
@@ -114,7 +114,7 @@ impl<'a> RegistryClient<'a> {
     ///
     /// # Errors
     /// `Artifact` where it is nothing that can be unpacked; else as a poll.
-    pub fn find(&mut self) -> Result<FoundArtifact, Error> {
+    pub(super) fn find(&mut self) -> Result<FoundArtifact, Error> {
         let wanted = self.reference.name.clone();
         let answer = self.get(&format!("manifests/{wanted}"), MANIFEST)?;
         if answer.status() == StatusCode::NOT_FOUND {
@@ -156,7 +156,7 @@ impl<'a> RegistryClient<'a> {
     ///
     /// # Errors
     /// `Artifact` where it is not what the manifest says, `Disk`; else as a poll.
-    pub fn download(&mut self, artifact: &FoundArtifact, target: &Path) -> Result<(), Error> {
+    pub(super) fn download(&mut self, artifact: &FoundArtifact, target: &Path) -> Result<(), Error> {
         let LayerDescriptor { digest, size, .. } = &artifact.layer;
         let answer = self.get(&format!("blobs/{digest}"), "*/*")?;
         let disk = |source| Error::Disk { path: target.to_owned(), source };

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::{OCI_LAYER_MAX_BYTES, Source, SourceSpec};
 use super::*;
-use crate::model::artifact::{ArtifactSignature, digest_of};
+use model::artifact::{ArtifactSignature, digest_of};
 
 /// An answer: status, headers, body.
 type Answer = (u16, Vec<(&'static str, String)>, Vec<u8>);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, EntryType};
 
-use crate::git::{OCI_ENTRIES_MAX, OCI_UNPACKED_MAX_BYTES, PATH_DEPTH_MAX, PATH_SIZE_MAX_BYTES};
+use crate::{OCI_ENTRIES_MAX, OCI_UNPACKED_MAX_BYTES, PATH_DEPTH_MAX, PATH_SIZE_MAX_BYTES};
 
 /// The most bytes that an archive may have between the contents of two files: headers and names, which the library holds in memory.
 const HEADERS_MAX_BYTES: u64 = 256 * 1024;

@@ -8,7 +8,7 @@ const PATH_REFUSED: [char; 3] = ['\'', '!', '\\'];
 
 /// A repository on a host that is reached over ssh.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::git) struct SshAddress {
+pub(crate) struct SshAddress {
     pub user: String,
     pub host: String,
     pub port: Option<u16>,
@@ -17,7 +17,7 @@ pub(in crate::git) struct SshAddress {
 }
 
 /// Tells whether a location is read over ssh: `ssh://...`, or `USER@HOST:PATH` as git takes it, with a `:` before the first `/`.
-pub(in crate::git) fn is_ssh(location: &str) -> bool {
+pub(crate) fn is_ssh(location: &str) -> bool {
     match location.split_once("://") {
         Some((scheme, _)) => scheme.eq_ignore_ascii_case("ssh") || scheme.eq_ignore_ascii_case("git+ssh"),
         None => location.split('/').next().unwrap_or_default().contains(':'),
@@ -29,7 +29,7 @@ impl SshAddress {
     ///
     /// # Errors
     /// What is wrong with it, and how to write it, for users. Never repeats the location: it may hold a password.
-    pub fn parse(location: &str) -> Result<Self, &'static str> {
+    pub(super) fn parse(location: &str) -> Result<Self, &'static str> {
         let url = gix::url::parse(location.as_bytes().as_bstr()).map_err(|_| "it is not a URL")?;
         if url.scheme != Scheme::Ssh {
             return Err("it is not a URL of ssh: write ssh://git@HOST/PATH");
@@ -68,7 +68,7 @@ impl SshAddress {
     }
 
     /// Returns the host as a file of known hosts names it.
-    pub fn known_as(&self) -> String {
+    pub(super) fn known_as(&self) -> String {
         match self.port {
             Some(port) if port != 22 => format!("[{}]:{port}", self.host),
             _ => self.host.clone(),

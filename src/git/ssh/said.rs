@@ -1,7 +1,7 @@
 //! What ssh and the host said, as an error with what to do.
 
 use super::Ssh;
-use crate::git::{Cause, Error};
+use crate::{Cause, Error};
 
 /// What hosts say where there is no repository, or none for this key.
 const NO_REPOSITORY: [&str; 5] = [

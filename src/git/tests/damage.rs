@@ -3,8 +3,8 @@
 use std::fs::File;
 
 use super::*;
-use crate::git::File as Listed;
-use crate::git::heal::{DAMAGED, LOCK_STALE_AFTER};
+use crate::File as Listed;
+use crate::heal::{DAMAGED, LOCK_STALE_AFTER};
 
 /// Does something to the mirror in a folder.
 type Damages = fn(&Path);
@@ -247,7 +247,7 @@ const ZEROS: &str = "GITFLEET_TEST_ZEROS";
 #[test]
 fn d06_zeros_that_do_not_fit_into_memory_are_refused_with_their_number() {
     const ZEROS_MIB: u64 = 640;
-    let test = "git::tests::damage::d06_a_pack_with_a_large_object_is_refused_with_its_size";
+    let test = "tests::damage::d06_a_pack_with_a_large_object_is_refused_with_its_size";
     let limited = format!("ulimit -v {} && exec \"$0\" \"$@\"", (ZEROS_MIB - 24) * 1024);
     let mut command = Command::new("sh");
     command.args(["-c", &limited]).arg(std::env::current_exe().unwrap()).args(["--exact", test]);

@@ -22,8 +22,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use crate::error::{Classify, ErrorClass};
-use crate::model::id::{BlobId, CommitId};
+use model::error::{Classify, ErrorClass};
+use model::id::{BlobId, CommitId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

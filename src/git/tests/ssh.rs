@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 
-#[path = "../../../tests/support/sshd.rs"]
-mod sshd;
-
-use sshd::{Manner, Sshd, make_key};
+use testservers::sshd::{Manner, Sshd, make_key};
 
 fn access(sshd: &Sshd) -> SshAccess {
     SshAccess { key_file: sshd.key_file(), known_hosts_file: sshd.known_hosts_file() }

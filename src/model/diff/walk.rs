@@ -1,6 +1,6 @@
 //! Walks through a manifest and a live object, field by field.
 
-use crate::model::records::Difference;
+use crate::records::Difference;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

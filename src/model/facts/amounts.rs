@@ -16,7 +16,7 @@ const NANOS: i128 = 1_000_000_000;
 const NANOS_IN_MILLI: i128 = 1_000_000;
 
 /// Extended resources of one cluster that become properties; further ones, in the order of their names, do not.
-pub const EXTENDED_MAX: usize = 64;
+pub(super) const EXTENDED_MAX: usize = 64;
 
 /// Cpu and memory of one node or pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,7 +19,7 @@ pub(super) mod map {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
     /// Writes each number as text.
-    pub(in crate::model::facts) fn serialize<S: Serializer>(
+    pub(in crate::facts) fn serialize<S: Serializer>(
         numbers: &BTreeMap<String, u128>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -27,7 +27,7 @@ pub(super) mod map {
     }
 
     /// Reads each number from text.
-    pub(in crate::model::facts) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in crate::facts) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<String, u128>, D::Error> {
         let texts = BTreeMap::<String, String>::deserialize(deserializer)?;

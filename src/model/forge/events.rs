@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ForgeUser, Permission, ThreadNumber};
-use crate::model::id::{CommitId, Digest};
+use crate::id::{CommitId, Digest};
 
 /// Whether a comment was edited, as far as its host tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::PlacementPhase::{Following, Halted, HeldBack, Invalid, Paused, RemovalPending, Removing};
 use super::*;
-use crate::model::transitions::drawn::{check_groups, check_once, check_ways, each, section};
+use testkit::drawn::{check_groups, check_once, check_ways, each, section};
 
 const HEADING: &str = "States of a placement";
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::snapshot::Resource;
-use crate::model::id::ClusterName;
+use crate::id::ClusterName;
 
 /// The differences between head and base.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -9,7 +9,7 @@ use super::snapshot::Resource;
 use crate::api::placement::StrategyType;
 use crate::api::stage_checks::Checks;
 use crate::api::staged::StageTaskType;
-use crate::model::id::ClusterName;
+use crate::id::ClusterName;
 
 /// The rollout of a placement.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::model::id::{ClusterName, Digest, ObjectId};
-use crate::model::records::ResourceSnapshot;
-use crate::model::variants::ClusterInputs;
+use crate::id::{ClusterName, Digest, ObjectId};
+use crate::records::ResourceSnapshot;
+use crate::variants::ClusterInputs;
 
 /// A frozen selection.
 #[derive(Clone, Debug, Serialize)]

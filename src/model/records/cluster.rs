@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::AgentChoice;
 use crate::api::cluster::MemberClusterSpec;
 use crate::api::ocm::ManagedClusterTaint;
-use crate::model::agent::AgentChoice;
-use crate::model::id::ClusterName;
-use crate::model::pushed::Pushed;
+use crate::id::ClusterName;
+use crate::pushed::Pushed;
 
 /// A mass removal: more than half of the fleet's clusters left in one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub struct ClusterRecord {
     /// Its taints as a ManagedCluster, each with a date: that in git, else when it was first seen there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managed_taints: Vec<ManagedClusterTaint>,
-    /// Properties in git; see [`stated`](crate::model::facts::stated).
+    /// Properties in git; see [`stated`](crate::facts::stated).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stated: BTreeMap<String, String>,
     /// Properties observed on the cluster: Kubernetes version, node count and so on; kept while it does not answer.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::ClusterName;
+use crate::id::ClusterName;
 
 /// One cluster in a policy snapshot's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

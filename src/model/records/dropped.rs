@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::CommitId;
+use crate::id::CommitId;
 
 /// Commits that records name and that are no part of the branch any more, because its history was rewritten. Where several daemons share
 /// the store, their objects are here: the next leader may have a mirror that never had them.

@@ -7,8 +7,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::model::id::ObjectKey;
-use crate::model::shared::{Pool, Pooled, Shared};
+use crate::id::ObjectKey;
+use crate::shared::{Pool, Pooled, Shared};
 
 /// Kinds that a complaint names; the rest is counted.
 const NAMED_KINDS_MAX: usize = 3;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
+use crate::id::CommitId;
+use crate::manifest::InputError;
 
 /// The record of the source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{HeldSnapshot, JournalEntry, Pause, PlacementRecord};
-use crate::model::id::ClusterName;
-use crate::model::journal::JournalKind;
+use crate::id::ClusterName;
+use crate::journal::JournalKind;
 
 /// Characters of a person's text that an inventory keeps.
 pub const KEPT_WORDS_MAX: usize = 256;

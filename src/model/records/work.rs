@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Inventory, Kept};
-use crate::model::conditions::Reason;
-use crate::model::id::{Digest, ObjectId, ObjectKey};
-use crate::model::shared::{Pool, Pooled, Shared};
+use crate::conditions::Reason;
+use crate::id::{Digest, ObjectId, ObjectKey};
+use crate::shared::{Pool, Pooled, Shared};
 
 /// The result of one manifest on a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

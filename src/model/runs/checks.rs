@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::api::stage_checks::{Checks, MetricCheck};
-use crate::model::id::PlacementKey;
+use crate::id::PlacementKey;
 
 /// Significant digits of a number that is shown.
 const DIGITS_SHOWN: usize = 6;

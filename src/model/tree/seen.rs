@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::varied::replace;
 use super::{Placement, Tree};
-use crate::model::folder::{holding, holds, rendered_folder};
-use crate::model::manifest::Manifest;
+use crate::folder::{holding, holds, rendered_folder};
+use crate::manifest::Manifest;
 
 /// Positions in a list of manifests.
 #[derive(Clone, Debug, Default)]

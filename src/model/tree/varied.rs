@@ -6,10 +6,10 @@ use super::{Placement, SeenObjects, Tree};
 use crate::api::annotations::OCM_PLACEMENT;
 use crate::api::cluster::MemberCluster;
 use crate::api::placement::PlacementType;
-use crate::model::folder::{holds, rendered_folder};
-use crate::model::id::ClusterName;
-use crate::model::manifest::Manifest;
-use crate::model::variants::{ClusterField, ClusterInputs, inputs_of};
+use crate::folder::{holds, rendered_folder};
+use crate::id::ClusterName;
+use crate::manifest::Manifest;
+use crate::variants::{ClusterField, ClusterInputs, inputs_of};
 
 /// A rendered folder with a file of values by cluster.
 #[derive(Clone, Debug, Default, PartialEq)]

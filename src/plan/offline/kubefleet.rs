@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 
 use super::super::baseline::exported;
 use super::complain;
-use crate::api::FieldError;
-use crate::api::annotations::OCM_PLACEMENT;
-use crate::api::object::Metadata;
-use crate::api::placement::{ApplyStrategy, PlacementPolicy, PlacementType};
-use crate::api::scheduling::{
+use decide::ocm::{key_named, reason};
+use decide::snapshot::{policy_hash, scheduled_policy};
+use model::api::FieldError;
+use model::api::annotations::OCM_PLACEMENT;
+use model::api::object::Metadata;
+use model::api::placement::{ApplyStrategy, PlacementPolicy, PlacementType};
+use model::api::scheduling::{
     BindingObject, LATEST_LABEL, PARENT_LABEL, POLICY_INDEX_LABEL, PREVIOUS_STATE_ANNOTATION, PolicySnapshotObject,
 };
-use crate::api::table::PLACEMENT_GROUP;
-use crate::decide::ocm::{key_named, reason};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::overrides::PickedOverrides;
-use crate::model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
-use crate::model::tree::Tree;
-use crate::schedule::ocm::Key;
-use crate::schedule::{self, BadValues, Request};
-use crate::snapshot::{policy_hash, scheduled_policy};
-use crate::views::objects::policy_snapshot_object;
-use crate::yaml;
+use model::api::table::PLACEMENT_GROUP;
+use model::id::{ClusterName, PlacementKey};
+use model::manifest::{InputError, Manifest};
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
+use model::tree::Tree;
+use model::yaml;
+use schedule::ocm::Key;
+use schedule::{BadValues, Request};
+use views::objects::policy_snapshot_object;
 
 /// Index of bindings whose policy snapshot is not the latest: they are evaluated again, whichever it was.
 const OTHER_POLICY: u64 = u64::MAX;

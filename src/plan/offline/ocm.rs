@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::complain;
-use crate::api::FieldError;
-use crate::api::condition::Condition;
-use crate::api::object::{Object, without_nulls};
-use crate::api::ocm::{GROUP_NAME_LABEL, OcmPlacementSpec, PLACEMENT_LABEL};
-use crate::api::table::OCM_GROUP;
-use crate::model::facts::stated;
-use crate::model::id::ClusterName;
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::tree::Tree;
-use crate::schedule::ocm::{
+use model::api::FieldError;
+use model::api::condition::Condition;
+use model::api::object::{Object, without_nulls};
+use model::api::ocm::{GROUP_NAME_LABEL, OcmPlacementSpec, PLACEMENT_LABEL};
+use model::api::table::OCM_GROUP;
+use model::facts::stated;
+use model::id::ClusterName;
+use model::manifest::{InputError, Manifest};
+use model::tree::Tree;
+use model::yaml;
+use schedule::ocm::{
     Hub, Key, OcmMember, OcmOutcome, OcmPolicy, OnMisconfigured, Page, Request, is_disabled, schedule,
 };
-use crate::yaml;
 
 /// Group and version of the output, whatever the version of the input.
 const API_VERSION: &str = "cluster.open-cluster-management.io/v1beta1";

@@ -1,7 +1,7 @@
 use super::*;
-use crate::model::forge::StatusState;
-use crate::plan::tests::{cluster, namespace, placement, tree};
-use crate::views::pull_request::{COMMENT_CHARS_MAX, plan_comment, summary};
+use crate::tests::{cluster, namespace, placement, tree};
+use model::forge::StatusState;
+use views::pull_request::{COMMENT_CHARS_MAX, plan_comment, summary};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const STAGED: &str = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterStagedUpdateStrategy\nmetadata: {name: s, \
@@ -232,7 +232,7 @@ fn a_fleet_that_is_too_large_is_not_simulated() {
 
 #[test]
 fn of_several_sources_only_the_own_objects_are_printed() {
-    use crate::decide::fixtures::tree;
+    use testkit::trees::tree;
     let files = |web: &str, shared: &str| {
         tree(&[
             ("platform/fleet.yaml", &*[cluster("a"), placement("p", "web", "")].concat()),

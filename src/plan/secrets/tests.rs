@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::plan::{PlacementPlan, RolloutPlan, WorkPlan};
+use model::plan::{PlacementPlan, RolloutPlan, WorkPlan};
 
 fn plan(objects: &[Value]) -> Plan {
     let manifests: Arc<[Arc<Value>]> = objects.iter().cloned().map(Arc::new).collect();
@@ -24,7 +24,7 @@ fn plan(objects: &[Value]) -> Plan {
         changes: None,
     };
     let mut plan = Plan { placements: vec![placement], ..Plan::default() };
-    plan.hide_secrets();
+    hide_secrets(&mut plan);
     plan
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fact, Happening, Simulation};
-use crate::deliver::inventory::Parent;
-use crate::deliver::live::LiveObject;
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::store::{MemoryStore, Store as _, backup};
+use decide::deliver::inventory::Parent;
+use decide::deliver::live::LiveObject;
+use engine::store::{MemoryStore, Store as _, backup};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
 
 /// The state of a member at an instant.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Happening, Simulation};
-use crate::config::PrometheusServer;
-use crate::core::{Core, Event};
-use crate::decide::strategies::Staged;
-use crate::model::runs::MetricQuery;
+use config::PrometheusServer;
+use decide::strategies::Staged;
+use engine::{Core, Event};
+use model::runs::MetricQuery;
 
 /// The server of checks that name none.
 const SERVER: &str = "main";

@@ -7,17 +7,17 @@ use jiff::Timestamp;
 
 use super::member::Sight;
 use super::{Detail, Event, Fact, Fate, Happening, Simulation, later};
-use crate::config::MemberAccess;
-use crate::core::member::result::StepResult;
-use crate::core::member::{Reconciler, Task};
-use crate::core::{MemberCommand, MemberEvent};
-use crate::deliver::inventory::Parent;
-use crate::deliver::live::LiveObject;
-use crate::model::facts::{Facts, NodeFacts, Totals};
-use crate::model::id::{ClusterName, ObjectKey, PlacementKey};
-use crate::model::kinds::WatchedKind;
-use crate::model::records::Availability;
-use crate::model::work::SourceName;
+use config::MemberAccess;
+use decide::deliver::inventory::Parent;
+use decide::deliver::live::LiveObject;
+use engine::member::result::StepResult;
+use engine::member::{Reconciler, Task};
+use engine::{MemberCommand, MemberEvent};
+use model::facts::{Facts, NodeFacts, Totals};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::kinds::WatchedKind;
+use model::records::Availability;
+use model::work::SourceName;
 
 /// Pause before a report, as in members' tasks.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::core::SourceEvent;
-use crate::deliver::inventory::Parent;
-use crate::deliver::live::LiveObject;
-use crate::model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
-use crate::model::work::WorkOrder;
+use decide::deliver::inventory::Parent;
+use decide::deliver::live::LiveObject;
+use engine::SourceEvent;
+use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
+use model::work::WorkOrder;
 
 /// One fact.
 #[derive(Clone, Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Detail, Fact, Happening, LATE_MAX, Simulation};
-use crate::core::member::Task;
-use crate::deliver::step::Step;
-use crate::model::id::ClusterName;
+use decide::deliver::step::Step;
+use engine::member::Task;
+use model::id::ClusterName;
 
 /// The probability in thousandths that a step is the last one that a stale list shows.
 const STALE_UNTIL: u64 = 300;

@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::replicas::HeldLease;
 use super::time::later;
 use super::{Fact, Happening, LATE_MAX, Simulation};
-use crate::core::member::Task;
-use crate::model::id::ClusterName;
-use crate::model::records::ClockReading;
-use crate::store::Op;
+use engine::member::Task;
+use engine::store::Op;
+use model::id::ClusterName;
+use model::records::ClockReading;
 
 /// How long a question or an answer takes between a replica and the database.
 const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

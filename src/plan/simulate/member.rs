@@ -8,18 +8,18 @@ use jiff::Timestamp;
 
 use super::backup::Backup;
 use super::fact::Fact;
-use crate::api::placement::WhenToTakeOver;
-use crate::core::member::result::{Answer, StepResult, tried};
-use crate::core::member::{Reconciler, Task};
-use crate::deliver::health::{HealthRules, health};
-use crate::deliver::inventory::{Parent, applyset_id};
-use crate::deliver::live::{LiveContent, LiveObject, Uid};
-use crate::deliver::plan::owned_by_another;
-use crate::deliver::step::Found;
-use crate::deliver::step::Step;
-use crate::model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
-use crate::model::records::{ApplyOutcome, Availability};
-use crate::model::work::{Desired, WorkOrder};
+use decide::deliver::health::{HealthRules, health};
+use decide::deliver::inventory::{Parent, applyset_id};
+use decide::deliver::live::{LiveContent, LiveObject, Uid};
+use decide::deliver::plan::owned_by_another;
+use decide::deliver::step::Found;
+use decide::deliver::step::Step;
+use engine::member::result::{Answer, StepResult, tried};
+use engine::member::{Reconciler, Task};
+use model::api::placement::WhenToTakeOver;
+use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
+use model::records::{ApplyOutcome, Availability};
+use model::work::{Desired, WorkOrder};
 
 /// The behaviour of an object on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,19 +25,20 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::config::Configuration;
-use crate::core::member::result::StepResult;
-use crate::core::persist::SavedRecords;
-use crate::core::{Batch, Changed, Core, Effect, Event, MemberCommand, SourceEvent};
-use crate::deliver::inventory::Parent;
-use crate::model::commands::{self, Done, Person, Refusal};
-use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use crate::model::kinds::WatchedKind;
-use crate::model::manifest::InputError;
-use crate::model::records::ClockReading;
-use crate::model::tree::Tree;
-use crate::model::work::Desired;
-use crate::store::{MemoryStore, Op, Store as _};
+use config::Configuration;
+use decide::deliver::inventory::Parent;
+use engine::member::result::StepResult;
+use engine::persist::SavedRecords;
+use engine::store::{MemoryStore, Op, Store as _};
+use engine::{Batch, Changed, Core, Effect, Event, MemberCommand, SourceEvent};
+use model::commands;
+use model::commands::{Done, Person, Refusal};
+use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use model::kinds::WatchedKind;
+use model::manifest::InputError;
+use model::records::ClockReading;
+use model::tree::Tree;
+use model::work::Desired;
 
 pub use agents::{AgentGuards, AgentIdentity, agent_of};
 use agents::{AgentHappening, SimulatedAgents};
@@ -51,8 +52,6 @@ pub use member::{Fate, SimulatedMember};
 use replicas::Replicas;
 pub use replicas::{Guards, LATE_MAX};
 use source::SimulatedSource;
-#[cfg(test)]
-pub(crate) use source::{payload_among, payload_of};
 use time::later;
 
 /// The precision of members' simulation.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Simulation;
-use crate::model::id::ClusterName;
+use model::id::ClusterName;
 
 impl Simulation {
     /// Returns the namespaces that ResourcePlacements of the commits so far are in and git does not deliver.

@@ -12,9 +12,9 @@ use super::lease::Database;
 use super::member::Link;
 use super::time::later;
 use super::{Fact, Happening, Simulation};
-use crate::core::Core;
-use crate::core::member::Task;
-use crate::model::id::{ClusterName, CommitId};
+use engine::Core;
+use engine::member::Task;
+use model::id::{ClusterName, CommitId};
 
 /// The longest time that a write takes to arrive at a member after it left its process.
 pub const LATE_MAX: Duration = Duration::from_secs(20);

@@ -15,19 +15,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::checks::servers;
 use super::{Detail, Fact, Fate, Latencies, Simulation};
-use crate::api::annotations::APPROVERS;
-use crate::config::Configuration;
-use crate::decide::strategies::Staged;
-use crate::model::commands::{Command, Person, Verb};
-use crate::model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
-use crate::model::runs::Channel;
-use crate::model::tree::Tree;
-use crate::schedule::eligibility::SILENCE_MAX;
-use crate::status::rollout::{RolloutState, rollout_state};
-use crate::store::records;
-use crate::views::simulation::{APPROVED_AFTER, EventKind, Offset, Simulated, SimulatedEvent};
+use config::Configuration;
+use decide::status::rollout::{RolloutState, rollout_state};
+use decide::strategies::Staged;
+use engine::store::records;
 use gates::{OpenGate, open_gates};
+use model::api::annotations::APPROVERS;
+use model::commands::{Command, Person, Verb};
+use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
+use model::runs::Channel;
+use model::tree::Tree;
 use pushes::Held;
+use schedule::eligibility::SILENCE_MAX;
+use views::simulation::{APPROVED_AFTER, EventKind, Offset, Simulated, SimulatedEvent};
 use watch::Watch;
 
 /// The default rules: every cluster is reachable, one approval opens a gate.
@@ -342,7 +342,7 @@ impl<'a> Driver<'a> {
 
     /// A person approves what waits.
     fn approve_waiting(&mut self, approval: &TimedApproval) {
-        let placements = self.simulation.core().map(crate::core::Core::placements);
+        let placements = self.simulation.core().map(engine::Core::placements);
         let open = placements.into_iter().flatten().flat_map(|(key, state)| open_gates(key, state));
         let is_meant = |gate: &OpenGate| {
             let named = gate.run.as_deref().unwrap_or(gate.placement.name.as_str());

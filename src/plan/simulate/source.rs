@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Event, Fact, Happening, Simulation, SourceEvent};
-use crate::decide::state::Payload;
-use crate::model::id::{CommitId, ObjectId};
-use crate::model::manifest::{InputError, Manifest};
-use crate::model::records::{ResourceSnapshot, SnapshotResource};
-use crate::model::tree::Tree;
-use crate::snapshot;
+use decide::payload::payload_among;
+use model::id::CommitId;
+use model::manifest::InputError;
+use model::records::ResourceSnapshot;
+use model::tree::Tree;
 
 /// Pause before a source that could not be read is polled again.
 const POLL_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -140,33 +139,4 @@ impl SimulatedSource {
         let Some(accepted) = self.accepted.as_ref().and_then(place) else { return true };
         place(tip).is_none_or(|tip| !self.rewritten.values().any(|at| accepted < *at && *at <= tip))
     }
-}
-
-/// Returns the payload of a snapshot of one commit.
-#[cfg(test)]
-pub(crate) fn payload_of(tree: &Tree, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    payload_among(&[tree], snapshot)
-}
-
-/// Returns the payload of a snapshot from its commits.
-pub(crate) fn payload_among(trees: &[&Tree], snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-    let find = |tree: &Tree, resource: &SnapshotResource| -> Option<Manifest> {
-        // Several may have one identity, and some get their namespace from the placement only.
-        let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
-        let of_clusters = || tree.of_clusters().filter(|one| one.id == resource.id || one.id == bare).cloned();
-        let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
-        let all = tree.at(&resource.id).iter().chain(tree.at(&bare)).cloned().chain(of_clusters()).chain(inputs);
-        let is_bare = |of: &Manifest| of.id.namespace != resource.id.namespace;
-        let named = all.map(|of| if is_bare(&of) { of.in_namespace(&resource.id.namespace) } else { of });
-        let mut found = named.map(|manifest| snapshot::sanitised(&manifest));
-        // Of what is encrypted the digest does not tell one file from another.
-        let is_there = |of: &Manifest| of.encrypted.is_none() || of.origin.path == resource.origin.path;
-        let found = found.find(|of| is_there(of) && snapshot::is_of_digest(of, &resource.digest))?;
-        Some(Manifest { origin: resource.origin.clone(), ..found })
-    };
-    let found = |resource: &SnapshotResource| {
-        let found = trees.iter().find_map(|tree| find(tree, resource));
-        found.ok_or_else(|| format!("{} is not what it was", resource.id))
-    };
-    Payload::read_again(snapshot, found)
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Fact, Simulation};
-use crate::core::persist::SavedRecords;
-use crate::core::waits;
-use crate::model::records::ClockReading;
+use engine::persist::SavedRecords;
+use engine::waits;
+use model::records::ClockReading;
 
 impl Simulation {
     /// Returns the daemon's time.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::decide::fixtures;
+use testkit::trees as fixtures;
 
 const PLACEMENT: &str = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n\
     metadata: {name: web, annotations: {gitfleet.io/render-for: cluster, gitfleet.io/path: charts/web}}\n\
@@ -37,7 +37,7 @@ fn held(plan: &Plan) -> BTreeMap<String, Vec<String>> {
     let text = |object: &serde_json::Value| {
         Some(format!("{}={}", object["metadata"]["name"].as_str()?, object.pointer("/data/k")?.as_str()?))
     };
-    let work = |work: &crate::model::plan::WorkPlan| {
+    let work = |work: &model::plan::WorkPlan| {
         assert_eq!(work.error, None);
         (work.cluster_name.to_string(), work.manifests.iter().filter_map(|object| text(object)).collect())
     };

@@ -63,7 +63,7 @@ fn git_says_what_a_cluster_has() {
     }));
     member
         .annotations
-        .insert(crate::api::annotations::PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
+        .insert(model::api::annotations::PROPERTIES.to_owned(), json!({"cost": 3, "seen": "2"}).to_string());
     let found: Vec<_> = facts::stated(&member).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let expected = [
         "cost=3",

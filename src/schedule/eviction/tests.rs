@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::conditions::Reason;
+use model::conditions::Reason;
 
 /// A binding from words such as `a Bound available`: cluster, state, and what else is so of it.
 fn binding(line: &str) -> Binding {

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::cluster::Cluster;
-use crate::model::id::PlacementKey;
-use crate::model::records::Binding;
-use crate::schedule::BadValues;
+use crate::BadValues;
+use model::cluster::Cluster;
+use model::id::PlacementKey;
+use model::records::Binding;
 
 /// A fleet of edges: free cpu by cluster, and an environment.
 fn fleet(cpus: &[(&str, &str, &str)]) -> Fleet {

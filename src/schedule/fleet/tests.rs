@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::cluster::TaintEffect;
-use crate::schedule::labels::all;
+use crate::labels::all;
+use model::api::cluster::TaintEffect;
 
 fn cluster() -> impl Strategy<Value = Cluster> {
     let taint = ("[kl]", "[vw]").prop_map(|(key, value)| Taint { key, value, effect: TaintEffect::NoSchedule });

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::hub::RESOURCES;
 use super::member::OcmMember;
-use crate::api::ocm::AddOnScoreStatus;
-use crate::model::id::ClusterName;
+use model::api::ocm::AddOnScoreStatus;
+use model::id::ClusterName;
 
 /// A change on the hub, as far as a placement can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]

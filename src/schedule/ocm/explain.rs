@@ -8,9 +8,9 @@ use super::hub::RESOURCES;
 use super::prioritize::{self, PrioritizerKind};
 use super::taint::slot_number;
 use super::{Error, Hub, OcmMember, OcmOutcome, Request, candidates, evaluate, predicate, status, taint};
-use crate::api::ocm::{ClusterPredicate, GLOBAL_SET, Quantity};
-use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
-use crate::model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
+use model::api::ocm::{ClusterPredicate, GLOBAL_SET, Quantity};
+use model::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
+use model::explanation::{ClusterExplanation, Explanation, Refusal, ScoreTerm};
 
 /// The name for the choice of candidates, for which the original has none.
 const SET_FILTER: &str = "ManagedClusterSet";
@@ -198,7 +198,7 @@ fn wanted_sets(sets: &[String]) -> String {
     }
 }
 
-fn by_taint(taint: &crate::api::ocm::ManagedClusterTaint) -> Refusal {
+fn by_taint(taint: &model::api::ocm::ManagedClusterTaint) -> Refusal {
     let since = taint.time_added.map_or(String::new(), |since| format!(" since {since}"));
     Refusal {
         filter: taint::PLUGIN.to_owned(),

@@ -6,12 +6,13 @@ use fixedbitset::FixedBitSet;
 
 use super::taint::slot_number;
 use super::{Decisions, Hub, Key, Notice, OcmOutcome, Request, predicate};
-use crate::api::check::{self, FieldError};
-use crate::api::ocm::{
+use model::api::check;
+use model::api::check::FieldError;
+use model::api::ocm::{
     DecisionGroup, GROUP_INDEX_LABEL, GROUP_NAME_LABEL, OcmPlacementSpec, PAGE_CLUSTERS_MAX, PLACEMENT_LABEL,
 };
-use crate::api::placement::IntOrPercent;
-use crate::model::id::ClusterName;
+use model::api::placement::IntOrPercent;
+use model::id::ClusterName;
 
 /// A group of decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

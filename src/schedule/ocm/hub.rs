@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use super::change::{self, Change, ClusterChange};
 use super::member::OcmMember;
 use super::{Key, predicate};
-use crate::api::ocm::{
+use crate::labels::Labels;
+use model::api::ocm::{
     AddOnScoreStatus, DEFAULT_SET, GLOBAL_SET, ManagedClusterSelector, ManagedClusterSetSpec, ManagedTaintEffect,
     SET_LABEL, SelectorType,
 };
-use crate::api::placement::LabelSelector;
-use crate::model::id::ClusterName;
-use crate::schedule::labels::Labels;
+use model::api::placement::LabelSelector;
+use model::id::ClusterName;
 
 /// A taint without its time. Equal taints are evaluated once for all clusters that have them.
 pub(super) type TaintText = (String, String, ManagedTaintEffect);

@@ -6,11 +6,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Hub, Key, OcmMember};
-use crate::api::check::FieldError;
-use crate::api::object::Metadata;
-use crate::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PLACEMENT_LABEL, PlacementDecision};
-use crate::api::table::{self, OCM_GROUP};
-use crate::model::id::ClusterName;
+use model::api::check::FieldError;
+use model::api::object::Metadata;
+use model::api::ocm::{AddOnPlacementScore, ManagedClusterSetSpec, PLACEMENT_LABEL, PlacementDecision};
+use model::api::table;
+use model::api::table::OCM_GROUP;
+use model::id::ClusterName;
 
 /// A document whose name and spec matter only; an absent spec is empty.
 #[derive(serde::Deserialize)]
@@ -90,6 +91,6 @@ fn kind(document: &Value) -> &str {
 }
 
 fn typed<T: DeserializeOwned>(document: &Value) -> Result<T, Vec<FieldError>> {
-    let document = crate::api::object::without_nulls(document);
+    let document = model::api::object::without_nulls(document);
     serde_json::from_value(document).map_err(|error| vec![FieldError::new("", error.to_string())])
 }

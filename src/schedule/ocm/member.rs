@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::check::{FieldError, quantity_nanos};
-use crate::api::ocm::{DEFAULT_SET, ManagedClusterTaint, Quantity, SET_LABEL};
-use crate::api::table::{self, Checked, OCM_GROUP};
-use crate::model::id::ClusterName;
+use model::api::check::{FieldError, quantity_nanos};
+use model::api::ocm::{DEFAULT_SET, ManagedClusterTaint, Quantity, SET_LABEL};
+use model::api::table;
+use model::api::table::{Checked, OCM_GROUP};
+use model::id::ClusterName;
 
 /// KubeFleet's names of the properties for a resource: the resource, its allocatable and its total amount.
 const PROPERTIES: [(&str, &str, &str); 2] = [

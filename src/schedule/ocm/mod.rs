@@ -27,8 +27,8 @@ use std::fmt;
 use fixedbitset::FixedBitSet;
 use jiff::Timestamp;
 
-use crate::api::ocm::SCHEDULING_DISABLED;
-use crate::error::{Classify, ErrorClass};
+use model::api::ocm::SCHEDULING_DISABLED;
+use model::error::{Classify, ErrorClass};
 
 pub use change::{Change, ClusterChange};
 pub use explain::explain;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::Notice;
 use super::predicate;
 use super::prioritize::{self, Prioritizer};
-use crate::api::check::FieldError;
-use crate::api::ocm::OcmPlacementSpec;
 use crate::cel::Expressions;
+use model::api::check::FieldError;
+use model::api::ocm::OcmPlacementSpec;
 
 /// A placement's spec, prepared for any number of evaluations.
 #[derive(Clone, Debug)]

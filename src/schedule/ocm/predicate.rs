@@ -4,10 +4,11 @@ use fixedbitset::FixedBitSet;
 
 use super::taint::slot_number;
 use super::{Hub, Notice, Request};
-use crate::api::check::{FieldError, is_label_value, is_qualified_name};
-use crate::api::ocm::{ClaimSelector, OcmPlacementSpec};
-use crate::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
-use crate::cel::{self, Expressions, Subject};
+use crate::cel;
+use crate::cel::{Expressions, Subject};
+use model::api::check::{FieldError, is_label_value, is_qualified_name};
+use model::api::ocm::{ClaimSelector, OcmPlacementSpec};
+use model::api::placement::{LabelSelector, LabelSelectorOperator, LabelSelectorRequirement};
 
 /// The variable of expressions that holds the cluster.
 const CLUSTER: &str = "managedCluster";
@@ -19,7 +20,7 @@ pub(super) const PLUGIN: &str = "Predicate";
 /// # Errors
 /// The first unreadable one.
 pub(super) fn prepare(spec: &OcmPlacementSpec) -> Result<Vec<Expressions>, Notice> {
-    let prepare = |predicate: &crate::api::ocm::ClusterPredicate| {
+    let prepare = |predicate: &model::api::ocm::ClusterPredicate| {
         let selector = &predicate.required_cluster_selector;
         if let Some(message) =
             selector_error(&selector.label_selector).or_else(|| selector_error(&claims(&selector.claim_selector)))

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::hub::RESOURCES;
 use super::taint::slot_number;
 use super::{Notice, Request};
-use crate::api::ocm::{AddOnCoordinate, PrioritizerPolicy, ScoreCoordinate, ScoreCoordinateType};
+use model::api::ocm::{AddOnCoordinate, PrioritizerPolicy, ScoreCoordinate, ScoreCoordinateType};
 
 /// The criterion of a prioritizer.
 #[derive(Clone, Debug, PartialEq, Eq)]

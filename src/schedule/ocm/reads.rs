@@ -9,7 +9,7 @@ use super::change::ClusterChange;
 use super::hub::RESOURCES;
 use super::prioritize::PrioritizerKind;
 use super::{Change, Hub, Key, OcmPolicy};
-use crate::api::placement::LabelSelector;
+use model::api::placement::LabelSelector;
 
 /// The data that a placement reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

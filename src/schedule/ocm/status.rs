@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::groups::page_name;
 use super::{Candidates, Decisions, Evaluation, Hub, Key, Notice, OcmOutcome, OnMisconfigured, Request, groups, taint};
-use crate::api::condition::{Condition, set_condition};
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::ClusterName;
+use model::api::condition::{Condition, set_condition};
+use model::conditions::{ConditionType, Reason};
+use model::id::ClusterName;
 
 /// Characters of a ScoreUpdate event's text, the mark that it continues not counted.
 pub const SCORE_NOTE_LENGTH_MAX: usize = 1000;

@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::hub::TaintText;
 use super::{Notice, Request};
-use crate::api::check::FieldError;
-use crate::api::ocm::{ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec, OcmToleration};
+use model::api::check::FieldError;
+use model::api::ocm::{ManagedClusterTaint, ManagedTaintEffect, OcmPlacementSpec, OcmToleration};
 
 /// The name of this filter.
 pub(super) const PLUGIN: &str = "TaintToleration";

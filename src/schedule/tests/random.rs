@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::api::check::quantity_nanos;
-use crate::api::cluster::{Taint, TaintEffect};
-use crate::api::placement::{
+use model::api::check::quantity_nanos;
+use model::api::cluster::{Taint, TaintEffect};
+use model::api::placement::{
     ClusterSelectorTerm, PropertySelectorOperator as Op, SortOrder, TopologySpreadConstraint, UnsatisfiableAction,
 };
 

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::folders::{PlacementSight, overlap};
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use crate::api::table::{self, PLACEMENT_GROUP};
-use crate::api::unused::unused;
-use crate::model::kinds;
-use crate::model::manifest::{InputError, Manifest, Origin};
-use crate::model::tree::Scope;
-use crate::source::blob::ParsedDocument;
+use crate::blob::ParsedDocument;
+use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use model::api::table;
+use model::api::table::PLACEMENT_GROUP;
+use model::api::unused::unused;
+use model::kinds;
+use model::manifest::{InputError, Manifest, Origin};
+use model::tree::Scope;
 
 /// Warnings about fields of one commit that change nothing.
 const UNUSED_MAX: usize = 100;

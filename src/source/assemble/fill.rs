@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::check::FoundObject;
-use crate::api::cluster::MemberCluster;
-use crate::api::ocm::ManagedCluster;
-use crate::api::table::{Checked, MEMBER_NAME_LABEL};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::tree::{Placement, Tree};
+use model::api::cluster::MemberCluster;
+use model::api::ocm::ManagedCluster;
+use model::api::table::{Checked, MEMBER_NAME_LABEL};
+use model::id::{ClusterName, PlacementKey};
+use model::tree::{Placement, Tree};
 
 pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
     let mut payload = Vec::new();

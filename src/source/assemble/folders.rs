@@ -4,13 +4,13 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{FoundObject, Scopes};
-use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use crate::api::check::suggest;
-use crate::api::placement::{PlacementSpec, ResourceSelector, SelectionScope};
-use crate::api::table::Checked;
-use crate::model::folder::{folder_of, holding, holds};
-use crate::model::id::ObjectKey;
-use crate::model::manifest::InputError;
+use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use model::api::check::suggest;
+use model::api::placement::{PlacementSpec, ResourceSelector, SelectionScope};
+use model::api::table::Checked;
+use model::folder::{folder_of, holding, holds};
+use model::id::ObjectKey;
+use model::manifest::InputError;
 
 /// Folders of one commit that are looked for where a name is misspelt: each is compared with every folder.
 const SUGGESTED_MAX: usize = 10;

@@ -1,9 +1,9 @@
 use super::*;
-use crate::api::table::MEMBER_NAME_LABEL;
-use crate::model::id::PlacementKey;
-use crate::model::tree::NoObject;
-use crate::model::tree::Scope;
-use crate::source::{BLOB_BYTES_MAX, parse_blob, select};
+use crate::{BLOB_BYTES_MAX, parse_blob, select};
+use model::api::table::MEMBER_NAME_LABEL;
+use model::id::PlacementKey;
+use model::tree::NoObject;
+use model::tree::Scope;
 
 fn tree(files: &[(&str, &[u8])]) -> Result<Tree, Vec<InputError>> {
     let selection = select(files.iter().map(|(path, _)| *path), None);

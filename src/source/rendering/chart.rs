@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::kustomization::folded;
 use super::{complaint, is_in, joined, name};
-use crate::model::manifest::InputError;
-use crate::yaml;
+use model::manifest::InputError;
+use model::yaml;
 
 /// A chart, as far as it matters here.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(super) fn chart(path: &str, content: &[u8]) -> Result<Chart, Box<InputError>
 
 impl Chart {
     /// Returns an error for each dependency that is in no folder and no archive below `charts/`.
-    pub fn not_vendored(&self, path: &str, folder: &str, below: &[String]) -> Vec<InputError> {
+    pub(super) fn not_vendored(&self, path: &str, folder: &str, below: &[String]) -> Vec<InputError> {
         let charts = joined(folder, "charts");
         let is_vendored = |wanted: &String| {
             let own = joined(&charts, wanted);

@@ -10,22 +10,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::model::encrypted::{
+use crate::blob::parse_blob;
+use model::encrypted::{
     MadeOf, SOPS_FIELD, add_made_of, encrypted_places, is_encrypted, is_encrypted_value, speaks_of_encrypted,
     take_made_of,
 };
-use crate::model::id::ObjectId;
-use crate::source::blob::parse_blob;
-use crate::yaml;
+use model::id::ObjectId;
+use model::yaml;
 
 /// The most that encrypted files may add to one result, in bytes: each object has its own copy.
-pub const ADDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const ADDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What stands between two documents of a result.
 const BORDER: &str = "\n---\n";
 
 /// Why a result cannot be delivered, and what to do.
-pub type Unreadable = (String, &'static str);
+pub(super) type Unreadable = (String, &'static str);
 
 /// An encrypted file that a program read.
 struct EncryptedFile<'a> {
@@ -103,7 +103,7 @@ fn read<'a>(inputs: &[(&str, &'a str)]) -> (EncryptedFiles<'a>, Vec<String>) {
             continue;
         }
         let Some(code) = parsed.documents.iter().find_map(|document| code(&document.object)) else { continue };
-        let of = |document: &crate::source::ParsedDocument| EncryptedObject {
+        let of = |document: &crate::ParsedDocument| EncryptedObject {
             id: document.id.clone(),
             places: encrypted_places(&document.object)
                 .into_iter()
@@ -207,7 +207,7 @@ fn named(object: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::encrypted::Encrypted;
+    use model::encrypted::Encrypted;
 
     const FILE: &str = "# ours\nkind: Secret\napiVersion: v1\nmetadata: {name: db}\nstringData:\n  b: 'ENC[AES256_GCM,data:b]'\n  a: 'ENC[AES256_GCM,data:a]'\nsops: {mac: 'ENC[AES256_GCM,data:m]', version: 3.13.3}\n";
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::source::blob::{BlobError, ParsedBlob};
+use crate::blob::{BlobError, ParsedBlob};
 
 /// The annotation that makes an object a hook.
 const HOOK: &str = "helm.sh/hook";
@@ -18,7 +18,7 @@ pub fn without_hooks(blob: &Arc<ParsedBlob>) -> Arc<ParsedBlob> {
     let mut blob = ParsedBlob::clone(blob);
     let (hooks, documents) = blob.documents.into_iter().partition(|document| is_hook(&document.object));
     blob.documents = documents;
-    blob.warnings.extend(Vec::into_iter(hooks).map(|hook: crate::source::ParsedDocument| BlobError {
+    blob.warnings.extend(Vec::into_iter(hooks).map(|hook: crate::ParsedDocument| BlobError {
         line: hook.line,
         object: Some(hook.id.to_string()),
         field: None,

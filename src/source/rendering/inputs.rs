@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::complaint;
 use super::kustomization::{folded, is_remote};
-use crate::model::manifest::InputError;
-use crate::yaml;
+use model::manifest::InputError;
+use model::yaml;
 
 /// The annotations that make a file the settings of a program or container.
 const FUNCTIONS: [&str; 2] = ["config.kubernetes.io/function", "config.k8s.io/function"];

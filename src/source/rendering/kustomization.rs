@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::complaint;
-use crate::model::manifest::InputError;
-use crate::source::blob::BLOB_BYTES_MAX;
-use crate::yaml;
+use crate::blob::BLOB_BYTES_MAX;
+use model::manifest::InputError;
+use model::yaml;
 
 /// Fields whose elements are files, or folders with a kustomization.
 const RESOURCES: [&str; 3] = ["resources", "bases", "components"];

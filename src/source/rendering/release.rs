@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::{Chart, Files, RenderedFolder, Resolver, complaint, is_in, joined, name, resolved};
-use crate::api::check::{is_dns_label, is_dns_subdomain};
-use crate::model::manifest::InputError;
-use crate::model::rendering::{Capabilities, HELM_FILE, RELEASE_NAMESPACE, Release};
-use crate::yaml::{self, FieldError};
+use model::api::check::{is_dns_label, is_dns_subdomain};
+use model::manifest::InputError;
+use model::rendering::{Capabilities, HELM_FILE, RELEASE_NAMESPACE, Release};
+use model::yaml;
+use model::yaml::FieldError;
 
 /// The longest name of a release, in characters.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::secrets::speaks_of_secrets;
+use model::secrets::speaks_of_secrets;
 
 /// What stands for a hidden value.
 const HIDDEN: &str = "(hidden)";

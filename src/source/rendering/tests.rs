@@ -3,7 +3,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::*;
-use crate::source::parse_blob;
+use crate::parse_blob;
 
 /// Files of a tree: path and content.
 struct Tree(BTreeMap<&'static str, &'static str>);

@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use self::grammar::{Operand, TextPart, ValueAction, ValueKind, parts};
-use crate::model::manifest::InputError;
-use crate::model::variants::{ClusterField, ClusterInputs};
-use crate::yaml;
+use model::manifest::InputError;
+use model::variants::{ClusterField, ClusterInputs};
+use model::yaml;
 
 /// The largest file of values by cluster, in bytes.
 pub const VALUES_BYTES_MAX: usize = 256 * 1024;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::source::{assemble, parse_blob, select};
+use crate::{assemble, parse_blob, select};
 
 const PLACEMENT: &str = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n";
 

@@ -26,7 +26,7 @@ pub(super) struct Doubt {
 
 impl Doubt {
     /// Undoes the batch if the database has it. May be repeated.
-    pub fn settle(&self, handle: &Handle) -> Result<(), RawError> {
+    pub(super) fn settle(&self, handle: &Handle) -> Result<(), RawError> {
         let Handle::Writable(database) = handle else { return Ok(()) };
         let newest = database.begin_read()?.open_table(META)?.get(META_VERSION)?.map_or(0, |version| version.value());
         // The whole commit was lost: the disk has the earlier state.

@@ -4,7 +4,7 @@ use redb::{AccessGuard, StorageError};
 
 use super::packed::{Unpacked, Unpacker};
 use super::{Error, RawError};
-use crate::model::records::JournalEntry;
+use model::records::JournalEntry;
 
 /// An entry as it is stored: its number and its bytes.
 type StoredEntry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, &'static [u8]>);

@@ -5,10 +5,10 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use super::RawError;
-use crate::store::{Error, Result};
+use engine::store::{Error, Result};
 
 /// The lock file in the store's folder.
-pub const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 
 /// Holds the lock file of a folder.
 pub(super) struct Lock {

@@ -14,8 +14,10 @@ use redb::{
     ReadableTableMetadata as _, TableDefinition, WriteTransaction,
 };
 
-use super::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits};
-use crate::model::records::JournalEntry;
+use engine::store::{
+    DATABASE_FILE, Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_expected, check_limits,
+};
+use model::records::JournalEntry;
 
 mod doubt;
 mod guard;
@@ -40,9 +42,6 @@ use verify::verify;
 pub const SCHEMA_VERSION: u64 = 3;
 /// The oldest format that is read here. A store of it gets the present one when it is opened for writing.
 const SCHEMA_OLDEST: u64 = 1;
-
-/// The database file in the store's folder.
-pub const DATABASE_FILE: &str = "records.redb";
 
 /// Memory in bytes that redb may use for pages unless the configuration says otherwise; its own default of 1 GiB is the machine of a
 /// small edge site.

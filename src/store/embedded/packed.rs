@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::store::VALUE_BYTES_MAX;
+use engine::store::VALUE_BYTES_MAX;
 
 /// The identity of a part: the first 16 bytes of the SHA-256 of its text.
 pub(super) type PartId = u128;
@@ -54,13 +54,13 @@ pub(super) struct Packed<'a> {
 pub(super) struct Packer(Compress);
 
 impl Packer {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         // The fastest level: names and digests repeat, and higher levels find little more in them.
         Self(Compress::new(Compression::fast(), false))
     }
 
     /// Packs the bytes of a record.
-    pub fn pack<'a>(&mut self, value: &'a [u8]) -> Packed<'a> {
+    pub(super) fn pack<'a>(&mut self, value: &'a [u8]) -> Packed<'a> {
         let lists: Lists = serde_json::from_slice(value).unwrap_or_default();
         let lists = [lists.manifests, lists.inventory].into_iter().flatten().map(|list| list.get().as_bytes());
         let mut parts: Vec<&[u8]> = lists.filter(|list| list.len() >= PART_BYTES_MIN).collect();
@@ -82,7 +82,7 @@ impl Packer {
     }
 
     /// Returns the bytes that are kept for a part or an entry of the journal.
-    pub fn compressed(&mut self, value: &[u8]) -> Vec<u8> {
+    pub(super) fn compressed(&mut self, value: &[u8]) -> Vec<u8> {
         let mut bytes = vec![MARK, 0];
         self.compress(value, &mut bytes);
         bytes
@@ -112,7 +112,7 @@ pub(super) fn parts_of(kept: &[u8]) -> impl Iterator<Item = PartId> {
 pub(super) struct Unpacker(Decompress);
 
 impl Unpacker {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Decompress::new(false))
     }
 
@@ -120,7 +120,7 @@ impl Unpacker {
     ///
     /// # Errors
     /// It is damaged, or holds more than a record may.
-    pub fn unpacked<'k>(&mut self, kept: &'k [u8]) -> io::Result<Unpacked<'k>> {
+    pub(super) fn unpacked<'k>(&mut self, kept: &'k [u8]) -> io::Result<Unpacked<'k>> {
         let rest = match kept.first() {
             Some(&MARK) => self.decompress(split(kept).ok_or_else(damaged)?.1, DICTIONARY)?.into(),
             Some(&MARK_DEFLATED) => self.decompress(&kept[1..], &[])?.into(),
@@ -165,7 +165,7 @@ impl<'k> Unpacked<'k> {
     ///
     /// # Errors
     /// A part cannot be read.
-    pub fn assembled<E>(self, mut part: impl FnMut(PartId) -> Result<Vec<u8>, E>) -> Result<Cow<'k, [u8]>, E> {
+    pub(super) fn assembled<E>(self, mut part: impl FnMut(PartId) -> Result<Vec<u8>, E>) -> Result<Cow<'k, [u8]>, E> {
         if self.parts.is_empty() {
             return Ok(self.rest);
         }
@@ -185,7 +185,7 @@ impl<'k> Unpacked<'k> {
     ///
     /// # Errors
     /// It has parts.
-    pub fn whole(self) -> io::Result<Cow<'k, [u8]>> {
+    pub(super) fn whole(self) -> io::Result<Cow<'k, [u8]>> {
         self.assembled(|_| Err(io::Error::other("it has parts, and should have none")))
     }
 }

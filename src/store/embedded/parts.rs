@@ -39,19 +39,23 @@ pub(super) struct PartBefore {
 
 impl<'a> PartChanges<'a> {
     /// A record with this part was written.
-    pub fn add(&mut self, id: PartId, bytes: &'a [u8]) {
+    pub(super) fn add(&mut self, id: PartId, bytes: &'a [u8]) {
         let change = self.0.entry(id).or_default();
         change.added += 1;
         change.bytes = Some(bytes);
     }
 
     /// A record with this part was replaced or removed.
-    pub fn drop(&mut self, id: PartId) {
+    pub(super) fn drop(&mut self, id: PartId) {
         self.0.entry(id).or_default().dropped += 1;
     }
 
     /// Writes new parts and removes those that no record has any more; returns what was before.
-    pub fn write(self, transaction: &WriteTransaction, packer: &mut Packer) -> Result<Vec<PartBefore>, RawError> {
+    pub(super) fn write(
+        self,
+        transaction: &WriteTransaction,
+        packer: &mut Packer,
+    ) -> Result<Vec<PartBefore>, RawError> {
         let mut parts = Tables::open(transaction)?;
         let mut before = Vec::new();
         for (id, change) in self.0 {
@@ -123,7 +127,7 @@ pub(super) struct PartReader {
 }
 
 impl PartReader {
-    pub fn open(transaction: &ReadTransaction) -> Result<Self, RawError> {
+    pub(super) fn open(transaction: &ReadTransaction) -> Result<Self, RawError> {
         let table = match transaction.open_table(PARTS) {
             Ok(table) => Some(table),
             Err(TableError::TableDoesNotExist(_)) => None,
@@ -133,7 +137,7 @@ impl PartReader {
     }
 
     /// Returns the bytes of a record from those that are kept.
-    pub fn record<'k>(&self, kept: &'k [u8]) -> Result<Cow<'k, [u8]>, PartError> {
+    pub(super) fn record<'k>(&self, kept: &'k [u8]) -> Result<Cow<'k, [u8]>, PartError> {
         let record = self.unpacker.borrow_mut().unpacked(kept)?;
         record.assembled(|id| self.part(id))
     }

@@ -5,8 +5,8 @@ use redb::StorageBackend;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
-use crate::doubles::store as conformance;
-use crate::store::Expected;
+use engine::store::Expected;
+use testservers::doubles::store as conformance;
 
 fn put(key: &str, value: &str) -> Vec<Op> {
     vec![Op::Put { key: key.into(), value: value.into(), expected: Expected::Any }]

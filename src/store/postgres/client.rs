@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
 
 use super::connect::DatabaseServer;
-use crate::store::{Error, Result};
+use engine::store::{Error, Result};
 
 /// How long an ordinary call may take, connecting included.
 pub(super) const CALL_TIME_MAX: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::client::CallFailure;
-use crate::store::{Error, Result};
+use engine::store::{Error, Result};
 
 /// How long a connection may take to be there.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);

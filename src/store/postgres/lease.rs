@@ -9,8 +9,8 @@ use tokio_postgres::types::ToSql;
 use super::client::{CALL_TIME_MAX, CallFailure};
 use super::write::{number, signed};
 use super::{PostgresStore, client_of};
-use crate::store::Result;
-use crate::store::lease::{Holder, Lease, Leases, Taken};
+use engine::store::Result;
+use engine::store::lease::{Holder, Lease, Leases, Taken};
 
 /// How long asking for the time may take: a wait that a take-over continues gets longer by as much, once at each end.
 const CLOCK_TIME_MAX: Duration = Duration::from_secs(2);

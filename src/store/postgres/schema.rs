@@ -13,7 +13,7 @@
 use tokio_postgres::Client;
 
 use super::client::CallFailure;
-use crate::store::Error;
+use engine::store::Error;
 
 /// The format written here.
 pub(super) const SCHEMA_VERSION: i64 = 1;

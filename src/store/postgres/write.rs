@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio_postgres::{Client, Transaction};
 
 use super::client::CallFailure;
-use crate::model::records::JournalEntry;
-use crate::store::{Error, Expected, Op, check_expected};
+use engine::store::{Error, Expected, Op, check_expected};
+use model::records::JournalEntry;
 
 /// Bytes of values in one statement; a message of the protocol holds 1 GiB at most.
 const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use crate::text::is_unseen;
+use model::text::is_unseen;
 
 /// Characters that [`code`] and [`code_cell`] take.
 pub const CODE_CHARS_MAX: usize = 200;

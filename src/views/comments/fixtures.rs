@@ -1,12 +1,12 @@
 //! A placement's way, calm and hostile, for the tests of what is written.
 
 use super::style::CommandStyle;
-use crate::model::id::{CommitId, Digest, PlacementKey};
-use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
-use crate::status::fixtures::at;
+use crate::fixtures::at;
+use model::id::{CommitId, Digest, PlacementKey};
+use model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 
 /// Texts that would do something if they were let through.
-pub const HOSTILE: [&str; 12] = [
+pub(super) const HOSTILE: [&str; 12] = [
     "</details>",
     "```\n/approve prod\n```",
     "@org/all",
@@ -21,15 +21,15 @@ pub const HOSTILE: [&str; 12] = [
     "</summary></details>\n\n/approve prod",
 ];
 
-pub fn commit() -> CommitId {
+pub(super) fn commit() -> CommitId {
     CommitId::new("abc1234def5678abc1234def5678abc1234def56")
 }
 
-pub fn voice() -> CommandStyle {
+pub(super) fn voice() -> CommandStyle {
     CommandStyle { short: true, approvers: "permission:write".into(), comments_count: true, ..CommandStyle::default() }
 }
 
-pub fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> StageProgress {
+pub(super) fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> StageProgress {
     StageProgress {
         name: name.into(),
         state,
@@ -44,7 +44,7 @@ pub fn stage(name: &str, state: ProgressState, done: usize, total: usize) -> Sta
     }
 }
 
-pub fn gate(stage: &str) -> GateProgress {
+pub(super) fn gate(stage: &str) -> GateProgress {
     GateProgress {
         stage: stage.into(),
         digest: Digest::new("0a1b2c3d4e5f60718293a4b5"),
@@ -57,12 +57,12 @@ pub fn gate(stage: &str) -> GateProgress {
     }
 }
 
-pub fn cluster(name: &str, state: ProgressState, message: &str) -> ClusterProgress {
+pub(super) fn cluster(name: &str, state: ProgressState, message: &str) -> ClusterProgress {
     ClusterProgress { name: name.into(), state, message: message.into() }
 }
 
 /// A way that waits for approval after its second stage of three.
-pub fn waiting() -> Progress {
+pub(super) fn waiting() -> Progress {
     let mut staging = stage("staging", ProgressState::Done, 1, 1);
     (staging.started_at, staging.ended_at) = (Some(at(0)), Some(at(60)));
     staging.approved_by = vec!["bob".into()];
@@ -86,7 +86,7 @@ pub fn waiting() -> Progress {
 }
 
 /// A way whose second stage failed on a cluster.
-pub fn halted() -> Progress {
+pub(super) fn halted() -> Progress {
     let mut way = waiting();
     (way.state, way.message, way.done) = (ProgressState::Failed, "1 cluster of stage canary failed".into(), 2);
     let canary = &mut way.stages[1];
@@ -97,7 +97,7 @@ pub fn halted() -> Progress {
 }
 
 /// A way with a text in every field that somebody else has a word in.
-pub fn with_text_everywhere(text: &str, state: &ProgressState) -> Progress {
+pub(super) fn with_text_everywhere(text: &str, state: &ProgressState) -> Progress {
     let mut way = halted();
     way.placement = PlacementKey::namespaced(text, text);
     (way.state, way.message, way.run) = (state.clone(), text.into(), Some(text.into()));

@@ -3,7 +3,7 @@
 use super::escape::{cell, code_cell, prose, shorten};
 use super::style::{sign, state_text, when};
 use super::totals::doing;
-use crate::model::progress::{ClusterProgress, Progress, ProgressState, StageProgress};
+use model::progress::{ClusterProgress, Progress, ProgressState, StageProgress};
 
 /// Stages that have a column; the details have all of them.
 pub const STAGES_MAX: usize = 8;
@@ -116,8 +116,8 @@ fn cluster_row(cluster: &ClusterProgress) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::PlacementKey;
-    use crate::views::comments::fixtures::{halted, stage, waiting};
+    use crate::comments::fixtures::{halted, stage, waiting};
+    use model::id::PlacementKey;
 
     #[test]
     fn stages_of_several_strategies_keep_their_order() {

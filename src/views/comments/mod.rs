@@ -1,7 +1,7 @@
 //! Texts on a git host about a placement's progress: statuses, comments, answers.
 //!
 //! All foreign text (names, subjects of commits, messages of clusters) goes through [`escape`] before it enters a text of
-//! gitfleet. No comment of gitfleet contains a command for a reader with [`crate::model::chat`]: commands to copy are in code
+//! gitfleet. No comment of gitfleet contains a command for a reader with [`model::chat`]: commands to copy are in code
 //! blocks.
 
 pub mod escape;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::escape::{cell, code, code_cell, prose};
 use super::style::{CommandStyle, when};
-use crate::model::id::CommitId;
-use crate::model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
+use model::id::CommitId;
+use model::progress::{ClusterProgress, GateProgress, Progress, ProgressState, StageProgress};
 
 /// Clusters that a notice names.
 const FAILURES_MAX: usize = 5;

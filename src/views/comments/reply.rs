@@ -2,9 +2,9 @@
 
 use super::escape::{cell, code, plain, prose};
 use super::style::CommandStyle;
-use crate::model::forge::ThreadNumber;
-use crate::model::id::CommitId;
-use crate::model::manifest::InputError;
+use model::forge::ThreadNumber;
+use model::id::CommitId;
+use model::manifest::InputError;
 
 /// Errors of a commit that a comment names; the others are counted.
 pub const ERRORS_MAX: usize = 20;

@@ -8,8 +8,8 @@ use super::notice::{Need, needs, request_text, requests, ways};
 use super::reply::help;
 use super::style::{CommandStyle, as_of, state_text};
 use super::totals::{totals, urgency};
-use crate::model::id::CommitId;
-use crate::model::progress::{Progress, ProgressState};
+use model::id::CommitId;
+use model::progress::{Progress, ProgressState};
 
 /// Characters that a comment has at most. GitHub takes 65,536.
 pub const COMMENT_CHARS_MAX: usize = 60_000;

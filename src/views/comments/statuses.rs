@@ -7,10 +7,10 @@
 use super::escape::plain;
 use super::style::state_text;
 use super::totals::totals;
-use crate::model::forge::{CommitStatus, StatusState};
-use crate::model::id::PlacementKey;
-use crate::model::manifest::InputError;
-use crate::model::progress::{Progress, ProgressState, StageProgress};
+use model::forge::{CommitStatus, StatusState};
+use model::id::PlacementKey;
+use model::manifest::InputError;
+use model::progress::{Progress, ProgressState, StageProgress};
 
 /// The context of a commit's rollout as a whole.
 pub const ROLLOUT_CONTEXT: &str = "gitfleet";

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::model::id::{CommitId, PlacementKey};
-use crate::model::moment::moment;
-use crate::model::progress::ProgressState;
+use model::id::{CommitId, PlacementKey};
+use model::moment::moment;
+use model::progress::ProgressState;
 
 /// The style of commands in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

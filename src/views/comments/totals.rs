@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::style::state_text;
-use crate::model::progress::{Progress, ProgressState};
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::progress::{Progress, ProgressState};
 
 /// Returns the place of a state in a list that begins with what is wrong, and what somebody has to do.
 pub fn urgency(state: &ProgressState) -> u8 {
@@ -66,8 +66,8 @@ pub fn totals<'a>(placements: impl IntoIterator<Item = &'a Progress>, noun: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::CommitId;
-    use crate::views::comments::fixtures::{gate, halted, waiting};
+    use crate::comments::fixtures::{gate, halted, waiting};
+    use model::id::CommitId;
 
     #[test]
     fn what_is_wrong_is_counted_first() {

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::status::fixtures::{at, cluster};
+use crate::fixtures::{at, cluster};
 
 #[test]
 fn labels_of_fields() {
@@ -84,7 +84,7 @@ fn a_cluster_says_its_state_in_words() {
     let mut cluster = cluster("west", false);
     cluster.message = Some("Connection refused".into());
     cluster.answered = true;
-    let object = crate::views::objects::member_cluster_object(&cluster, at(60));
+    let object = crate::objects::member_cluster_object(&cluster, at(60));
     let text = |line: Line| line.spans.into_iter().map(|s| s.text).collect::<String>().trim_end().to_owned();
     let found: Vec<String> = cluster_lines(&cluster, &object, at(60)).into_iter().map(text).collect();
     insta::assert_snapshot!(found.join("\n"));

@@ -1,41 +1,10 @@
 //! What is shared between two fleets, and when something else is said.
 
 use super::*;
-use crate::status::fixtures::{Case, at, decision};
-use crate::status::rollout::StateKind;
-use crate::status::rollup::placement_conditions;
-use crate::views::rows::cluster_counts;
-
-/// Returns the records of a case under a name.
-pub fn records(case: &Case, name: &str) -> PlacementRecords {
-    let mut record = case.record.clone();
-    // As a decision leaves them.
-    record.conditions = placement_conditions(&case.view());
-    record.key = PlacementKey::cluster_scoped(name);
-    let mut bindings = case.bindings.clone();
-    for binding in &mut bindings {
-        Arc::make_mut(binding).placement = record.key.clone();
-    }
-    let mut snapshots = case.history.clone();
-    snapshots.extend(case.snapshot.iter().map(|snapshot| (snapshot.index, Arc::new(snapshot.clone()))));
-    PlacementRecords {
-        record,
-        policy: case.policy.clone().map(Arc::new),
-        snapshots,
-        bindings,
-        runs: case.runs.clone(),
-        works: case.works.clone(),
-    }
-}
-
-/// Returns a fleet of placements that are the same but for their names.
-pub fn fleet(names: &[&str], case: &Case) -> FleetView {
-    FleetView::whole(Changes {
-        placements: names.iter().map(|name| (PlacementKey::cluster_scoped(*name), Some(records(case, name)))).collect(),
-        clusters: case.clusters.values().cloned().collect(),
-        ..Changes::default()
-    })
-}
+use crate::fixtures::{Case, CaseStatus as _, at, decision};
+use crate::fixtures::{fleet, records};
+use crate::rows::cluster_counts;
+use decide::status::rollout::StateKind;
 
 fn shown(fleet: &FleetView, name: &str) -> Arc<Shown> {
     fleet.placements[&PlacementKey::cluster_scoped(name)].shown(fleet, at(60))

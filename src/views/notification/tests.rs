@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::id::PlacementKey;
+use model::id::PlacementKey;
 
 const COMMIT: &str = "433feff0000000000000000000000000000000000";
 const DIGEST: &str = "e02da7e57359000000000000";

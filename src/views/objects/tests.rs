@@ -1,12 +1,12 @@
 //! Names, labels and shapes of the shown objects.
 
 use super::*;
-use crate::api::cluster::{Taint, TaintEffect};
-use crate::api::placement::{ApplyStrategyType, ComparisonOption};
-use crate::model::diff::differences;
-use crate::model::overrides::OverrideKey;
-use crate::model::records::BindingState;
-use crate::status::fixtures::{Case, at, cluster, object, snapshot};
+use crate::fixtures::{Case, CaseStatus as _, at, cluster, object, snapshot};
+use model::api::cluster::{Taint, TaintEffect};
+use model::api::placement::{ApplyStrategyType, ComparisonOption};
+use model::diff::differences;
+use model::overrides::OverrideKey;
+use model::records::BindingState;
 
 fn pointers<'a>(object: &'a Value, rows: &[(&str, Value)]) -> Vec<(String, &'a Value, Value)> {
     rows.iter().map(|(p, v)| ((*p).to_owned(), object.pointer(p).unwrap_or(&Value::Null), v.clone())).collect()

@@ -27,12 +27,12 @@ pub(super) struct Block {
 
 impl Block {
     /// Creates a block that must stay.
-    pub fn must(text: impl Into<String>) -> Self {
+    pub(super) fn must(text: impl Into<String>) -> Self {
         Self { worth: Priority::Must, text: text.into(), short: String::new() }
     }
 
     /// Creates a block with a shorter replacement.
-    pub fn of(worth: Priority, text: impl Into<String>, short: impl Into<String>) -> Self {
+    pub(super) fn of(worth: Priority, text: impl Into<String>, short: impl Into<String>) -> Self {
         Self { worth, text: text.into(), short: short.into() }
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::blocks::{Block, Priority};
 use super::sections::{LISTED_MAX, named};
 use super::{ObjectChange, ObjectDiff, PullReport, codes};
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::views::comments::escape::{fenced, prose};
+use crate::comments::escape::{fenced, prose};
+use model::id::{ClusterName, PlacementKey};
 
 /// Differences that are shown; the rest is counted.
 const OBJECTS_MAX: usize = 100;
@@ -107,7 +107,7 @@ pub(super) fn override_blocks(report: &PullReport) -> Vec<Block> {
             }
         }));
         if let Some(more) = effects.len().checked_sub(OVERRIDES_MAX).filter(|more| *more > 0) {
-            let groups = crate::status::work::counted(more, "more group");
+            let groups = decide::status::work::counted(more, "more group");
             blocks.push(Block::of(Priority::Override, format!("and otherwise{of} for {groups} of clusters\n\n"), ""));
         }
     }

@@ -7,12 +7,12 @@ use super::blocks::{Block, Priority};
 use super::objects::{object_blocks, override_blocks};
 use super::table::table_block;
 use super::{PullReport, Timeline, codes, errors, headline, is_changed, name};
-use crate::api::stage_checks::Checks;
-use crate::api::staged::StageTaskType;
-use crate::model::id::{ClusterName, PlacementKey};
-use crate::model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
-use crate::status::work::counted;
-use crate::views::comments::escape::{cell, code, code_cell, prose};
+use crate::comments::escape::{cell, code, code_cell, prose};
+use decide::status::work::counted;
+use model::api::stage_checks::Checks;
+use model::api::staged::StageTaskType;
+use model::id::{ClusterName, PlacementKey};
+use model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
 
 /// Errors that are named; the rest is counted.
 const ERRORS_MAX: usize = 30;
@@ -54,7 +54,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
 
 /// Describes which commits were compared, and the notes.
 fn standing(report: &PullReport) -> String {
-    let short = |commit: &Option<crate::model::id::CommitId>| {
+    let short = |commit: &Option<model::id::CommitId>| {
         commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
     };
     let mut text =

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::blocks::Block;
 use super::{ObjectChange, PullReport, Timeline, concerned};
-use crate::api::staged::StageTaskType;
-use crate::model::plan::PlacementPlan;
-use crate::status::work::counted;
-use crate::views::comments::escape::{cell, code_cell, prose};
+use crate::comments::escape::{cell, code_cell, prose};
+use decide::status::work::counted;
+use model::api::staged::StageTaskType;
+use model::plan::PlacementPlan;
 
 /// Placements that have a row; the rest is counted.
 const ROWS_MAX: usize = 50;

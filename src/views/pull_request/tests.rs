@@ -3,10 +3,10 @@ use std::sync::Arc;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag};
 
 use super::*;
-use crate::api::placement::StrategyType;
-use crate::api::stage_checks::{Checks, MetricCheck};
-use crate::model::plan::{Changes, DeletionPlan, OcmPlan, Resource, RolloutPlan, StagePlan, WorkPlan};
-use crate::model::records::ClusterDecision;
+use model::api::placement::StrategyType;
+use model::api::stage_checks::{Checks, MetricCheck};
+use model::plan::{Changes, DeletionPlan, OcmPlan, Resource, RolloutPlan, StagePlan, WorkPlan};
+use model::records::ClusterDecision;
 
 /// What ends fences and tables, mentions people, hides, turns text around, or is a command.
 const HOSTILE: [&str; 9] = [
@@ -63,8 +63,8 @@ fn placement(word: &str) -> PlacementPlan {
                 name: word.to_owned(),
                 clusters: vec![cluster.clone()],
                 max_concurrency: 1,
-                before: vec![crate::model::plan::GatePlan {
-                    type_: crate::api::staged::StageTaskType::Approval,
+                before: vec![model::plan::GatePlan {
+                    type_: model::api::staged::StageTaskType::Approval,
                     wait_time: None,
                     approvers: Some(word.to_owned()),
                 }],
@@ -86,7 +86,7 @@ fn placement(word: &str) -> PlacementPlan {
         deletions: vec![DeletionPlan { cluster_name: cluster.clone(), resources }],
         deletion_guard: Some(word.to_owned()),
         changes: Some(Changes {
-            clusters: crate::model::plan::ClusterChanges { gained: [cluster.clone()].into(), lost: [cluster].into() },
+            clusters: model::plan::ClusterChanges { gained: [cluster.clone()].into(), lost: [cluster].into() },
             ..Changes::default()
         }),
     }
@@ -262,8 +262,8 @@ fn ux2_twelve_equal_changes_are_told_once_in_less_than_8_kb() {
         max_concurrency: 4,
         before: Vec::new(),
         after: asks
-            .then(|| crate::model::plan::GatePlan {
-                type_: crate::api::staged::StageTaskType::Approval,
+            .then(|| model::plan::GatePlan {
+                type_: model::api::staged::StageTaskType::Approval,
                 wait_time: None,
                 approvers: Some("team:platform/release".to_owned()),
             })
@@ -283,7 +283,7 @@ fn ux2_twelve_equal_changes_are_told_once_in_less_than_8_kb() {
     let mut takes = std::collections::BTreeMap::new();
     for name in &names {
         let id = ObjectId { kind: "Deployment".into(), namespace: name.clone(), name: name.clone(), ..object(name) };
-        let changed = crate::model::plan::ResourceChanges { changed: vec![Resource(id.clone())], ..Default::default() };
+        let changed = model::plan::ResourceChanges { changed: vec![Resource(id.clone())], ..Default::default() };
         let works = clusters.iter().map(|cluster| WorkPlan {
             cluster_name: cluster.clone(),
             manifests: Arc::from([]),

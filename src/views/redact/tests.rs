@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::model::secrets::{LAST_APPLIED, speaks_of_secrets};
+use model::secrets::{LAST_APPLIED, speaks_of_secrets};
 
 const PLANTED: &str = "hunter2\nsecond line";
 

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::annotations;
-use crate::api::condition::{Condition, ConditionStatus};
-use crate::api::staged::StageTaskType;
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::records::PlacementRecord;
-use crate::model::runs::{
+use crate::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
+use model::api::annotations;
+use model::api::condition::{Condition, ConditionStatus};
+use model::api::staged::StageTaskType;
+use model::conditions::{ConditionType, Reason};
+use model::records::PlacementRecord;
+use model::runs::{
     Approval, Channel, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord, request_name,
 };
-use crate::views::objects::{PLACEMENT_API_VERSION, metadata, scoped, value};
 
 /// Returns the approval requests of a run: one for each requested approval, open or not.
 pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
@@ -103,7 +103,7 @@ fn reason(approval: &Approval) -> Reason {
 }
 
 /// Describes who approved, through which channel, and why.
-pub fn approved_message(task: &TaskRecord) -> String {
+pub(super) fn approved_message(task: &TaskRecord) -> String {
     let description = |approval: &Approval| {
         let place = match approval.by.surface {
             Channel::CommandLine => "on the command line",

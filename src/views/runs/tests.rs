@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::id::PlacementKey;
-use crate::model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
-use crate::status::fixtures::{approval, at, run, run_at_approval, run_in_production, stage};
-use crate::status::staged_run::active_run;
+use crate::fixtures::{approval, at, run, run_at_approval, run_in_production, stage};
+use decide::status::staged_run::active_run;
+use model::id::PlacementKey;
+use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
 
 fn facts(conditions: &Value) -> String {
     let text = |c: &Value, field: &str| c[field].as_str().unwrap_or_default().to_owned();

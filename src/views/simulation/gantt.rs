@@ -8,8 +8,8 @@ use super::{
     EventKind, GateSide, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate,
     SimulatedPlacement,
 };
-use crate::model::runs::ClusterPhase;
-use crate::status::work::counted;
+use decide::status::work::counted;
+use model::runs::ClusterPhase;
 
 /// Clusters of one section that have a bar of their own; more have one together.
 const CLUSTERS_MAX: usize = 10;

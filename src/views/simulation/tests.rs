@@ -3,7 +3,7 @@
 use super::gantt::{gantt, shows_work};
 use super::timeline::clock;
 use super::*;
-use crate::model::runs::ClusterPhase;
+use model::runs::ClusterPhase;
 
 fn cluster(name: &str, started_at: i64, ended_at: Option<i64>) -> SimulatedCluster {
     SimulatedCluster {

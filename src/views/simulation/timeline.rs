@@ -3,10 +3,10 @@
 use super::{
     EventKind, GateType, Offset, Outcome, Simulated, SimulatedEvent, SimulatedGate, SimulatedPlacement, Wait, WaitFor,
 };
-use crate::model::id::ClusterName;
-use crate::model::names::first_of;
-use crate::status::work::counted;
-use crate::views::tree::{Line, Style, refused_lines};
+use crate::tree::{Line, Style, refused_lines};
+use decide::status::work::counted;
+use model::id::ClusterName;
+use model::names::first_of;
 
 /// Lines of one placement's timeline; the rest is counted.
 const LINES_MAX: usize = 200;

@@ -1,7 +1,7 @@
 //! The columns of each kind of table: KubeFleet's, and our own.
 
 use super::{Cell, Columns, TableKind};
-use crate::model::conditions::ConditionType;
+use model::conditions::ConditionType;
 
 /// A column: header, cell, whether only `-o wide` shows it.
 pub(super) type TableColumn = (&'static str, Cell, bool);
@@ -48,7 +48,7 @@ pub(super) fn columns(kind: TableKind, whose: Columns) -> &'static [TableColumn]
 
 /// Returns our own columns; free text stands last, where it may be folded.
 ///
-/// What stands neither in `metadata`, `spec` nor `status` comes from [`crate::views::rows`].
+/// What stands neither in `metadata`, `spec` nor `status` comes from [`crate::rows`].
 pub(super) fn own_columns(kind: TableKind) -> Option<&'static [TableColumn]> {
     Some(match kind {
         TableKind::Placements => &[

@@ -1,13 +1,13 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::runs::RunPhase;
-use crate::status::fixtures::{Case, at, cluster, run, run_at_approval, run_in_production};
-use crate::views::objects::{
+use crate::fixtures::{Case, CaseStatus as _, at, cluster, run, run_at_approval, run_in_production};
+use crate::objects::{
     binding_object, member_cluster_object, placement_object, policy_snapshot_object, resource_snapshot_objects,
     work_object,
 };
-use crate::views::runs::{approval_request_objects, deletion_gate_object, run_object};
+use crate::runs::{approval_request_objects, deletion_gate_object, run_object};
+use model::runs::RunPhase;
 
 fn shown(kind: TableKind, objects: &[Value], wide: bool) -> String {
     let table = table(kind, Columns::KubeFleet, objects, wide, at(7200));

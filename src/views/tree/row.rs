@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged};
-use crate::api::condition::{Condition, ConditionStatus, find_condition};
-use crate::model::conditions::{ConditionType, Reason};
-use crate::model::id::{ClusterName, CommitId, PlacementKey};
-use crate::model::records::{Binding, ClusterDecision, DeletionGate};
-use crate::model::runs::DELETION_GATE;
-use crate::status::binding::binding_lists;
-use crate::status::placement::{PlacementView, chain, waiting_message, why};
-use crate::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
-use crate::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
-use crate::views::table::age;
+use crate::table::age;
+use decide::status::binding::binding_lists;
+use decide::status::placement::{PlacementView, chain, waiting_message, why};
+use decide::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
+use decide::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
+use model::api::condition::{Condition, ConditionStatus, find_condition};
+use model::conditions::{ConditionType, Reason};
+use model::id::{ClusterName, CommitId, PlacementKey};
+use model::records::{Binding, ClusterDecision, DeletionGate};
+use model::runs::DELETION_GATE;
 
 /// Clusters that are listed of a placement, or of a stage. Where there are more, those that are as they are to be are only counted.
 pub const LISTED_MAX: usize = 50;

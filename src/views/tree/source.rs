@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Style, TimedLine, Words};
-use crate::api::condition::{ConditionStatus, find_condition};
-use crate::model::conditions::ConditionType;
-use crate::model::id::{ClusterName, CommitId};
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{ClusterRecord, SourceRecord};
-use crate::status::fleet::{fleet_warnings, unwatched_messages};
-use crate::status::work::{counted, listing};
-use crate::views::subjects::quoted;
+use crate::subjects::quoted;
+use decide::status::fleet::{fleet_warnings, unwatched_messages};
+use decide::status::work::{counted, listing};
+use model::api::condition::{ConditionStatus, find_condition};
+use model::conditions::ConditionType;
+use model::id::{ClusterName, CommitId};
+use model::ocm::OcmPlacementRecord;
+use model::records::{ClusterRecord, SourceRecord};
 
 /// Errors of a refused commit that are shown; the rest is counted. `validate` shows all.
 pub const REFUSED_ERRORS_MAX: usize = 20;
 
 /// How long `status` names a cluster that left the fleet.
-pub const LEFT_SHOWN_MAX: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const LEFT_SHOWN_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// What is shown beside placements.
 #[derive(Clone, Copy, Debug)]

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::row::{cluster_state, held, object_lines};
 use super::{ClusterNode, Node, Style, TimedLine, Words};
-use crate::model::id::ClusterName;
-use crate::model::records::Binding;
-use crate::model::runs::{
-    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_text,
-};
-use crate::status::placement::{PlacementView, why};
-use crate::status::rollout::approve_line;
-use crate::status::staged_run::{
+use decide::status::placement::{PlacementView, why};
+use decide::status::rollout::approve_line;
+use decide::status::staged_run::{
     ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
 };
-use crate::status::work::{counted, listing};
+use decide::status::work::{counted, listing};
+use model::id::ClusterName;
+use model::records::Binding;
+use model::runs::{
+    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord, number_text,
+};
 
 /// One stage of the run that moves a placement, in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct StageCell {
 }
 
 /// Returns the stages of the run that moves the placement, in order; none where no run does.
-pub fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
+pub(super) fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
     let cell = |run: &RunRecord, stage: &StageRecord| {
         let (style, glyph) = sign(run, stage);
         let done = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
@@ -45,7 +45,7 @@ pub fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
 }
 
 /// Returns the branch of the run that moves the placement; for finished runs only the newest, in one line.
-pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
+pub(super) fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
     if let Some(run) = active_run(view.runs) {
         return Some(active_node(view, run, approvers));
     }
@@ -64,7 +64,7 @@ pub fn run_node(view: &PlacementView, approvers: Option<&str>) -> Option<Node> {
 }
 
 /// Returns the clusters that the branch of the run that moves the placement shows.
-pub fn clusters_in_run<'a>(view: &PlacementView<'a>) -> BTreeSet<&'a ClusterName> {
+pub(super) fn clusters_in_run<'a>(view: &PlacementView<'a>) -> BTreeSet<&'a ClusterName> {
     let stages = active_run(view.runs).into_iter().flat_map(|run| run.stages.iter().chain(&run.deletion));
     stages.flat_map(|stage| &stage.clusters).map(|cluster| &cluster.name).collect()
 }

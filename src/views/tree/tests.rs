@@ -6,18 +6,18 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::model::id::{ClusterName, Digest};
-use crate::model::manifest::InputError;
-use crate::model::ocm::OcmPlacementRecord;
-use crate::model::records::{
+use crate::fixtures::{
+    Case, CaseStatus as _, answered, at, decision, manifest, run, run_at_approval, run_at_checks, run_in_production,
+};
+use crate::summary::Summary;
+use decide::status::placement::PlacementView;
+use model::id::{ClusterName, Digest};
+use model::manifest::InputError;
+use model::ocm::OcmPlacementRecord;
+use model::records::{
     ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, HeldSnapshot, Pause, SourceRecord,
 };
-use crate::model::runs::{ClusterPhase, MetricState, RunPhase, RunRecord, StagePhase};
-use crate::status::fixtures::{
-    Case, answered, at, decision, manifest, run, run_at_approval, run_at_checks, run_in_production,
-};
-use crate::status::placement::PlacementView;
-use crate::views::summary::Summary;
+use model::runs::{ClusterPhase, MetricState, RunPhase, RunRecord, StagePhase};
 
 pub(super) fn source() -> SourceRecord {
     SourceRecord {
@@ -102,7 +102,7 @@ fn in_the_middle_of_a_rollout() {
     gone.name = "web-old-99999999".into();
     gone.cluster = "east-old".into();
     gone.state = BindingState::Unscheduled;
-    case.clusters.insert("east-old".into(), crate::status::fixtures::cluster("east-old", true));
+    case.clusters.insert("east-old".into(), crate::fixtures::cluster("east-old", true));
     case.bindings.push(gone.into());
     insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"
     source https://git.example/platform/fleet.git (main)
@@ -147,7 +147,7 @@ fn everything_that_can_be_wrong() {
     let mut broken = manifest("b", ApplyOutcome::ManifestApplyFailed, None);
     broken.message = "field is immutable".into();
     case.work("south").manifests[1] = broken;
-    case.work("south").manifests[0].differences = vec![crate::model::diff::missing_object()];
+    case.work("south").manifests[0].differences = vec![model::diff::missing_object()];
     case.gate(&["east"]);
     case.record.halted = Some("1 of 4 clusters failed, allowed: 0".into());
     insta::assert_snapshot!(shown(&source, &mut [case]), @r#"
@@ -299,7 +299,7 @@ fn a_run_that_waits_for_time_while_it_is_paused() {
     let mut run = run_at_approval();
     run.stages[0].phase = StagePhase::WaitingAfter;
     run.stages[0].after[0].done_at = None;
-    run.stages[1] = crate::status::fixtures::stage("canary", &["north", "south"], &[]);
+    run.stages[1] = crate::fixtures::stage("canary", &["north", "south"], &[]);
     let mut case = staged(run);
     case.record.paused = Some(Pause { by: "ann".into(), at: at(9), reason: Some("a freeze".into()) });
     insta::assert_snapshot!(shown(&source(), &mut [case]), @r#"

@@ -4,11 +4,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use gitfleet::cluster::IN_FLIGHT_MAX;
-use gitfleet::plan::simulate::Dice;
+use cluster::IN_FLIGHT_MAX;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
+use plan::simulate::Dice;
 use serde_json::{Value, json};
 
 use super::double::{Double, writes};

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use testservers::repository;
 
 use crate::edges::{Daemon, RUN, until};
 use crate::scratch::{CONFIG, FLEET, Outcome, Scratch};
@@ -202,7 +202,7 @@ fn configure(scratch: &Scratch, url: &str) {
 /// Copies the files of a commit into the tree and commits them, minute after minute: a commit has the same id in every run.
 fn commit(scratch: &Scratch, number: usize) -> String {
     let (folder, message) = COMMITS[number];
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden/commits").join(folder);
+    let from = repository().join("tests/fixtures/golden/commits").join(folder);
     for entry in fs::read_dir(from).expect("the files of the commit") {
         let path = entry.expect("an entry").path();
         let text = fs::read_to_string(&path).expect("text");

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use similar::TextDiff;
+use testservers::repository;
 
 /// Lines that are shown around a difference.
 const CONTEXT: usize = 2;
@@ -20,7 +21,7 @@ pub struct Kept {
 impl Kept {
     /// Begins with a folder.
     pub fn in_folder(folder: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder);
+        let folder = repository().join("tests/fixtures").join(folder);
         Self { folder, complaints: String::new() }
     }
 

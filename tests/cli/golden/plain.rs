@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
+use testservers::program;
 
 use super::fleet::GoldenFleet;
 
@@ -124,7 +125,7 @@ pub fn without_now(text: &str) -> String {
 /// are seen depends on when one looks.
 pub fn demo(text: &str) -> String {
     let always = rules(&[
-        (&regex::escape(env!("CARGO_BIN_EXE_gitfleet")), "gitfleet"),
+        (&regex::escape(&program().display().to_string()), "gitfleet"),
         (r"/\S*gitfleet-demo-\w+", "FOLDER"),
         (r"127\.0\.0\.1:\d+", "ADDRESS"),
         (r"\b[0-9a-f]{7}\b", "COMMIT"),

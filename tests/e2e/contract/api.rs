@@ -1,4 +1,4 @@
-//! What delivery relies on in an API server, below the [`Target`](gitfleet::cluster::Target): the double promises the same as a
+//! What delivery relies on in an API server, below the [`Target`](cluster::Target): the double promises the same as a
 //! kube-apiserver.
 
 use std::collections::BTreeSet;

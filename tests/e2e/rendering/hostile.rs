@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use gitfleet::daemon::commit_reader::Error;
-use gitfleet::model::rendering::{Capabilities, Release};
-use gitfleet::render::{InputFile, Job};
+use daemon::commit_reader::Error;
+use model::rendering::{Capabilities, Release};
+use render::{InputFile, Job};
 
 use super::*;
 use crate::daemon::LIMIT;
@@ -35,6 +35,7 @@ impl End {
 }
 
 use End::{Refused, RefusedByOne, Without};
+use testservers::program;
 
 /// A case: its name, the files of the folder `h` (`..` leads to its neighbours), and its end. `PORT` in a file is one that is listened at.
 type Row = (&'static str, &'static [(&'static str, &'static str)], End);
@@ -495,8 +496,8 @@ const CHARTS: &[Row] = &[
 fn what_the_first_look_would_miss_is_stopped_by_the_program_and_its_surroundings() {
     type Missed = (Renderer, &'static str, &'static [(&'static str, &'static str)]);
     let place = TempDir::new().expect("a folder");
-    let programs = Programs::new(Some(programs(place.path())), place.path().join("scratch"))
-        .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
+    let programs =
+        Programs::new(Some(programs(place.path())), place.path().join("scratch")).launched_by(program().into());
     let (listener, port) = listener();
     let rows: [Missed; 7] = [
         (Renderer::Kustomize, "a remote file", &[(K, "resources: ['http://127.0.0.1:PORT/x.yaml']")]),
@@ -643,8 +644,7 @@ fn a_program_that_does_not_end_is_ended() {
     ];
     for (name, text, words) in rows {
         script(&folder.join("kustomize"), &format!("{version}{text}\n"));
-        let programs = Programs::new(Some(folder.clone()), place.path().join("scratch"))
-            .launched_by(env!("CARGO_BIN_EXE_gitfleet").into());
+        let programs = Programs::new(Some(folder.clone()), place.path().join("scratch")).launched_by(program().into());
         let found = programs.find(Renderer::Kustomize, KUSTOMIZE).expect("it is there");
         let program = if text.contains("exec /usr/bin/yes") { found } else { found.within(Duration::from_secs(1)) };
         let error = program.render(Job::Kustomization(""), &[]).expect_err(name).to_string();
@@ -669,7 +669,7 @@ fn a_program_ends_with_whoever_started_it() {
     let file = place.path().join("empty");
     fs::write(&file, "").expect("a file");
     let argument = file.display().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gitfleet"));
+    let mut command = Command::new(program());
     command.args(["--launch-renderer", "/usr/bin/tail", "-f", &argument]).stdout(Stdio::null());
     // To Linux the thread is the starter.
     let (end, wait) = std::sync::mpsc::channel::<()>();

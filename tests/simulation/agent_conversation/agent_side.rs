@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gitfleet::core::MemberCommand;
-use gitfleet::model::id::{ClusterName, Digest, PlacementKey};
-use gitfleet::model::records::WorkStatus;
-use gitfleet::model::uptime::Uptime;
-use gitfleet::remote::agent::{AgentDisk, AgentState, AgentTasks, Assignment, ChangedMembers};
-use gitfleet::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
-use gitfleet::wire::{
+use engine::MemberCommand;
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::records::WorkStatus;
+use model::uptime::Uptime;
+use serde_json::Value;
+use wire::remote::agent::{AgentDisk, AgentState, AgentTasks, Assignment, ChangedMembers};
+use wire::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
+use wire::{
     self, Acked, AgentMember, AgentOrder, FetchObjects, FetchedObject, Frames, FromServer, Hello, OBJECTS_PATH,
     ORDERS_PATH, Refused, ToServer,
 };
-use serde_json::Value;
 
 use super::line::Turn;
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gitfleet::core::MemberCommand;
-use gitfleet::model::agent::AgentChoice;
-use gitfleet::model::id::{ClusterName, Digest};
-use gitfleet::model::uptime::Uptime;
-use gitfleet::remote::registry::{AgentSettings, NextFrame, Registry, SessionRefusal};
-use gitfleet::wire::{
+use engine::MemberCommand;
+use model::agent::AgentChoice;
+use model::id::{ClusterName, Digest};
+use model::uptime::Uptime;
+use wire::remote::registry::{AgentSettings, NextFrame, Registry, SessionRefusal};
+use wire::{
     self, Acked, AgentHealth, AgentKindHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, Hello, Protocols,
     Refused, Reports,
 };

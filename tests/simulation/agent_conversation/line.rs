@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gitfleet::wire;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use testservers::repository;
 
 use super::DOES;
 
@@ -16,7 +16,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// Returns where the conversation is kept.
 pub fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agent-conversation/messages.jsonl")
+    repository().join("tests/fixtures/agent-conversation/messages.jsonl")
 }
 
 /// A side of the conversation.

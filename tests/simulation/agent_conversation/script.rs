@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gitfleet::core::MemberCommand;
-use gitfleet::model::agent::AgentChoice;
-use gitfleet::model::encrypted::EncryptedWork;
-use gitfleet::model::id::{ObjectId, ObjectKey, PlacementKey};
-use gitfleet::model::records::{HeldSnapshot, Kept, Pause, WorkStatus};
-use gitfleet::model::uptime::Uptime;
-use gitfleet::model::work::{Desired, SourceName, WorkOrder};
-use gitfleet::snapshot::value_digest;
-use gitfleet::wire::{AgentReach, Protocols, ToServer};
+use decide::snapshot::value_digest;
+use engine::MemberCommand;
 use jiff::Timestamp;
+use model::agent::AgentChoice;
+use model::encrypted::EncryptedWork;
+use model::id::{ObjectId, ObjectKey, PlacementKey};
+use model::records::{HeldSnapshot, Kept, Pause, WorkStatus};
+use model::uptime::Uptime;
+use model::work::{Desired, SourceName, WorkOrder};
 use serde_json::{Value, json};
+use wire::{AgentReach, Protocols, ToServer};
 
 use super::Conversation;
 use super::agent_side::AgentSide;
@@ -313,7 +313,7 @@ impl Conversation {
         self.frames();
         self.fetch();
         self.agent(|agent| {
-            agent.note(work(POOLED, "p", &json!({"generation": 3, "complete": true, "inventory": [key("a")]})))
+            agent.note(work(POOLED, "p", &json!({"generation": 3, "complete": true, "inventory": [key("a")]})));
         });
         self.post();
     }

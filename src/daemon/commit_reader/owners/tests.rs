@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::OwnersSyntax::{GitHub, Gitea};
 use super::*;
-use crate::daemon::commit_reader::{Cache, SourceAt, read_commit, read_joined};
-use crate::model::id::PlacementKey;
+use crate::commit_reader::{Cache, SourceAt, read_commit, read_joined};
+use model::id::PlacementKey;
 
 const CLUSTER: &str =
     "apiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {name: a}\nspec: {}\n---\n";
@@ -47,7 +47,7 @@ fn committed(repo: &Path, files: &[(&str, &str)]) {
 
 /// Opens a folder of a repository at its last commit.
 fn opened(folder: &Path) -> (Reader, CommitId) {
-    let (reader, _) = crate::git::discover(folder).expect("a repository");
+    let (reader, _) = git::discover(folder).expect("a repository");
     let head = reader.resolve("HEAD").expect("a commit");
     (reader, head)
 }

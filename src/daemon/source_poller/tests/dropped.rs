@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::model::records::{DroppedCommits, JournalEntry};
-use crate::store::records::{self, DROPPED_KEY};
-use crate::store::{Error, MemoryStore, Op, Result, Versioned};
+use engine::store::records;
+use engine::store::records::DROPPED_KEY;
+use engine::store::{Error, MemoryStore, Op, Result, Versioned};
+use model::records::{DroppedCommits, JournalEntry};
 
 /// A store that refuses every batch for a while.
 #[derive(Default)]

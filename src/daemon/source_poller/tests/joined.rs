@@ -1,7 +1,7 @@
 //! Several sources as one tree.
 
 use super::*;
-use crate::model::records::SourceRecord;
+use model::records::SourceRecord;
 
 /// Two or more repositories below a folder, and what follows them.
 struct Several {

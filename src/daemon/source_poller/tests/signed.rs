@@ -1,7 +1,7 @@
 //! Keys that change while commits need signatures.
 
 use super::*;
-use crate::config::{SshSigners, VerifiedCommits};
+use config::{SshSigners, VerifiedCommits};
 
 #[test]
 fn a_refused_commit_is_checked_again_when_its_signer_is_listed() {

@@ -1,7 +1,7 @@
 //! What hosts tell of edits, reactions, reviews, authors and pushers.
 
 use super::*;
-use crate::model::forge::{Comment, History, Merge, PullRequest};
+use model::forge::{Comment, History, Merge, PullRequest};
 
 /// An answer of GraphQL about one comment.
 fn edits(body: &str, edited: &str, includes: bool) -> String {

@@ -9,8 +9,8 @@ use reqwest::header::{CONTENT_TYPE, LINK};
 use sha2::{Digest as _, Sha256};
 
 use super::{ImageManifest, LayerDescriptor, ListedManifest, MANIFEST, RegistryClient};
-use crate::git::{Error, OCI_MANIFEST_MAX_BYTES, OCI_SIGNATURE_MAX_BYTES, OCI_SIGNATURES_MAX};
-use crate::model::artifact::{ArtifactSignature, digest_of, is_digest};
+use crate::{Error, OCI_MANIFEST_MAX_BYTES, OCI_SIGNATURE_MAX_BYTES, OCI_SIGNATURES_MAX};
+use model::artifact::{ArtifactSignature, digest_of, is_digest};
 
 /// The kind of what cosign signs.
 const SIGNED_PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -28,7 +28,7 @@ const STATES: (&str, &str) = ("dev.sigstore.bundle.predicateType", "https://sigs
 const PAGES_MAX: usize = 10;
 
 /// The signatures of an artifact.
-pub(in crate::git::artifact) struct SignaturesSeen {
+pub(in crate::artifact) struct SignaturesSeen {
     /// Of the manifest and the list that name them; `None` where a part of them was missing, which may still come.
     digest: Option<String>,
     pub signatures: Vec<ArtifactSignature>,
@@ -56,7 +56,7 @@ impl RegistryClient<'_> {
     ///
     /// # Errors
     /// `Artifact` where they cannot be used; else as a poll.
-    pub fn signatures(
+    pub(crate) fn signatures(
         &mut self,
         artifact: &str,
         known: Option<SignaturesSeen>,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use crate::model::id::{ObjectId, PlacementKey};
-use crate::model::manifest::Origin;
-use crate::model::tree::Scope;
+use crate::id::{ObjectId, PlacementKey};
+use crate::manifest::Origin;
+use crate::tree::Scope;
 
 fn at(path: &str, kind: &str, namespace: &str, name: &str) -> Manifest {
     let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "from": path});

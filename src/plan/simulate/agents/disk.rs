@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::core::MemberCommand;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::model::records::WorkStatus;
-use crate::model::uptime::Uptime;
-use crate::remote::agent::{AgentDisk, AgentTasks, Assignment};
-use crate::wire::{self, AgentMember, AgentOrder};
+use engine::MemberCommand;
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::records::WorkStatus;
+use model::uptime::Uptime;
+use wire::remote::agent::{AgentDisk, AgentTasks, Assignment};
+use wire::{AgentMember, AgentOrder};
 
 /// A disk. It outlives the process; what was not saved does not.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::super::time::later;
 use super::super::{Happening, LATE_MAX, Simulation};
 use super::{AgentHappening, SimulatedAgents};
-use crate::model::id::Digest;
+use model::id::Digest;
 
 /// How long a message takes.
 const LATENCY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));

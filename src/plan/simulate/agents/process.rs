@@ -7,11 +7,11 @@ use super::super::{Fact, Simulation};
 use super::disk::{SimulatedDisk, SimulatedTasks, TaskAct};
 use super::network::{Message, json, read};
 use super::{AgentHappening, DIAL, LIVES};
-use crate::core::{MemberCommand, MemberEvent};
-use crate::model::id::ClusterName;
-use crate::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
-use crate::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
-use crate::wire::{Acked, AgentMember, FetchObjects, FetchedObject, FromServer, ToServer};
+use engine::{MemberCommand, MemberEvent};
+use model::id::ClusterName;
+use wire::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
+use wire::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
+use wire::{Acked, AgentMember, FetchObjects, FetchedObject, FromServer, ToServer};
 
 /// How long a session may take to begin.
 const WELCOME: Duration = Duration::from_secs(10);

@@ -9,14 +9,12 @@ use super::super::time::later;
 use super::super::{Event, Fact, Happening, Simulation};
 use super::AgentHappening;
 use super::network::{self, Message, read};
-use crate::core::{MemberCommand, MemberEvent};
-use crate::model::agent::AgentChoice;
-use crate::model::id::ClusterName;
-use crate::remote::credentials::Credential;
-use crate::remote::registry::{AgentSettings, NextFrame, Registry, RegistryEffect};
-use crate::wire::{
-    Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, Reports,
-};
+use engine::{MemberCommand, MemberEvent};
+use model::agent::AgentChoice;
+use model::id::ClusterName;
+use wire::remote::credentials::Credential;
+use wire::remote::registry::{AgentSettings, NextFrame, Registry, RegistryEffect};
+use wire::{Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, Reports};
 
 /// How long until the stream of a session sends what it has.
 const DRAIN: (Duration, Duration) = (Duration::ZERO, Duration::from_millis(30));
@@ -140,7 +138,7 @@ impl Simulation {
     }
 
     /// Does something with the acting daemon's side, and what follows from it.
-    fn with_server<T>(&mut self, act: impl FnOnce(&mut AgentServer, crate::model::uptime::Uptime) -> T) -> Option<T> {
+    fn with_server<T>(&mut self, act: impl FnOnce(&mut AgentServer, model::uptime::Uptime) -> T) -> Option<T> {
         let (daemon, now) = (self.entered(), self.uptime());
         let server = self.agents.as_mut()?.servers.get_mut(&daemon)?;
         let done = act(server, now);

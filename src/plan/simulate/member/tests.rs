@@ -1,5 +1,5 @@
 use super::*;
-use crate::deliver::health::HealthRules;
+use decide::deliver::health::HealthRules;
 
 #[test]
 fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {
@@ -18,7 +18,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
         let mut member = SimulatedMember::default();
         member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
         member.objects.insert(live.id.key(), live.clone());
-        let order = WorkOrder { remove: true, ..WorkOrder::example() };
+        let order = WorkOrder { remove: true, ..testkit::records::work_order() };
         let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
         let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
         assert_eq!(holder.as_ref(), expected, "{name}");

@@ -1,9 +1,9 @@
 //! Waiting gates, for the approvers of a scenario.
 
-use crate::decide::state::PlacementState;
-use crate::model::id::PlacementKey;
-use crate::model::runs::DELETION_GATE;
-use crate::status::staged_run::{ClosedGate, closed_gates, command_name};
+use decide::state::PlacementState;
+use decide::status::staged_run::{ClosedGate, closed_gates, command_name};
+use model::id::PlacementKey;
+use model::runs::DELETION_GATE;
 
 /// A gate that waits for an approval.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub(super) struct OpenGate {
 
 impl OpenGate {
     /// Returns its name for approvals.
-    pub fn target(&self) -> String {
+    pub(super) fn target(&self) -> String {
         let own = || self.placement.to_string();
         self.run.as_ref().map_or_else(own, |run| command_name(&self.placement, run))
     }

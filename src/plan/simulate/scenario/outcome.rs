@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::watch::{Seen, Watch};
-use crate::api::staged::StageTaskType;
-use crate::decide::state::{FleetState, PlacementState};
-use crate::model::id::PlacementKey;
-use crate::model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
-use crate::status::placement::PlacementView;
-use crate::status::rollout::{Failure, RolloutState, rollout_state};
-use crate::views::simulation::{
+use decide::state::{FleetState, PlacementState};
+use decide::status::placement::PlacementView;
+use decide::status::rollout::{Failure, RolloutState, rollout_state};
+use model::api::staged::StageTaskType;
+use model::id::PlacementKey;
+use model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
+use views::simulation::{
     GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate, SimulatedPlacement, SimulatedRun,
     SimulatedStage, longest_wait,
 };
 
 impl Watch {
     /// Returns the result at the end.
-    pub fn finish(
+    pub(super) fn finish(
         self,
         core: Option<(&FleetState, &BTreeMap<PlacementKey, PlacementState>)>,
         now: Timestamp,
@@ -121,7 +121,7 @@ impl Watch {
                 assumed: checks.given.metrics.iter().map(|metric| metric.name.clone()).collect(),
             }
         });
-        let cluster = |cluster: &crate::model::runs::RunCluster| {
+        let cluster = |cluster: &model::runs::RunCluster| {
             let outcome = cluster.phase;
             let is_over =
                 matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Driver, commit_of, global, prepared};
-use crate::model::id::{ClusterName, Digest, ObjectKey};
-use crate::model::tree::Tree;
-use crate::plan::simulate::{Fate, FateOf};
-use crate::snapshot::sanitised;
-use crate::views::simulation::EventKind;
+use crate::simulate::{Fate, FateOf};
+use decide::snapshot::sanitised;
+use model::id::{ClusterName, Digest, ObjectKey};
+use model::tree::Tree;
+use views::simulation::EventKind;
 
 /// The content of clusters, by digest.
 pub(super) type Held = BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>;
@@ -87,7 +87,7 @@ impl Driver<'_> {
     /// Returns the content in the present orders of clusters.
     fn delivered(&self) -> BTreeSet<(ClusterName, Digest)> {
         let core = self.simulation.core();
-        let orders = core.into_iter().flat_map(crate::core::Core::orders);
+        let orders = core.into_iter().flat_map(engine::Core::orders);
         let named = orders.flat_map(|order| order.manifests.iter().map(move |desired| (order, desired)));
         named.map(|(order, desired)| (order.cluster.clone(), desired.digest.clone())).collect()
     }

@@ -6,23 +6,24 @@ use jiff::Timestamp;
 
 use super::Scenario;
 use super::gates::{OpenGate, open_gates};
-use crate::api::annotations::{self, PROGRESS_DEADLINE_DEFAULT};
-use crate::api::condition::ConditionStatus;
-use crate::api::placement::StrategyType;
-use crate::decide::state::{FleetState, PlacementState};
-use crate::decide::strategies::Staged;
-use crate::model::conditions::ConditionType;
-use crate::model::id::{ClusterName, Digest, PlacementKey};
-use crate::model::records::Binding;
-use crate::model::runs::{
+use decide::rollout;
+use decide::state::{FleetState, PlacementState};
+use decide::status::binding::settled_work;
+use decide::status::placement::is_right;
+use decide::status::work::{Mode, counted};
+use decide::strategies::Staged;
+use model::api::annotations;
+use model::api::annotations::PROGRESS_DEADLINE_DEFAULT;
+use model::api::condition::ConditionStatus;
+use model::api::placement::StrategyType;
+use model::conditions::ConditionType;
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::records::Binding;
+use model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord,
 };
-use crate::model::tree::Tree;
-use crate::rollout;
-use crate::status::binding::settled_work;
-use crate::status::placement::is_right;
-use crate::status::work::{Mode, counted};
-use crate::views::simulation::{EventKind, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
+use model::tree::Tree;
+use views::simulation::{EventKind, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
 
 mod checks;
 
@@ -95,7 +96,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Starts with the push.
-    pub fn begin(
+    pub(super) fn begin(
         now: Timestamp,
         scenario: &Scenario,
         before: Option<(&FleetState, &BTreeMap<PlacementKey, PlacementState>)>,
@@ -125,29 +126,29 @@ impl Watch {
     }
 
     /// Includes the strategies of a later commit.
-    pub fn follow(&mut self, tree: &Tree) {
+    pub(super) fn follow(&mut self, tree: &Tree) {
         self.strategies = Staged::of(tree);
         for key in tree.placements.keys().filter(|key| self.is_chosen(key)).cloned().collect::<Vec<_>>() {
             self.placements.entry(key).or_default();
         }
     }
 
-    pub fn is_watching(&self) -> bool {
+    pub(super) fn is_watching(&self) -> bool {
         self.pushed_at.is_some()
     }
 
-    pub fn is_chosen(&self, key: &PlacementKey) -> bool {
+    pub(super) fn is_chosen(&self, key: &PlacementKey) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(key))
     }
 
     /// Returns an instant as a time since the push.
-    pub fn offset(&self, at: Timestamp) -> Offset {
+    pub(super) fn offset(&self, at: Timestamp) -> Offset {
         let pushed_at = self.pushed_at.unwrap_or(at);
         Offset(i64::try_from(at.duration_since(pushed_at).as_millis()).unwrap_or(i64::MAX))
     }
 
     /// Records an event.
-    pub fn push(&mut self, now: Timestamp, event: SimulatedEvent) {
+    pub(super) fn push(&mut self, now: Timestamp, event: SimulatedEvent) {
         if self.is_watching() && !self.is_silent {
             let at = self.offset(now);
             self.events.push(SimulatedEvent { at, ..event });
@@ -155,7 +156,7 @@ impl Watch {
     }
 
     /// Observes a placement whose records changed. Returns the gates that started to wait for a person.
-    pub fn look(
+    pub(super) fn look(
         &mut self,
         key: &PlacementKey,
         fleet: &FleetState,

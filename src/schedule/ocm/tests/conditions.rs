@@ -1,8 +1,8 @@
 //! W39 and the other rows of the conditions (2.11), and what becomes of placements that are misconfigured.
 
 use super::*;
-use crate::api::condition::{Condition, ConditionStatus};
-use crate::model::conditions::Reason;
+use model::api::condition::{Condition, ConditionStatus};
+use model::conditions::Reason;
 
 fn set(hub: &mut Hub, name: &str, spec: Value) {
     hub.set_set(name, Some(serde_json::from_value(spec).unwrap()));

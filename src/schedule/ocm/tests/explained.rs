@@ -1,7 +1,7 @@
 //! What is said of each cluster.
 
 use super::*;
-use crate::model::explanation::Refusal;
+use model::explanation::Refusal;
 
 fn refusal(filter: &str, subject: &str, observed: Option<&str>, wanted: &str) -> Refusal {
     Refusal {

@@ -64,7 +64,7 @@ fn tolerations_with_seconds_hold_before_their_end() {
         ("no time added, without end", &never, i64::MAX, Some(false)),
     ];
     for (case, at, seconds, wanted) in table {
-        let hub = hub([tainted("c1", json!([crate::api::object::without_nulls(&taint(at.clone()))]))]);
+        let hub = hub([tainted("c1", json!([model::api::object::without_nulls(&taint(at.clone()))]))]);
         let outcome = run(&hub, json!({"tolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}));
         assert_eq!(outcome.misconfigured.is_none().then(|| outcome.selected.contains(0)), wanted, "{case}");
         let forever = run(&hub, json!({"tolerations": [{"operator": "Exists"}]}));

@@ -1,7 +1,7 @@
 //! W26, W27, W29 to W37: numbers of clusters, groups and pages.
 
 use super::*;
-use crate::model::conditions::Reason;
+use model::conditions::Reason;
 
 fn grouped(length: Value, groups: &[(&str, &str)]) -> Value {
     let group = |(name, cloud): &(&str, &str)| json!({"groupName": name, "groupClusterSelector": {"labelSelector": {"matchLabels": {"cloud": cloud}}}});

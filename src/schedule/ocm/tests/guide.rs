@@ -125,7 +125,7 @@ fn example_3_steady_of_weight_3() {
 fn the_file_of_the_guide_is_read_as_it_stands() {
     let text = include_str!("../../../../tests/fixtures/examples/ocm-placement.yaml");
     let document: Value = serde_yaml::from_str(text).unwrap();
-    let kind = crate::api::table::lookup("cluster.open-cluster-management.io", "Placement").unwrap();
+    let kind = model::api::table::lookup("cluster.open-cluster-management.io", "Placement").unwrap();
     assert!(kind.check(&document).is_ok());
     let spec = document["spec"].clone();
     let policy = policy(spec.clone());

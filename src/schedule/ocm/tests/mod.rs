@@ -17,9 +17,9 @@ mod worlds;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SET_LABEL};
-use crate::model::explanation::{ClusterExplanation, Explanation};
-use crate::model::id::ClusterName;
+use model::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL, SET_LABEL};
+use model::explanation::{ClusterExplanation, Explanation};
+use model::id::ClusterName;
 
 /// The placement under test.
 fn key() -> Key {

@@ -74,7 +74,7 @@ proptest! {
         let mut seen = BTreeSet::new();
         let mut last = 0;
         for (position, page) in pages.iter().enumerate() {
-            prop_assert!(page.clusters.len() <= crate::api::ocm::PAGE_CLUSTERS_MAX && page.clusters.is_sorted());
+            prop_assert!(page.clusters.len() <= model::api::ocm::PAGE_CLUSTERS_MAX && page.clusters.is_sorted());
             prop_assert_eq!(&page.name, &format!("demo-decision-{}", position + 1));
             let index: usize = page.labels[GROUP_INDEX_LABEL].parse().unwrap();
             prop_assert!(index == last || index == last + 1);

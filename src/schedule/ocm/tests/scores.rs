@@ -156,7 +156,7 @@ fn weights_replace_add_and_disable() {
     let mut hub = plain(["c1"]);
     hub.set_decisions(&key(), ["c1"]);
     for (case, mode, configurations, wanted) in table {
-        let configurations: Vec<Value> = configurations.iter().map(crate::api::object::without_nulls).collect();
+        let configurations: Vec<Value> = configurations.iter().map(model::api::object::without_nulls).collect();
         let spec = json!({"prioritizerPolicy": {"mode": mode, "configurations": configurations}});
         assert_eq!(cells(&hub, spec), [wanted], "{case}");
     }

@@ -23,7 +23,7 @@ pub(super) fn ago(seconds: i64) -> String {
 }
 
 fn without_absent(value: Value) -> Value {
-    crate::api::object::without_nulls(&value)
+    model::api::object::without_nulls(&value)
 }
 
 fn taint() -> impl Strategy<Value = Value> {

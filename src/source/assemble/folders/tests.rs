@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use crate::model::id::BlobId;
-use crate::model::manifest::InputError;
-use crate::model::tree::Tree;
-use crate::source::{Selection, assemble, parse_blob, select};
+use crate::{Selection, assemble, parse_blob, select};
+use model::id::BlobId;
+use model::manifest::InputError;
+use model::tree::Tree;
 
 const NAMESPACE: &str = "{group: '', version: v1, kind: Namespace, name: shop}";
 const SOME: &str =

@@ -13,7 +13,7 @@
 //! Each expression means the same as in a Go template with Helm's functions. The grammar is small, so that gitfleet can list the fields that a
 //! file uses.
 
-use crate::model::variants::ClusterField;
+use model::variants::ClusterField;
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

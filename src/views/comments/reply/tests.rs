@@ -1,5 +1,5 @@
 use super::*;
-use crate::views::comments::fixtures::{commit, voice};
+use crate::comments::fixtures::{commit, voice};
 
 #[test]
 fn short_answers() {

@@ -1,13 +1,13 @@
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 use super::*;
-use crate::forge::grammar::parse;
-use crate::model::chat::Chat;
-use crate::model::id::PlacementKey;
-use crate::model::manifest::InputError;
-use crate::views::comments::fixtures::{HOSTILE, commit, gate, halted, voice, waiting, with_text_everywhere};
-use crate::views::comments::notice::{notice, to_copy};
-use crate::views::comments::reply;
+use crate::comments::fixtures::{HOSTILE, commit, gate, halted, voice, waiting, with_text_everywhere};
+use crate::comments::notice::{notice, to_copy};
+use crate::comments::reply;
+use model::chat::Chat;
+use model::chat::grammar::parse;
+use model::id::PlacementKey;
+use model::manifest::InputError;
 
 fn report(placements: Vec<Progress>) -> RolloutReport {
     let subject = Some("Bigger pods".to_owned());
@@ -95,7 +95,7 @@ fn deletions_wait() {
     let mut way = waiting();
     way.stages.clear();
     let what = vec!["more than half of the objects would go".into(), "east: 1 object: ConfigMap web/a".into()];
-    way.deletions = Some(crate::model::progress::GateProgress { what, approvers: None, ..gate("deletion") });
+    way.deletions = Some(model::progress::GateProgress { what, approvers: None, ..gate("deletion") });
     insta::assert_snapshot!(notices(&way, &voice()), @r"
     ✋ **`web`**: deletions wait for approval
 
@@ -218,7 +218,7 @@ fn ways_of(needs: &[(&Progress, Need<'_>)], asks: usize) -> String {
 
 #[test]
 fn the_moment_is_in_the_first_line() {
-    let text = stamped("**Rollout**: 1 placement done\n\nmore\n", crate::status::fixtures::at(90));
+    let text = stamped("**Rollout**: 1 placement done\n\nmore\n", crate::fixtures::at(90));
     assert_eq!(text, "**Rollout**: 1 placement done, as of 12:01 UTC on 2026-03-01\n\nmore\n");
 }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::model::id::CommitId;
-use crate::views::comments::fixtures::{HOSTILE, halted, waiting, with_text_everywhere};
+use crate::comments::fixtures::{HOSTILE, halted, waiting, with_text_everywhere};
+use model::id::CommitId;
 
 fn told(progress: &Progress) -> Vec<(String, StatusState, String)> {
     statuses(progress, 140, None).into_iter().map(|s| (s.context, s.state, s.description)).collect()

@@ -1,8 +1,8 @@
 //! What is said of the source and of clusters that left.
 
 use super::*;
-use crate::status::fixtures::at;
-use crate::views::tree::tests::{source, text};
+use crate::fixtures::at;
+use crate::tree::tests::{source, text};
 
 #[test]
 fn what_is_said_of_the_source_and_the_fleet() {
@@ -15,7 +15,7 @@ fn what_is_said_of_the_source_and_the_fleet() {
     let unrestored = SourceRecord { unrestored: Some("1a2b3c4: 2 errors in the files".to_owned()), ..source() };
     let at_risk = SourceRecord { unkept: Some("the branch dropped 1a2b3c4".to_owned()), ..source() };
     let rows: [(&str, SourceRecord, Vec<ClusterRecord>, &[&str]); 5] = [
-        ("nothing", source(), vec![crate::status::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
+        ("nothing", source(), vec![crate::fixtures::cluster("east", true)], &["source", "accepted 1a2b3c4"]),
         (
             "clusters left",
             source(),

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::Look;
-use crate::model::runs::{RunRecord, StageRecord};
-use crate::views::simulation::EventKind;
+use model::runs::{RunRecord, StageRecord};
+use views::simulation::EventKind;
 
 impl Look<'_> {
     pub(super) fn checks(

@@ -1,0 +1,343 @@
+//! The daemon's side of agents: which agents are connected, which members each has, and what it may fetch.
+//!
+//! `remote::registry` decides who writes to which member, `routes` answers requests, `listener` accepts connections. A
+//! [`RemoteMember`] passes the commands of the core to the registry; what agents report comes back as the
+//! events of a member's task. Why it is this way: docs/design/052-agents-server.md.
+
+mod listener;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use secrecy::ExposeSecret as _;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+
+use config::{AGENT_LEASE_DEFAULT, Agents as AgentsSection, Configuration, HealthSettings, MemberAccess, OtherKinds};
+use engine::agent_tokens::AgentTokens;
+use engine::{MemberCommand, MemberEvent};
+use model::agent::AgentChoice;
+use model::id::ClusterName;
+use model::work::SourceName;
+use system::clock;
+use system::clock::Uptime;
+use system::fence::Fence;
+use system::secret_files::{SecretFile, reason};
+use system::supervise::Supervisor;
+use system::telemetry::metrics::{Metrics, Part};
+use wire::remote::registry::{AgentSettings, Registry, RegistryEffect};
+use wire::{AgentHealth, AgentKindHealth, AgentReach};
+
+/// The epoch of a daemon whose store has no lease: it is the only one.
+const EPOCH_ALONE: u64 = 1;
+
+/// Why agents cannot connect.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of the section cannot be used.
+    #[error(transparent)]
+    File(#[from] config::Error),
+    /// The certificates cannot be used.
+    #[error("agents.tls: {0}")]
+    Tls(String),
+    /// The address cannot be listened on.
+    #[error("listening on {address} (agents.listen); is another daemon running there?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What the listener, the members and the event loop share.
+#[derive(Debug)]
+struct AgentHub {
+    shared: Mutex<SharedRegistry>,
+    /// Something changed that may end an earlier wait.
+    changed: Notify,
+    /// Agents are answered while it is open: another daemon gives their members away when the lease of this one is over.
+    fence: Fence,
+    metrics: Arc<Metrics>,
+}
+
+/// The registry, and whom its effects reach.
+#[derive(Debug)]
+struct SharedRegistry {
+    registry: Registry,
+    /// Where the core gets the events of a member, by the number of its registration.
+    members: BTreeMap<u64, mpsc::UnboundedSender<MemberEvent>>,
+    /// The streams of sessions, by the sessions' names.
+    streams: BTreeMap<String, StreamHandle>,
+    /// An agent gave up a member that has no registration.
+    parted: watch::Sender<()>,
+}
+
+/// What the stream of a session is woken and ended by.
+#[derive(Clone, Debug, Default)]
+struct StreamHandle {
+    wake: Arc<Notify>,
+    hang_up: Arc<Notify>,
+}
+
+impl SharedRegistry {
+    fn carry_out(&mut self) {
+        for effect in self.registry.take_effects() {
+            match effect {
+                RegistryEffect::Event(member, event) => {
+                    // The receiver goes only when the process ends.
+                    drop(self.members.get(&member).map(|events| events.send(event)));
+                }
+                RegistryEffect::Parted(_) => self.parted.send_replace(()),
+                RegistryEffect::Wake(session) => {
+                    if let Some(stream) = self.streams.get(&session) {
+                        stream.wake.notify_one();
+                    }
+                }
+                RegistryEffect::HangUp(session) => {
+                    if let Some(stream) = self.streams.remove(&session) {
+                        stream.wake.notify_one();
+                        stream.hang_up.notify_one();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl AgentHub {
+    /// Does something with the registry, and what follows from it.
+    fn with<T>(&self, act: impl FnOnce(&mut Registry, Uptime) -> T) -> T {
+        self.change(|shared, now| act(&mut shared.registry, now))
+    }
+
+    /// Does something with the registry and whom it reaches, and what follows from it.
+    fn change<T>(&self, act: impl FnOnce(&mut SharedRegistry, Uptime) -> T) -> T {
+        let mut shared = self.read();
+        let opened = shared.registry.opened;
+        let done = act(&mut shared, clock::uptime());
+        shared.carry_out();
+        self.metrics.agent_sessions.inc_by(shared.registry.opened - opened);
+        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
+        self.changed.notify_one();
+        done
+    }
+
+    /// Reads something of the registry.
+    fn read(&self) -> MutexGuard<'_, SharedRegistry> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Acts on what time brings. Returns when to do it again.
+    fn tick(&self) -> Option<Uptime> {
+        let mut shared = self.read();
+        let next = shared.registry.tick(clock::uptime());
+        shared.carry_out();
+        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
+        next
+    }
+
+    /// Acts on what time brings, for ever.
+    async fn follow_time(&self) {
+        loop {
+            let next = self.tick();
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Uptime>) {
+    match at {
+        Some(at) => tokio::time::sleep(clock::uptime().until(at)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The agents of a daemon; nobody is served any more when the last handle of a daemon is dropped.
+#[derive(Debug)]
+pub struct Agents {
+    hub: Arc<AgentHub>,
+    tasks: Vec<JoinHandle<()>>,
+    address: Option<SocketAddr>,
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Agents {
+    /// Listens where the configuration says; `tokens` are those of the store. Agents are answered while the fence is open.
+    ///
+    /// # Errors
+    /// The address, the certificates or a token cannot be used.
+    pub fn start(
+        configuration: &Configuration,
+        tokens: &AgentTokens,
+        source: SourceName,
+        fence: &Fence,
+        supervisor: &Supervisor,
+    ) -> Result<Self, Error> {
+        let section = configuration.agents.as_ref();
+        let settings = AgentSettings {
+            epoch: fence.epoch().unwrap_or(EPOCH_ALONE),
+            lease: section.map_or(AGENT_LEASE_DEFAULT, |section| section.lease),
+            source,
+            health: health(&configuration.health),
+            listens: section.is_some(),
+        };
+        let registry = Registry::new(settings, clock::uptime());
+        let shared = Mutex::new(SharedRegistry {
+            registry,
+            members: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            parted: watch::Sender::default(),
+        });
+        let hub =
+            Arc::new(AgentHub { shared, changed: Notify::new(), fence: fence.clone(), metrics: supervisor.metrics() });
+        hub.with(|registry, now| registry.set_stored_tokens(tokens, now));
+        let mut agents = Self { hub, tasks: Vec::new(), address: None };
+        if let Some(section) = section {
+            agents.read_tokens(section, supervisor)?;
+            let (listener, address) = listener::bind(section, supervisor)?;
+            tracing::info!(%address, tls = section.tls.is_some(), "agents connect here");
+            agents.address = Some(address);
+            let (hub, supervised) = (Arc::clone(&agents.hub), supervisor.clone());
+            let life = move || listener::serve(Arc::clone(&listener), Arc::clone(&hub));
+            agents.tasks.push(tokio::spawn(async move { supervised.repeat(Part::Agents, life).await }));
+        }
+        let (hub, supervised) = (Arc::clone(&agents.hub), supervisor.clone());
+        let time = move || {
+            let hub = Arc::clone(&hub);
+            async move { hub.follow_time().await }
+        };
+        agents.tasks.push(tokio::spawn(async move { supervised.repeat(Part::Agents, time).await }));
+        Ok(agents)
+    }
+
+    /// Returns where agents connect.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Returns when no agent writes any more to a member that has no agent in the configuration.
+    pub fn parted(&self, cluster: &ClusterName) -> impl Future<Output = ()> + Send + use<> {
+        let (hub, cluster) = (Arc::clone(&self.hub), cluster.clone());
+        async move {
+            let mut parted = hub.read().parted.subscribe();
+            while hub.read().registry.is_parting(&cluster) {
+                // The sender lives as long as the hub.
+                if parted.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends all sessions for good. Members that are given up after this stay with their agents, for the next daemon.
+    pub fn close(&self) {
+        self.hub.with(Registry::close);
+    }
+
+    /// Takes the tokens of the store in place of the earlier ones. A session whose token is invalid ends.
+    pub fn set_tokens(&self, tokens: &AgentTokens) {
+        self.hub.with(|registry, now| registry.set_stored_tokens(tokens, now));
+    }
+
+    /// Reads the tokens in files, and uses another whenever its file changes.
+    fn read_tokens(&self, section: &AgentsSection, supervisor: &Supervisor) -> Result<(), Error> {
+        for token in &section.tokens {
+            let (hub, name, pools) = (Arc::clone(&self.hub), token.name.clone(), token.pools.clone());
+            let secret = config::read_secret(&token.token_file)?;
+            self.hub.with(|registry, _| {
+                registry.credentials.set_fixed(&name, secret.expose_secret(), pools.clone());
+            });
+            let what = format!("the token of agent {name}");
+            let file = SecretFile { what, path: token.token_file.clone() };
+            file.follow(supervisor, move |path| {
+                let secret = config::read_secret(path).map_err(|error| reason(&error))?;
+                hub.with(|registry, now| {
+                    registry.credentials.set_fixed(&name, secret.expose_secret(), pools.clone());
+                    registry.check_tokens(now);
+                });
+                Ok(())
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A member that an agent delivers to; it is given up when dropped, and nothing of it is removed.
+#[derive(Debug)]
+pub struct RemoteMember {
+    hub: Arc<AgentHub>,
+    cluster: ClusterName,
+    id: u64,
+}
+
+impl RemoteMember {
+    /// Waits for the agent of a member; the core hears in `events` when it comes, and what it reports.
+    pub fn start(
+        agents: &Agents,
+        cluster: &ClusterName,
+        agent: &AgentChoice,
+        access: &MemberAccess,
+        events: mpsc::UnboundedSender<MemberEvent>,
+    ) -> Self {
+        let hub = Arc::clone(&agents.hub);
+        let id = hub.change(|shared, now| {
+            let id = shared.registry.add(cluster, agent.clone(), reach(access), now);
+            shared.members.insert(id, events);
+            id
+        });
+        Self { hub, cluster: cluster.clone(), id }
+    }
+
+    /// Passes a command on to the agent.
+    pub fn send(&self, command: MemberCommand) {
+        self.hub.with(|registry, _| registry.command(&self.cluster, self.id, command));
+    }
+}
+
+impl Drop for RemoteMember {
+    fn drop(&mut self) {
+        self.hub.change(|shared, now| {
+            shared.registry.remove(&self.cluster, self.id, now);
+            shared.members.remove(&self.id);
+        });
+    }
+}
+
+/// Returns how an agent reaches a member, as it is told.
+fn reach(access: &MemberAccess) -> AgentReach {
+    match access {
+        MemberAccess::Live { kubeconfig, context, allow_exec } => AgentReach::Kubeconfig {
+            path: kubeconfig.clone(),
+            context: context.clone(),
+            allow_exec: allow_exec.clone(),
+        },
+        MemberAccess::Directory { path } => AgentReach::Directory { path: path.clone() },
+        MemberAccess::InCluster => AgentReach::InCluster,
+        MemberAccess::Agent { access, .. } => reach(access),
+    }
+}
+
+/// Returns the rules for availability, as agents are told.
+fn health(settings: &HealthSettings) -> AgentHealth {
+    let kinds = settings.kinds.iter().map(|kind| AgentKindHealth {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        available: kind.available.as_ref().map(|expression| expression.text().to_owned()),
+        failed: kind.failed.as_ref().map(|expression| expression.text().to_owned()),
+    });
+    AgentHealth { kinds: kinds.collect(), only_kubefleets: settings.others == OtherKinds::NotTrackable }
+}

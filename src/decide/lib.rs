@@ -1,0 +1,248 @@
+//! Runs the steps in order for one placement: pure.
+//!
+//! The daemon, `plan` and the tests run this same function. It takes the state of a placement and returns its next state and
+//! the orders for its members; the daemon stores the difference before it acts on the orders.
+
+mod advance;
+pub mod deliver;
+pub mod evictions;
+mod floor;
+mod follow_up;
+mod freeze;
+mod git;
+mod guard;
+pub mod hand_over;
+pub mod ocm;
+pub mod overrides;
+pub mod payload;
+mod progress;
+pub mod render;
+mod rolling;
+pub mod rollout;
+mod run_stages;
+mod runs;
+mod schedule;
+mod select;
+pub mod snapshot;
+mod standing;
+pub mod state;
+pub mod status;
+pub mod strategies;
+pub mod tenancy;
+pub mod variants;
+mod warnings;
+mod works;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+pub use self::guard::{is_guarded, only_reports};
+use self::rolling::evaluate;
+use self::standing::Standing;
+use self::state::{Evaluated, FleetState, PlacementState};
+use crate::snapshot::Candidates;
+use crate::status::binding::binding_conditions;
+use crate::status::rollup::placement_conditions;
+use model::along::Along;
+use model::id::ClusterName;
+use model::journal::JournalKind;
+use model::placement_phase::{DECIDED, violation};
+use model::records::{Binding, BindingState, ClusterRecord, JournalEntry, WorkStatus};
+use model::work::WorkOrder;
+
+/// The state of a placement after a decision, and what follows from it.
+#[derive(Debug)]
+pub struct Decision {
+    /// The placement as it stands now.
+    pub state: PlacementState,
+    /// The placement is gone from git and nothing of it is left: its records are deleted.
+    pub finished: bool,
+    /// The orders for members, in the order of the members; a member without an order keeps its objects.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
+    /// Members that no longer have anything of the placement.
+    pub forget: Vec<ClusterName>,
+    /// What happened, for the journal.
+    pub journal: Vec<JournalEntry>,
+    /// When time alone changes the answer.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// Decides about one placement.
+pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Decision {
+    let (before, stood) = (state.record.phase(), Standing::of(&state.record));
+    let mut pass = Pass::new(state, fleet, now);
+    // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
+    let mut forget = pass.drop_removed_bindings();
+    // Both only stop changes, so they do not wait for the source.
+    pass.take_over();
+    pass.unbind_clusters_ahead();
+    // A commit that cannot be read may stop or revert what the accepted one would start.
+    let followed = if fleet.source_unread { Followed::default() } else { pass.follow_commit() };
+    pass.evaluate_bindings();
+    // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
+    let orders = pass.orders(&followed.losing);
+    pass.conclude();
+    pass.note_standing(&stood);
+    forget.extend(followed.left);
+    debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
+    let finished = pass.state.record.removed && pass.state.bindings.is_empty();
+    Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at: followed.wake_at }
+}
+
+/// The result of following the accepted commit, beside the new state of the placement.
+#[derive(Default)]
+struct Followed {
+    /// Clusters that left the fleet: they keep what they have.
+    left: Vec<ClusterName>,
+    /// Clusters that hold something they may not keep.
+    losing: BTreeSet<ClusterName>,
+    /// When time alone changes the answer.
+    wake_at: Option<Timestamp>,
+}
+
+/// The placement under decision, and the inputs of the decision.
+pub struct Pass<'a> {
+    /// The placement as it stands so far.
+    pub state: PlacementState,
+    /// The fleet as it stands.
+    pub fleet: &'a FleetState,
+    now: Timestamp,
+    /// The overrides that concern the payload of a snapshot, by its index.
+    candidates: BTreeMap<u64, Candidates>,
+    /// What happened so far, for the journal.
+    pub journal: Vec<JournalEntry>,
+}
+
+impl<'a> Pass<'a> {
+    /// Begins with a state.
+    pub fn new(state: PlacementState, fleet: &'a FleetState, now: Timestamp) -> Self {
+        let mut pass = Self { state, fleet, now, candidates: BTreeMap::new(), journal: Vec::new() };
+        pass.find_candidates();
+        pass
+    }
+}
+
+impl Pass<'_> {
+    /// Follows the accepted commit: starts, moves and removes bindings.
+    fn follow_commit(&mut self) -> Followed {
+        self.follow_git();
+        let left = self.leave();
+        if self.state.record.removed {
+            self.unschedule_all();
+        } else {
+            self.freeze_and_schedule();
+        }
+        self.load_newest_payload();
+        // The snapshot may be new, with a payload that was not there when the pass started.
+        self.find_candidates();
+        self.evaluate_bindings();
+        if self.evict() {
+            self.reschedule();
+        }
+        // The guard comes first: neither the rollout nor an order may remove what it protects.
+        self.note_ignored();
+        let upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
+        let losing = self.guard(&upcoming.0);
+        let wake_at = self.roll();
+        // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
+        let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
+        let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming.0) };
+        self.note_removals();
+        Followed { left, losing, wake_at }
+    }
+
+    /// Adds to the journal.
+    pub fn note(&mut self, event: JournalKind, cluster: Option<&ClusterName>, facts: serde_json::Value) {
+        debug_assert!(event.documents(&facts), "{event} has a fact that src/model/journal.rs does not list: {facts}");
+        self.journal.push(JournalEntry {
+            at: self.now,
+            event,
+            placement: Some(self.state.record.key.clone()),
+            cluster: cluster.cloned(),
+            facts,
+        });
+    }
+
+    /// Drops bindings whose objects are gone. Returns their clusters.
+    fn drop_removed_bindings(&mut self) -> Vec<ClusterName> {
+        let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
+            let is_done =
+                // A report of an older generation is from before the removal, and a failed list looks empty.
+                |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
+            b.deleting && works.get(&b.cluster).is_some_and(is_done)
+        };
+        let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
+        for binding in &gone {
+            self.state.bindings.remove(&binding.name);
+            self.state.works.remove(&binding.cluster);
+            self.note(JournalKind::BindingRemoved, Some(&binding.cluster), json!({"binding": binding.name}));
+        }
+        gone.into_iter().map(|binding| binding.cluster).collect()
+    }
+
+    fn unschedule_all(&mut self) {
+        self.state.record.error = None;
+        self.state.selected = None;
+        let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
+        for binding in kept.map(Arc::make_mut) {
+            // A placement that comes back to git continues from there: its clusters are not bound again.
+            binding.previous_state = Some(binding.state);
+            binding.state = BindingState::Unscheduled;
+        }
+    }
+
+    /// Schedules again after an eviction: if the cluster does not answer, no other event queues it.
+    fn reschedule(&mut self) {
+        if self.state.record.error.is_none()
+            && let Err(error) = self.schedule()
+        {
+            self.state.record.error = Some(error);
+        }
+    }
+
+    fn evaluate_bindings(&mut self) {
+        self.evaluate_overrides();
+        let before = std::mem::take(&mut self.state.evaluated);
+        let mut known = before.iter().peekable();
+        let mut evaluated = Vec::with_capacity(self.state.bindings.len());
+        let PlacementState { bindings, works, .. } = &mut self.state;
+        let (mut works, mut records) = (Along::new(works), Along::new(&self.fleet.records));
+        for (name, binding) in bindings {
+            let work = works.get(&binding.cluster);
+            let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
+            // Both are sorted by name: one pass over both skips what is gone. Usually nothing is.
+            if known.peek().is_some_and(|evaluated| !Arc::ptr_eq(&evaluated.binding, binding)) {
+                while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
+            }
+            if !known.peek().is_some_and(|evaluated| evaluated.is_of(binding, work, online)) {
+                let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
+                if binding.conditions != conditions {
+                    Arc::make_mut(binding).conditions = conditions;
+                }
+            }
+            // With its new conditions: the next decision recognises the binding by identity.
+            evaluated.push(Evaluated { binding: Arc::clone(binding), work: work.cloned(), online });
+        }
+        self.state.evaluated = Arc::new(evaluated);
+    }
+
+    /// Records the placement's own status, and drops payloads that are no longer needed.
+    fn conclude(&mut self) {
+        let in_use: BTreeSet<u64> = self.state.snapshots_in_use().map(|s| s.index).collect();
+        self.state.payloads.retain(|index, _| in_use.contains(index));
+        self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
+        self.forget_rendered();
+        self.warn();
+        let bindings = self.state.shared_bindings();
+        let conditions = placement_conditions(&self.state.view(&bindings, self.fleet, self.now));
+        let before = std::mem::replace(&mut self.state.record.conditions, conditions);
+        self.note_progress(&before);
+        self.forget_snapshots();
+    }
+}
+
+#[cfg(test)]
+mod random_tests;

@@ -1,0 +1,213 @@
+//! Assigns clusters to stages, and orders them there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::api::annotations::{CLUSTERS_IN_NO_STAGE, InNoStage};
+use model::api::placement::IntOrPercent;
+use model::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
+use model::error::{Classify, ErrorClass};
+use model::id::ClusterName;
+use model::names::first_of;
+
+/// Clusters in two stages that an error names; the others are counted.
+const NAMED_CLUSTERS_MAX: usize = 10;
+/// Clusters in no stage that a text names, so that a person finds every one of a large fleet; the others are counted.
+pub const IN_NO_STAGE_NAMED_MAX: usize = 1_000;
+/// The stage of clusters that are in no other one.
+const OWN_STAGE: &str = "unassigned";
+
+/// A stage with its clusters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedStage {
+    /// Its name.
+    pub name: String,
+    /// Its clusters, in update order.
+    pub clusters: Vec<ClusterName>,
+    /// Clusters that may move at the same time, at least 1.
+    pub max_concurrency: usize,
+}
+
+/// A strategy that does not fit its clusters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StageError {
+    /// Selectors overlap.
+    #[error(
+        "stages {first} and {second} both select {clusters}; a cluster moves once, so change the labelSelector of one of them"
+    )]
+    TwoStages {
+        /// The earlier stage.
+        first: String,
+        /// The later one.
+        second: String,
+        /// Their common clusters: the first ten by name, and how many more.
+        clusters: String,
+    },
+    /// Selectors omit clusters.
+    #[error(
+        "{total} clusters that the placement picked are in no stage: {clusters}; widen a labelSelector (an absent one selects no cluster, an empty one every cluster), label the clusters, or write on the strategy what becomes of them ({CLUSTERS_IN_NO_STAGE}: Ignore, First or Last)"
+    )]
+    NoStage {
+        /// How many.
+        total: usize,
+        /// Their names, at most [`IN_NO_STAGE_NAMED_MAX`], and how many more.
+        clusters: String,
+    },
+    /// A cluster has no place in the order.
+    #[error(
+        "stage {stage} moves its clusters in order of the label {key:?}, and cluster {cluster} {}; set it to an integer, or remove sortingLabelKey",
+        .value.as_ref().map_or("does not have it".to_owned(), |value| format!("has {value:?} there"))
+    )]
+    SortingLabel {
+        /// The stage.
+        stage: String,
+        /// The label.
+        key: String,
+        /// The first cluster by name.
+        cluster: ClusterName,
+        /// Its value, if it has one.
+        value: Option<String>,
+    },
+    /// A task is not allowed in its position.
+    #[error("stage {stage}: {what}")]
+    Task {
+        /// The stage.
+        stage: String,
+        /// The problem, and what to do.
+        what: String,
+    },
+}
+
+impl Classify for StageError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Invalid
+    }
+}
+
+/// Assigns clusters, given with their labels, to the stages of a strategy. A stage may be empty. Clusters in no stage are
+/// left out, or get a stage of their own without tasks, that updates one after the other.
+///
+/// Source: KubeFleet's update run initialisation. A cluster without the sorting label is an error there, too, although its API
+/// text says otherwise.
+///
+/// # Errors
+/// The first stage with an invalid task or order, or with clusters of an earlier one; else the clusters in no stage, unless
+/// the strategy says what becomes of them.
+pub fn stages(
+    strategy: &StagedUpdateStrategySpec,
+    in_no_stage: InNoStage,
+    clusters: &BTreeMap<ClusterName, BTreeMap<String, String>>,
+) -> Result<Vec<PlannedStage>, StageError> {
+    let mut stage_of: BTreeMap<&ClusterName, &str> = BTreeMap::new();
+    let mut planned = Vec::with_capacity(strategy.stages.len());
+    for stage in &strategy.stages {
+        check_tasks(stage)?;
+        let selector = stage.label_selector.as_ref();
+        // An absent selector selects no cluster, an empty one selects all.
+        let selected = || clusters.iter().filter(|(_, labels)| selector.is_some_and(|s| s.matches(labels)));
+        if let Some(first) = selected().find_map(|(name, _)| stage_of.get(name)).copied() {
+            let both = selected().map(|(name, _)| name).filter(|name| stage_of.get(name) == Some(&first));
+            let clusters = first_of(both.map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
+            return Err(StageError::TwoStages { first: first.to_owned(), second: stage.name.clone(), clusters });
+        }
+        let mut members: Vec<(i64, &ClusterName)> =
+            selected().map(|(name, labels)| Ok((position(stage, name, labels)?, name))).collect::<Result<_, _>>()?;
+        // No two are equal, because their names differ.
+        members.sort_unstable();
+        stage_of.extend(members.iter().map(|(_, name)| (*name, stage.name.as_str())));
+        planned.push(PlannedStage {
+            name: stage.name.clone(),
+            max_concurrency: max_concurrency(stage.max_concurrency.as_ref(), members.len()),
+            clusters: members.into_iter().map(|(_, name)| name.clone()).collect(),
+        });
+    }
+    let others: Vec<&ClusterName> = clusters.keys().filter(|name| !stage_of.contains_key(name)).collect();
+    match in_no_stage {
+        _ if others.is_empty() => {}
+        InNoStage::Ignore => {}
+        InNoStage::First => planned.insert(0, own_stage(strategy, others)),
+        InNoStage::Last => planned.push(own_stage(strategy, others)),
+        InNoStage::Refuse => {
+            let clusters = first_of(others.iter().map(|name| name.as_str()), IN_NO_STAGE_NAMED_MAX);
+            return Err(StageError::NoStage { total: others.len(), clusters });
+        }
+    }
+    Ok(planned)
+}
+
+/// Tells whether a stage of a strategy selects a cluster with these labels.
+pub fn is_in_a_stage(strategy: &StagedUpdateStrategySpec, labels: &BTreeMap<String, String>) -> bool {
+    let mut selectors = strategy.stages.iter().filter_map(|stage| stage.label_selector.as_ref());
+    selectors.any(|selector| selector.matches(labels))
+}
+
+/// Returns the stage of clusters, in order of their names, that are in no other one.
+fn own_stage(strategy: &StagedUpdateStrategySpec, clusters: Vec<&ClusterName>) -> PlannedStage {
+    let is_free = |name: &String| strategy.stages.iter().all(|stage| stage.name != *name);
+    let mut numbered = (2..).map(|number| format!("{OWN_STAGE}{number}"));
+    let name = Some(OWN_STAGE.to_owned()).filter(is_free).or_else(|| numbered.find(is_free));
+    PlannedStage {
+        name: name.expect("numbers do not end"),
+        clusters: clusters.into_iter().cloned().collect(),
+        max_concurrency: 1,
+    }
+}
+
+/// Returns the sort key of a cluster in its stage; its name if the stage has no sorting label.
+fn position(stage: &Stage, cluster: &ClusterName, labels: &BTreeMap<String, String>) -> Result<i64, StageError> {
+    let Some(key) = &stage.sorting_label_key else { return Ok(0) };
+    let value = labels.get(key);
+    // Go's Atoi and this parser both accept exactly a sign and decimal digits.
+    value.and_then(|value| value.parse().ok()).ok_or_else(|| StageError::SortingLabel {
+        stage: stage.name.clone(),
+        key: key.clone(),
+        cluster: cluster.clone(),
+        value: value.cloned(),
+    })
+}
+
+/// Returns how many of `clusters` may move at the same time: a number unchanged, a percentage rounded down, at least 1.
+///
+/// Source: KubeFleet.
+fn max_concurrency(limit: Option<&IntOrPercent>, clusters: usize) -> usize {
+    let number = match limit {
+        None => 1,
+        Some(IntOrPercent::Int(number)) => usize::try_from(*number).unwrap_or(1),
+        // Other values are refused with the commit; if one arrives here, one cluster at a time is the safe value.
+        Some(IntOrPercent::Text(text)) => {
+            let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<usize>().ok());
+            percent.map_or(1, |percent| percent * clusters / 100)
+        }
+    };
+    number.max(1)
+}
+
+fn check_tasks(stage: &Stage) -> Result<(), StageError> {
+    let wrong = |what: String| Err(StageError::Task { stage: stage.name.clone(), what });
+    if stage.before_stage_tasks.iter().any(|task| task.type_ != StageTaskType::Approval) {
+        return wrong(
+            "a task before a stage can only be an Approval; move the TimedWait after the stage before it".into(),
+        );
+    }
+    if stage.before_stage_tasks.len() > 1 {
+        return wrong("it has several tasks before it; one Approval is enough, remove the others".into());
+    }
+    for (index, task) in stage.after_stage_tasks.iter().enumerate() {
+        if stage.after_stage_tasks[..index].iter().any(|other| other.type_ == task.type_) {
+            return wrong(format!("it has two {:?} tasks after it; remove one", task.type_));
+        }
+    }
+    for task in stage.before_stage_tasks.iter().chain(&stage.after_stage_tasks) {
+        match (task.type_, task.wait()) {
+            (StageTaskType::TimedWait, None | Some(Duration::ZERO)) => {
+                let given = task.wait_time.as_deref().unwrap_or_default();
+                return wrong(format!(
+                    "the waitTime {given:?} of its TimedWait is no time; write one such as 1h30m, or remove the task"
+                ));
+            }
+            (StageTaskType::Approval, Some(_)) => return wrong("its Approval has a waitTime; remove it".into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The state of a staged run: its stage, its gates and its stuck clusters; and the texts about them.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::work::counted;
+use model::api::stage_checks::MetricCheck;
+use model::api::staged::StageTaskType;
+use model::id::PlacementKey;
+use model::moment::moment;
+use model::runs::{
+    ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase,
+    StageRecord, TaskRecord, number_text,
+};
+
+/// An unfinished task of the current stage.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosedGate<'a> {
+    /// The stage.
+    pub stage: &'a StageRecord,
+    /// Whether it protects the stage's first cluster, or follows its last.
+    pub before: bool,
+    /// The task.
+    pub task: &'a TaskRecord,
+}
+
+impl ClosedGate<'_> {
+    /// Returns when time alone opens it; `None` for an approval.
+    pub fn opens_at(&self) -> Option<Timestamp> {
+        let wait = SignedDuration::try_from(self.task.wait?).unwrap_or(SignedDuration::MAX);
+        Some(self.stage.since.checked_add(wait).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Returns since when the run waits for it.
+    pub fn since(&self) -> Timestamp {
+        self.task.asked_at.unwrap_or(self.stage.since)
+    }
+
+    /// Tells whether a person opens it.
+    pub fn is_approval(&self) -> bool {
+        self.task.type_ == StageTaskType::Approval
+    }
+}
+
+/// Returns the current stage: the first unfinished one, the deletion stage last.
+pub fn current_stage(run: &RunRecord) -> Option<&StageRecord> {
+    run.stages.iter().chain(&run.deletion).find(|stage| !stage.phase.is_done())
+}
+
+/// Returns the tasks that the run waits for now.
+pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
+    let Some(stage) = current_stage(run).filter(|_| !run.phase.is_final()) else { return Vec::new() };
+    let (before, tasks) = match stage.phase {
+        StagePhase::WaitingBefore => (true, &stage.before),
+        StagePhase::WaitingAfter => (false, &stage.after),
+        _ => return Vec::new(),
+    };
+    let closed = tasks.iter().filter(|task| task.done_at.is_none());
+    closed.map(|task| ClosedGate { stage, before, task }).collect()
+}
+
+/// One check of a stage, as text for users. Neither text changes with each answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckSummary {
+    /// What the stage waits for.
+    pub wanted: String,
+    /// Its state.
+    pub state: String,
+}
+
+/// Describes the checks that a stage waits for.
+pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
+    let health = checks.given.healthy_for.iter().map(|time| CheckSummary {
+        wanted: format!("its clusters to be available for {time}"),
+        state: match checks.healthy_at() {
+            Some(at) => format!("until {}", moment(at)),
+            None => "a cluster is not available".to_owned(),
+        },
+    });
+    let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckSummary {
+        wanted: format!("{} to be {}", check.name, check.limits()),
+        state: match state {
+            Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_text(failed.value)),
+            Some(MetricState { problem: Some(why), .. }) => format!("no answer: {why}"),
+            Some(MetricState { answer: Some(_), .. }) => "within its limits".to_owned(),
+            _ => "not answered yet".to_owned(),
+        },
+    };
+    health.chain(checks.metrics().map(metric)).collect()
+}
+
+/// Returns the run that moves a placement's clusters now: the first that has started, else the first that will.
+pub fn active_run(runs: &Runs) -> Option<&RunRecord> {
+    runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| (run.phase == RunPhase::Pending, run.sequence))
+}
+
+/// Returns the clusters that have been moving for longer than [`STUCK_AFTER`], and since when the first has.
+pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec<&RunCluster>)> {
+    let stage = current_stage(run)?;
+    let end = |cluster: &RunCluster| cluster.started_at.and_then(|at| at.checked_add(STUCK_AFTER).ok());
+    let late =
+        |cluster: &&RunCluster| cluster.phase == ClusterPhase::Updating && end(cluster).is_some_and(|end| end < now);
+    let stuck: Vec<_> = stage.clusters.iter().filter(late).collect();
+    let since = stuck.iter().filter_map(|cluster| end(cluster)).min()?;
+    Some((since, stuck))
+}
+
+/// Returns the name that commands use for something in a placement's namespace.
+pub fn command_name(placement: &PlacementKey, name: &str) -> String {
+    placement.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Describes how an unsuccessful run ended.
+pub fn end_message(run: &RunRecord) -> String {
+    message_or(
+        run,
+        match run.phase {
+            RunPhase::Superseded => "a newer snapshot has a run of its own",
+            RunPhase::RolledBack => "rolled back",
+            RunPhase::Rejected => "rejected",
+            _ => "the run cannot continue",
+        },
+    )
+}
+
+/// Describes the progress of a stage's clusters.
+pub fn clusters_summary(stage: &StageRecord) -> String {
+    let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
+    let mut text = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
+    for (phase, state) in [
+        (ClusterPhase::Failed, "failed"),
+        (ClusterPhase::Deferred, "deferred while offline"),
+        (ClusterPhase::Skipped, "skipped"),
+    ] {
+        if count(phase) > 0 {
+            text.extend([", ", &count(phase).to_string(), " ", state]);
+        }
+    }
+    text
+}
+
+/// Returns the run's message, or `otherwise` if it has none.
+pub fn message_or(run: &RunRecord, otherwise: &str) -> String {
+    if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() }
+}

@@ -1,0 +1,434 @@
+//! Executes people's commands from every channel: [`resolve`] finds the target, [`execute`] changes its records. Both are pure.
+//!
+//! A command changes records only; the next decision acts on them. The store keeps the change before anything acts on it, so a
+//! crash loses no command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use decide::Pass;
+use decide::rollout::rights::{Approving, Policy, may};
+use decide::rollout::staged;
+use decide::rollout::staged::named_request;
+use decide::state::{FleetState, PlacementState};
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
+use model::api::placement::StrategyType;
+use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
+use model::id::{ClusterName, CommitId, PlacementKey};
+use model::journal::JournalKind;
+use model::placement_phase::{COMMANDED, violation};
+use model::records::{HeldSnapshot, JournalEntry, Pause};
+use model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
+
+mod gates;
+mod in_store;
+mod may_some;
+
+pub use gates::preview;
+pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
+pub use may_some::{NarrowedGate, may_some};
+
+/// The target of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTarget {
+    /// The placement.
+    pub placement: PlacementKey,
+    /// The run, if one is named or active.
+    pub run: Option<String>,
+    /// The stage, or [`DELETION_GATE`].
+    pub stage: Option<String>,
+    /// The side of the stage; absent means the one that waits.
+    pub gate: Option<Gate>,
+}
+
+/// A placement after a command.
+#[derive(Debug)]
+pub struct Executed {
+    /// Its state after the command.
+    pub state: PlacementState,
+    /// What happened.
+    pub journal: Vec<JournalEntry>,
+    /// The answer to the person.
+    pub done: Done,
+    /// The snapshot that a rollback returns to.
+    pub goal: Option<u64>,
+}
+
+fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
+    Refusal { reason, message: message.into() }
+}
+
+/// Finds the target of a command: a run by its name, a gate by the name of its request, or a placement. A placement stands for
+/// its active run; its deletion gate is the target only if named.
+///
+/// # Errors
+/// Nothing has the name, or more than one thing has.
+pub fn resolve(
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    command: &Command,
+) -> Result<CommandTarget, Refusal> {
+    let Ok(named) = command.target.parse::<PlacementKey>();
+    let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
+    let mut targets: Vec<CommandTarget> = Vec::new();
+    for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
+        if state.runs.contains_key(&named.name) {
+            let run = Some(named.name.clone());
+            targets.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
+        } else if command.stage.is_none() {
+            let requests = named_request(&named.name, state.runs.values());
+            targets.extend(requests.into_iter().map(|request| CommandTarget {
+                placement: key.clone(),
+                run: Some(request.run),
+                stage: Some(request.stage),
+                gate: request.gate,
+            }));
+            if named.name == format!("{}-{DELETION_GATE}", key.name) {
+                let stage = Some(DELETION_GATE.to_owned());
+                targets.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
+            }
+        }
+    }
+    // A run of one placement may have the name of another placement: `web-1`. A pause applies to placements, so nothing is done
+    // if a run may be meant.
+    let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
+    let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
+    let is_unclear = !is_of_run && !is_of_placements;
+    if targets.is_empty() || is_of_placements || is_unclear {
+        let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
+        let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
+        // A run with the name of its own placement: both names lead to the same target.
+        let is_known = |key: &PlacementKey| is_whole && targets.iter().any(|target| target.placement == *key);
+        let of_name = of_name.filter(|(key, _)| !is_known(key));
+        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
+        if is_of_placements && !of_name.is_empty() {
+            targets.clear();
+        }
+        targets.extend(of_name);
+    }
+    match targets.len() {
+        0 => Err(refusal(
+            RefusalReason::NotFound,
+            format!(
+                "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
+                command.target
+            ),
+        )),
+        1 => Ok(targets.remove(0)),
+        _ => {
+            let all: Vec<String> =
+                targets.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
+            let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
+            Err(refusal(RefusalReason::Ambiguous, message))
+        }
+    }
+}
+
+fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    // A removed placement moves nothing: its runs wait for it to come back.
+    let active = active.filter(|_| !state.record.removed);
+    let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
+    // Never guess a gate: an approval names its stage, and a bare name never means deletions.
+    let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
+    let named = command.stage.clone().or(guessed);
+    let is_deletion = named.as_deref() == Some(DELETION_GATE);
+    let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
+    CommandTarget { placement: key.clone(), run, stage: named, gate: None }
+}
+
+fn is_waiting(phase: StagePhase) -> bool {
+    matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
+}
+
+/// Executes a command on its target placement.
+///
+/// # Errors
+/// Why the command was not executed; nothing has changed then.
+pub fn execute(
+    state: &PlacementState,
+    fleet: &FleetState,
+    target: &CommandTarget,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<Executed, Refusal> {
+    let policy = policy(state, fleet, target);
+    may(person, command.verb, &policy).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    gates::check_specific(state, fleet, target, command)?;
+    let mut pass = Pass::new(state.clone(), fleet, now);
+    let execution = Execution { target, command, person, policy, now };
+    let gate = gates::waiting_gate(state, target).filter(|_| command.verb == Verb::Approve);
+    let mut goal = None;
+    let message = match command.verb {
+        Verb::Approve | Verb::Reject if target.stage.as_deref() == Some(DELETION_GATE) => {
+            execution.decide_deletions(&mut pass)
+        }
+        Verb::Approve => execution.approve(&mut pass),
+        Verb::Reject => execution.reject(&mut pass),
+        Verb::Pause => execution.pause(&mut pass),
+        Verb::Resume => execution.resume(&mut pass),
+        Verb::Retry => execution.retry(&mut pass),
+        Verb::Rollback => execution.roll_back(&mut pass).map(|(to, text)| {
+            goal = Some(to);
+            text
+        }),
+        Verb::Enroll | Verb::Revoke => {
+            Err(refusal(RefusalReason::NotPossible, "that is about an agent, not a placement"))
+        }
+        Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
+    }?;
+    let facts = json!({
+        "verb": command.verb, "target": command.target, "stage": target.stage, "person": person.name,
+        "surface": person.surface, "reason": command.reason, "message": command.message,
+    });
+    pass.note(JournalKind::Commanded, None, facts);
+    debug_assert_eq!(violation(COMMANDED, state.record.phase(), &pass.state.record, &pass.journal), None);
+    Ok(Executed { state: pass.state, journal: pass.journal, done: Done { message, at: now, gate }, goal })
+}
+
+/// Returns the approval policy of the target, from the configuration and the strategy.
+fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a CommandTarget) -> Policy<'a> {
+    let run = target.run.as_ref().and_then(|name| state.runs.get(name));
+    let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
+    let (narrowed, narrowed_before) = match (target.stage.as_deref(), &state.record.deletion_gate) {
+        (Some(DELETION_GATE), Some(gate)) => (gate.approvers.as_deref(), gate.approvers_before.as_deref()),
+        _ => of_run(),
+    };
+    let placement = Some(&target.placement);
+    Policy {
+        placement,
+        rules: fleet.approvals,
+        approving: Approving { approvers: fleet.approvers_of(&state.record), owners: fleet.owners_of(&state.record) },
+        approving_before: state.record.replaced.as_ref().map(|replaced| fleet.approving(&replaced.before)),
+        narrowed,
+        narrowed_before,
+    }
+}
+
+struct Execution<'a> {
+    target: &'a CommandTarget,
+    command: &'a Command,
+    person: &'a Person,
+    policy: Policy<'a>,
+    now: Timestamp,
+}
+
+impl Execution<'_> {
+    fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.target.placement;
+        if let Some(pause) = &pass.state.record.paused {
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} was paused by {} already", pause.by)));
+        }
+        let reason = self.command.reason.clone().or_else(|| self.command.message.clone());
+        pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
+        Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
+    }
+
+    fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.target.placement;
+        let Some(pause) = pass.state.record.paused.take() else {
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} is not paused")));
+        };
+        // A deadline does not count while the rollout is paused: clusters under way get the paused time back.
+        let paused_for = self.now.duration_since(pause.at);
+        for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
+            binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
+        }
+        let failed = pass.failed_bindings();
+        let failed: BTreeSet<ClusterName> =
+            failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.clone())).collect();
+        let active = pass.active_run().or_else(|| pass.last_run()).map(|run| run.name.clone());
+        if let Some(run) = active.and_then(|name| pass.state.runs.get_mut(&name)) {
+            staged::forgive(run, pause.at, |cluster| failed.contains(cluster), self.now);
+        }
+        Ok(format!("resumed: {key} continues"))
+    }
+
+    /// Retries failed clusters, and rolls out a held snapshot again.
+    fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.target.placement;
+        let mut what = Vec::new();
+        let mut nothing = format!("nothing of {key} failed or is held");
+        let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
+        let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+        if let Some(index) = pass.state.record.held.as_ref().map(|held| held.index) {
+            let run = Some(index).filter(|_| is_written).and_then(|index| pass.begin_written_again(index));
+            if is_written && run.is_none() {
+                nothing = format!(
+                    "{key} names no staged update strategy, so nothing goes to snapshot {index} by itself; write a run with \
+                     resourceSnapshotIndex {index}"
+                );
+            } else {
+                let record = &mut pass.state.record;
+                (record.held, record.goal, record.last_automatic) = (None, None, None);
+                let by = run.map(|run| format!(" by the run {run}")).unwrap_or_default();
+                what.push(format!("snapshot {index} is rolled out again{by}"));
+            }
+        }
+        for (rejected, by) in pass.ask_for_rejected() {
+            what.push(format!("{by} asks again for what {rejected} was to do"));
+        }
+        // The run was rejected but its snapshot is not held, because it had succeeded everywhere before: only a retry restarts
+        // it.
+        let rejected = pass.last_run().filter(|run| run.phase == RunPhase::Rejected && run.cause == RunCause::Snapshot);
+        if let Some(rejected) = rejected.map(|run| run.name.clone()).filter(|_| what.is_empty()) {
+            pass.state.record.last_automatic = None;
+            what.push(format!("gitfleet asks again for what {rejected} was to do"));
+        }
+        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
+            let rules = pass.fleet.approvals;
+            let notes = staged::retry(run, rules, self.now);
+            let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
+            let tried = count(JournalKind::ClusterRetried);
+            if tried > 0 {
+                what.push(format!("{tried} failed clusters of {} are tried again", run.name));
+            }
+            if count(JournalKind::ApprovalRequested) > 0 {
+                what.push(format!("{} asks for approval again", run.name));
+            }
+            if count(JournalKind::ChecksRepeated) > 0 {
+                what.push(format!("the checks of {} are asked again", run.name));
+            }
+        } else if !is_external {
+            let failed = pass.failed_bindings();
+            for name in &failed {
+                if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
+                    binding.started_at = Some(self.now);
+                    binding.generation += 1;
+                }
+            }
+            if !failed.is_empty() {
+                what.push(format!("{} failed clusters are tried again", failed.len()));
+            }
+        }
+        if what.is_empty() {
+            return Err(refusal(RefusalReason::NotPossible, nothing));
+        }
+        Ok(what.join("; "))
+    }
+
+    /// Returns the snapshot named by its index or by its commit; of several snapshots of a commit, the newest.
+    fn wanted_snapshot(&self, state: &PlacementState) -> Result<Option<u64>, Refusal> {
+        let Some(commit) = &self.command.to_commit else { return Ok(self.command.to) };
+        let of_commit =
+            state.snapshots.values().filter(|snapshot| snapshot.commit.as_str().starts_with(commit.as_str()));
+        let commits: BTreeSet<&CommitId> = of_commit.clone().map(|snapshot| &snapshot.commit).collect();
+        match commits.len() {
+            1 => Ok(of_commit.map(|snapshot| snapshot.index).max()),
+            0 => {
+                let known: Vec<&str> = state.snapshots.values().map(|snapshot| snapshot.commit.short()).collect();
+                let known = known.join(", ");
+                let message =
+                    format!("no snapshot of {} is from commit {commit}; there are {known}", self.target.placement);
+                Err(refusal(RefusalReason::SnapshotGone, message))
+            }
+            _ => {
+                Err(refusal(RefusalReason::Ambiguous, format!("{commit} fits more than one commit; write more of it")))
+            }
+        }
+    }
+
+    fn roll_back(&self, pass: &mut Pass<'_>) -> Result<(u64, String), Refusal> {
+        let key = &self.target.placement;
+        let state = &pass.state;
+        let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        self.begins_already(state)?;
+        let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
+        let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
+        if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
+            let last = run.map_or_else(
+                || "it has moved nothing".to_owned(),
+                |run| format!("the last that moved clusters of {key} is {}", run.name),
+            );
+            let message = format!("the run {} cannot be rolled back: {last}", named.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(run) = run.filter(|run| is_external && run.phase == RunPhase::Initialized) {
+            let message = format!("the run {} has moved nothing yet; remove it, or let it go", run.name);
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        let current = match run.filter(|_| is_external) {
+            Some(run) => run.snapshot(),
+            None => state.record.goal.or_else(|| state.newest().map(|newest| newest.index)),
+        };
+        let rests_there = state.record.last_succeeded.is_some() && state.record.last_succeeded == current;
+        let before = current.filter(|_| rests_there).and_then(|current| state.snapshots.range(..current).next_back());
+        let by_itself = before.map(|(index, _)| *index).or(state.record.last_succeeded);
+        let Some(to) = self.wanted_snapshot(state)?.or(by_itself) else {
+            let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        if !state.snapshots.contains_key(&to) {
+            let known: Vec<String> = state.snapshots.keys().map(ToString::to_string).collect();
+            let message = format!("snapshot {to} of {key} is not kept any more; there are {}", known.join(", "));
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if state.unreadable.contains(&to) {
+            let message = format!("the payload of snapshot {to} of {key} cannot be read from git");
+            return Err(refusal(RefusalReason::SnapshotGone, message));
+        }
+        if current == Some(to) {
+            return Err(refusal(RefusalReason::SoAlready, format!("{key} is at snapshot {to} already")));
+        }
+        self.may_return(pass, current, to)?;
+        let why = format!("{} rolled back", self.person.name);
+        if !is_external {
+            pass.return_to(to, &why);
+            return Ok((to, format!("rolling back {key} to {}", snapshot_text(pass, to))));
+        }
+        let Some(run) = run.map(|run| run.name.clone()) else {
+            let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        };
+        let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
+        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_text(pass, to))))
+    }
+
+    /// Refuses a rollback that was asked for already and has not begun: its run freezes its inputs when the placement is decided next, or
+    /// after a restart when its payload is read. Whoever lost the answer asks again.
+    fn begins_already(&self, state: &PlacementState) -> Result<(), Refusal> {
+        let is_starting = |run: &&RunRecord| {
+            run.frozen.is_none() && !run.phase.is_final() && matches!(run.cause, RunCause::Rollback { .. })
+        };
+        let Some((run, to)) = state.runs.values().find(is_starting).and_then(|run| Some((run, run.snapshot()?))) else {
+            return Ok(());
+        };
+        if self.wanted_snapshot(state)?.is_some_and(|wanted| wanted != to) {
+            return Ok(());
+        }
+        let key = &self.target.placement;
+        let message = format!("{key} is being rolled back to snapshot {to} by the run {} already", run.name);
+        Err(refusal(RefusalReason::SoAlready, message))
+    }
+
+    /// Tells whether a rollback may return to a snapshot: not to a held one, which only a retry rolls out, and not to the one
+    /// it leaves.
+    fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
+        let (key, state) = (&self.target.placement, &pass.state);
+        let is_held =
+            |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
+        if let Some(held) = state.record.held.as_ref().filter(is_held) {
+            let message = format!(
+                "snapshot {to} of {key} is held: snapshot {} {}; `gitfleet retry {key}` rolls it out again",
+                held.index, held.why
+            );
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        if let Some(current) = current.filter(|current| pass.are_alike(*current, to)) {
+            let message =
+                format!("snapshot {to} of {key} has the content of snapshot {current}, where it is; name another");
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
+        Ok(())
+    }
+}
+
+/// Names a snapshot with its commit.
+fn snapshot_text(pass: &Pass<'_>, index: u64) -> String {
+    let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
+    format!("snapshot {index}{}", commit.unwrap_or_default())
+}

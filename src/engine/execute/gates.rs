@@ -1,0 +1,267 @@
+//! Gates: which ones wait for a person, and what an approval or a rejection does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{CommandTarget, Execution, execute, is_waiting, policy, refusal, resolve};
+use decide::Pass;
+use decide::rollout::rights::may;
+use decide::rollout::staged;
+use decide::rollout::staged::GateName;
+use decide::state::{FleetState, PlacementState};
+use model::commands::{Command, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use model::id::{ClusterName, Digest, PlacementKey};
+use model::journal::JournalKind;
+use model::runs::{Approval, DELETION_GATE, RunCause, RunRecord, StagePhase, StageRecord};
+
+/// Characters of a digest that must be shown at least.
+const DIGEST_SHOWN_MIN: usize = 7;
+
+/// Previews what an approval would open, and changes nothing. Without a stage it previews the run's waiting gate, so that a
+/// client can show it to a person, who then names it.
+///
+/// # Errors
+/// Why nothing would be opened, in the same words as the command.
+pub fn preview(
+    placements: &BTreeMap<PlacementKey, PlacementState>,
+    fleet: &FleetState,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<WaitingGate, Refusal> {
+    let mut target = resolve(placements, command)?;
+    let state = placements.get(&target.placement).expect("what was found there is there");
+    may(person, command.verb, &policy(state, fleet, &target)).map_err(|why| refusal(RefusalReason::NotAllowed, why))?;
+    if command.verb == Verb::Rollback {
+        return rollback_preview(state, fleet, &target, command, person, now);
+    }
+    if target.stage.is_none()
+        && let [gate] = &waiting_gates(state, &target)[..]
+        && gate.stage != DELETION_GATE
+    {
+        target.stage = Some(gate.stage.clone());
+    }
+    let Some(gate) = waiting_gate(state, &target) else {
+        // Executed only for its refusal message; the changed state is dropped.
+        return Err(execute(state, fleet, &target, command, person, now)
+            .err()
+            .unwrap_or_else(|| nothing_waits(command)));
+    };
+    // With the full digest, so that only the gate itself can refuse the command.
+    let named = Command { digest: Some(gate.digest.to_string()), ..command.clone() };
+    execute(state, fleet, &target, &named, person, now)?;
+    Ok(gate)
+}
+
+/// Previews which snapshot a rollback would return to.
+fn rollback_preview(
+    state: &PlacementState,
+    fleet: &FleetState,
+    target: &CommandTarget,
+    command: &Command,
+    person: &Person,
+    now: Timestamp,
+) -> Result<WaitingGate, Refusal> {
+    let done = execute(state, fleet, target, command, person, now)?;
+    let snapshot = done.goal;
+    let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
+    let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
+    Ok(WaitingGate {
+        name: target.placement.to_string(),
+        stage: String::new(),
+        digest: digest.unwrap_or_else(|| Digest::from("")),
+        clusters: clusters.collect(),
+        opens: done.done.message,
+        snapshot,
+    })
+}
+
+/// Refuses an approval that does not name its gate or, if the configuration requires one, its digest. The answer lists the
+/// waiting gates as commands to copy.
+pub(super) fn check_specific(
+    state: &PlacementState,
+    fleet: &FleetState,
+    target: &CommandTarget,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let lacks_digest = fleet.floor.digest && command.digest.is_none();
+    if command.verb != Verb::Approve || (target.stage.is_some() && !lacks_digest) {
+        return Ok(());
+    }
+    let gates: Vec<WaitingGate> = match &target.stage {
+        Some(_) => waiting_gate(state, target).into_iter().collect(),
+        None => waiting_gates(state, target),
+    };
+    if gates.is_empty() {
+        return Err(nothing_waits(command));
+    }
+    let what = if target.stage.is_none() {
+        "approve needs the stage"
+    } else {
+        "the configuration (policy.approvals.digest) requires the digest that the gate shows"
+    };
+    let lines: Vec<String> =
+        gates.iter().map(|gate| format!("\n  {}  ({})", gate.line(Verb::Approve), gate.opens)).collect();
+    Err(refusal(RefusalReason::NotSpecific, format!("{what}; what waits:{}", lines.concat())))
+}
+
+fn nothing_waits(command: &Command) -> Refusal {
+    refusal(RefusalReason::NotWaiting, format!("no approval is pending for {}", command.target))
+}
+
+/// Returns every gate that waits for a person and that a command without a stage may mean: the run's, and the placement's
+/// deletion gate.
+fn waiting_gates(state: &PlacementState, target: &CommandTarget) -> Vec<WaitingGate> {
+    let of_run = waiting_gate(state, &CommandTarget { stage: None, ..target.clone() });
+    let of_deletions = waiting_gate(state, &CommandTarget { stage: Some(DELETION_GATE.to_owned()), ..target.clone() });
+    of_run.into_iter().chain(of_deletions).collect()
+}
+
+/// Returns the target gate if it waits for a person. Without a stage that is the run's gate.
+pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Option<WaitingGate> {
+    if target.stage.as_deref() == Some(DELETION_GATE) {
+        let gate = of.record.closed_gate()?;
+        let clusters: Vec<ClusterName> = gate.deletions.keys().chain(&gate.leaving).cloned().collect();
+        let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
+        let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
+        let (name, stage) = (target.placement.to_string(), DELETION_GATE.to_owned());
+        return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
+    }
+    let run = of.runs.get(target.run.as_ref()?).filter(|run| !run.phase.is_final())?;
+    let (at, stage) = run.stages.iter().enumerate().find(|(_, stage)| is_waiting(stage.phase))?;
+    let is_open = staged::waits_for_person(stage);
+    if !is_open || target.stage.as_ref().is_some_and(|named| *named != stage.name) {
+        return None;
+    }
+    let next = if stage.phase == StagePhase::WaitingBefore {
+        Some(stage)
+    } else {
+        // Empty stages are skipped: the gate holds back the next stage with clusters.
+        run.stages[at + 1..].iter().find(|stage| !stage.clusters.is_empty())
+    };
+    let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
+    let name = match &run.placement.namespace {
+        Some(namespace) => format!("{namespace}/{}", run.name),
+        None => run.name.clone(),
+    };
+    let opens = next.map_or_else(|| "no stage is left after it".to_owned(), |next| opens(stage, next));
+    Some(WaitingGate { name, stage: stage.name.clone(), digest: stage.digest.clone(), clusters, opens, snapshot: None })
+}
+
+fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
+    let (count, at_once) = (next.clusters.len(), next.max_concurrency);
+    let clusters = if count == 1 { "1 cluster".to_owned() } else { format!("{count} clusters, {at_once} at once") };
+    if waiting.name == next.name {
+        format!("stage {} begins: {clusters}", next.name)
+    } else {
+        format!("the run continues after stage {}, to stage {}: {clusters}", waiting.name, next.name)
+    }
+}
+
+impl Execution<'_> {
+    /// Returns the target run and gate.
+    fn gate(&self, state: &PlacementState) -> Result<(RunRecord, GateName), Refusal> {
+        let nothing = || {
+            let message = format!("no approval is pending for {}", self.command.target);
+            refusal(RefusalReason::NotWaiting, message)
+        };
+        let run = self.target.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
+        let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
+        let named = self.target.stage.clone().or(waiting).ok_or_else(nothing)?;
+        Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.target.gate }))
+    }
+
+    pub(super) fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        let opens = waiting_gate(&pass.state, self.target).map(|gate| (gate.digest.short().to_owned(), gate.opens));
+        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
+        let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
+        let opened = approved.opened;
+        let facts =
+            json!({"run": at.run, "stage": at.stage, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note(JournalKind::Approved, None, facts);
+        pass.state.runs.insert(run);
+        let (shown, opens) = opens.unwrap_or_default();
+        Ok(if opened {
+            format!("approved: {}: {opens}; approved was digest {shown}", at.run)
+        } else {
+            format!(
+                "approved: {} of {} approvals of stage {} of {}; approved was digest {shown}",
+                approved.given, approved.required, at.stage, at.run
+            )
+        })
+    }
+
+    pub(super) fn reject(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let (mut run, at) = self.gate(&pass.state)?;
+        staged::reject(&mut run, &at, self.person, self.command, self.now)?;
+        let (snapshot, message) = (run.snapshot(), run.message.clone());
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        pass.state.runs.insert(run);
+        // A rejected rollback does not hold the snapshot it would return to; the snapshot it would leave stays held.
+        let is_new = |index: &u64| !is_rollback && !pass.has_succeeded(*index);
+        let what = match snapshot.filter(is_new) {
+            Some(index) => {
+                pass.hold(index, format!("was rejected: {message}"));
+                "its snapshot is held"
+            }
+            None => "its clusters stay as they are",
+        };
+        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.target.placement))
+    }
+
+    /// Approves or rejects the waiting deletions.
+    pub(super) fn decide_deletions(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
+        let key = &self.target.placement;
+        let rules = pass.fleet.approvals;
+        let Some(gate) = pass.state.record.deletion_gate.as_mut().filter(|gate| gate.opened_at.is_none()) else {
+            return Err(refusal(RefusalReason::NotWaiting, format!("no deletion of {key} is pending")));
+        };
+        if let Some(shown) = &self.command.digest
+            && (shown.len() < DIGEST_SHOWN_MIN || !gate.digest.as_str().starts_with(shown.as_str()))
+        {
+            let message = format!(
+                "the deletions that wait have digest {}, not {shown}; look again before approving",
+                gate.digest
+            );
+            return Err(refusal(RefusalReason::DigestMismatch, message));
+        }
+        if self.command.verb == Verb::Reject {
+            // After a rejection everybody who approved has to approve again.
+            gate.approvals.clear();
+            return Ok(format!("the deletions of {key} stay held; revert the commit that wants them"));
+        }
+        let counts = |approval: &Approval| {
+            let age = Duration::try_from(self.now.duration_since(approval.at)).unwrap_or_default();
+            age <= rules.expire_after
+                && !approval.is_by(self.person)
+                && may(&approval.by, Verb::Approve, &self.policy).is_ok()
+        };
+        gate.approvals.retain(counts);
+        gate.approvals.push(Approval {
+            by: self.person.clone(),
+            at: self.now,
+            digest: gate.digest.clone(),
+            reason: self.command.reason.clone(),
+            message: self.command.message.clone(),
+        });
+        let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
+        let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
+        let shown = digest.short();
+        let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
+        gate.opened_at = opened.then_some(self.now);
+        let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
+        pass.note(JournalKind::Approved, None, facts);
+        Ok(if opened {
+            format!("approved digest {shown}: {key} continues; the {what} will be removed")
+        } else {
+            format!(
+                "approved; the {what} of {key} wait for more approvals, {} in all; approved was digest {shown}",
+                rules.required
+            )
+        })
+    }
+}

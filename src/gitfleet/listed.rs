@@ -1,0 +1,166 @@
+//! What a listing shows, from records: whole objects, or lines of a table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::bail;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::kinds::{GetKind, Listing};
+use super::subjects::Subjects;
+use decide::status::placement::PlacementView;
+use engine::store::saved::Records;
+use model::id::PlacementKey;
+use model::overrides::OverrideSnapshot;
+use model::records::{Binding, PlacementRecord, WorkStatus};
+use model::yaml;
+use views::conventions::conventional;
+use views::objects::{
+    binding_object, eviction_objects, member_cluster_object, override_snapshot_object, placement_object,
+    policy_snapshot_object, resource_snapshot_objects, work_object,
+};
+use views::ocm;
+use views::rows::{approval_lines, deletion_gate_line, eviction_lines, is_waiting, run_line, snapshot_line};
+use views::runs::{approval_request_objects, deletion_gate_object, run_object};
+use views::table::Columns;
+
+/// Returns the objects of a listing.
+pub(crate) fn objects(saved: &Records, listing: Listing, now: Timestamp) -> Vec<Value> {
+    let all: Vec<Value> = match listing {
+        Listing::Placements => views(saved, now).iter().map(placement_object).collect(),
+        Listing::Snapshots => saved
+            .snapshots
+            .values()
+            .flat_map(|of| of.values().map(|s| resource_snapshot_objects(s, is_last(of, s.index))))
+            .flatten()
+            .collect(),
+        Listing::Policies => saved
+            .policies
+            .values()
+            .flat_map(|of| of.values().map(|p| policy_snapshot_object(p, is_last(of, p.index))))
+            .collect(),
+        Listing::Overrides => {
+            let newest = |snapshot: &OverrideSnapshot| {
+                let of = saved.overrides.iter().filter(|other| other.id.key == snapshot.id.key);
+                of.map(|other| other.id.index).max() == Some(snapshot.id.index)
+            };
+            saved.overrides.iter().map(|snapshot| override_snapshot_object(snapshot, newest(snapshot))).collect()
+        }
+        Listing::Bindings => {
+            saved.bindings.values().flatten().map(|b| binding_object(b, work(saved, &b.placement, b))).collect()
+        }
+        Listing::Works => saved
+            .bindings
+            .values()
+            .flatten()
+            .filter_map(|b| Some(work_object(b, work(saved, &b.placement, b)?, now)))
+            .collect(),
+        Listing::OcmPlacements => saved.ocm.iter().map(ocm::placement_object).collect(),
+        Listing::PlacementDecisions => saved.ocm.iter().flat_map(ocm::decision_objects).collect(),
+        Listing::Evictions => saved.placements.iter().flat_map(eviction_objects).collect(),
+        Listing::Runs => saved.runs.values().flat_map(|of| of.values().map(|run| run_object(run, now))).collect(),
+        Listing::Approvals => {
+            let requests = saved.runs.values().flat_map(|of| of.values().flat_map(approval_request_objects));
+            requests.chain(saved.placements.iter().filter_map(deletion_gate_object)).collect()
+        }
+        Listing::Clusters => saved.clusters.values().map(|c| member_cluster_object(c, now)).collect(),
+    };
+    all.into_iter().map(conventional).collect()
+}
+
+/// Returns what a table shows of a kind that the daemon has no list of.
+pub(crate) fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>, now: Timestamp) -> Vec<Value> {
+    if kind.columns() == Columns::KubeFleet {
+        return objects(saved, kind.listing, now);
+    }
+    let approvers = saved.source.as_ref().and_then(|source| source.approvers.as_deref());
+    match kind.listing {
+        Listing::Snapshots => snapshot_lines(saved, subjects),
+        Listing::Runs => {
+            let runs = saved.runs.iter().flat_map(|(key, of)| of.values().map(move |run| (key, run)));
+            runs.map(|(key, run)| run_line(run, saved.snapshots.get(key), now)).collect()
+        }
+        Listing::Approvals => {
+            let requests =
+                saved.runs.values().flat_map(|of| of.values().flat_map(|run| approval_lines(run, approvers)));
+            let gates = saved.placements.iter().filter_map(|record| deletion_gate_line(record, approvers));
+            let mut all: Vec<Value> = requests.chain(gates).collect();
+            // Pending approvals come first.
+            all.sort_by_key(|line| !is_waiting(line));
+            all
+        }
+        Listing::Evictions => saved.placements.iter().flat_map(eviction_lines).collect(),
+        _ => objects(saved, kind.listing, now),
+    }
+}
+
+fn snapshot_lines(saved: &Records, subjects: Option<&Subjects>) -> Vec<Value> {
+    let records: BTreeMap<&PlacementKey, &PlacementRecord> =
+        saved.placements.iter().map(|record| (&record.key, record)).collect();
+    let mut lines = Vec::new();
+    for (key, of) in &saved.snapshots {
+        let bindings = saved.bindings.get(key).map_or(&[][..], Vec::as_slice);
+        let newest = of.last_key_value().map(|(index, _)| *index);
+        for snapshot in of.values() {
+            let subject = subjects.and_then(|subjects| subjects.of(&snapshot.commit));
+            lines.push(snapshot_line(snapshot, records.get(key).copied(), bindings, newest, subject.as_deref()));
+        }
+    }
+    lines
+}
+
+/// Tells whether a name means a placement: `NAME` those of every namespace, `NAMESPACE/NAME` one.
+pub(crate) fn is_meant(key: &PlacementKey, name: &str) -> bool {
+    key.name == name || (key.namespace.is_some() && key.to_string() == name)
+}
+
+/// Returns the one placement that a name means.
+///
+/// # Errors
+/// None has the name, or several have; for people.
+pub(crate) fn one_placement<'a>(saved: &'a Records, name: &str) -> anyhow::Result<&'a PlacementRecord> {
+    let mut meant = saved.placements.iter().filter(|record| is_meant(&record.key, name));
+    match (meant.next(), meant.next()) {
+        (Some(record), None) => Ok(record),
+        (Some(one), Some(other)) => bail!("{name} fits {} and {}; name one as NAMESPACE/NAME", one.key, other.key),
+        (None, _) => {
+            let known: Vec<String> = saved.placements.iter().map(|record| record.key.to_string()).collect();
+            let near = yaml::suggest(name, known.iter().map(String::as_str));
+            bail!(
+                "there is no placement {name}{}",
+                near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn is_last<T>(of: &BTreeMap<u64, T>, index: u64) -> bool {
+    of.last_key_value().is_some_and(|(last, _)| *last == index)
+}
+
+fn work<'a>(saved: &'a Records, placement: &PlacementKey, binding: &Binding) -> Option<&'a WorkStatus> {
+    saved.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
+}
+
+/// Returns a view of every placement.
+pub(crate) fn views(saved: &Records, now: Timestamp) -> Vec<PlacementView<'_>> {
+    static NO_SNAPSHOTS: BTreeMap<u64, Arc<model::records::ResourceSnapshot>> = BTreeMap::new();
+    static NO_WORKS: BTreeMap<model::id::ClusterName, Arc<WorkStatus>> = BTreeMap::new();
+    static NO_RUNS: model::runs::Runs = model::runs::Runs::new();
+    saved
+        .placements
+        .iter()
+        .map(|record| PlacementView {
+            record,
+            policy: saved.policies.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
+            snapshot: saved.snapshots.get(&record.key).and_then(|of| of.values().next_back()).map(AsRef::as_ref),
+            history: saved.snapshots.get(&record.key).unwrap_or(&NO_SNAPSHOTS),
+            bindings: saved.bindings.get(&record.key).map_or(&[], Vec::as_slice),
+            works: saved.works.get(&record.key).unwrap_or(&NO_WORKS),
+            runs: saved.runs.get(&record.key).unwrap_or(&NO_RUNS),
+            clusters: &saved.clusters,
+            now,
+        })
+        .collect()
+}

@@ -1,0 +1,317 @@
+//! Plans: the effects of a tree on the fleet. Pure.
+//!
+//! It runs the daemon's [`decide_each`] over a hypothetical fleet: every cluster of the tree answers, and a base counts as
+//! fully rolled out. The daemon's own plans start from its records instead. So a plan predicts what happens, except for what
+//! only members can tell.
+
+mod baseline;
+pub mod cordon;
+pub mod drain;
+pub mod explain;
+pub mod forecast;
+mod namespaces;
+pub mod needs;
+pub mod offline;
+#[cfg(test)]
+mod picked_by_ocm_tests;
+pub mod pull_request;
+mod secrets;
+pub mod simulate;
+mod stages;
+mod stops;
+#[cfg(test)]
+mod tests;
+mod works;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+pub use baseline::Baseline;
+use decide::deliver::guard;
+use decide::hand_over::decide_each;
+use decide::ocm::Ocm;
+use decide::state::{FleetState, PlacementState};
+use decide::{is_guarded, only_reports};
+use model::api::condition::find_condition;
+use model::conditions::ConditionType;
+use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::manifest::InputError;
+use model::ocm::OcmPlacementRecord;
+use model::plan::{
+    Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
+};
+use model::records::{MassLeave, ResourceSnapshot, SnapshotResource};
+use model::tenants::Tenants;
+use model::tree::{Skipped, Tree};
+use schedule::ocm::Key;
+pub use secrets::hide_secrets;
+use works::{Projection, Projections};
+
+/// Returns the effects of the head on an empty fleet, or on one with the base rolled out. `now` is not printed: it only decides
+/// about things that expire, such as scores.
+///
+/// A cluster that the head no longer names keeps its objects. Secrets are shown; see [`hide_secrets`].
+pub fn plan(head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
+    plan_within(Tenants::default(), head, base, now)
+}
+
+/// As [`plan`], of a fleet whose tenants may have what the configuration says.
+pub fn plan_within(tenants: Tenants, head: &Arc<Tree>, base: Option<&Arc<Tree>>, now: Timestamp) -> Plan {
+    let empty = Baseline::of_tenants(tenants);
+    match base.map(|tree| empty.rolling_out(tree, now)) {
+        Some(baseline) => plan_from(&baseline, head, now),
+        None => Planned::of(&empty, head, now).plan(None),
+    }
+}
+
+/// Returns the effects of the head on the fleet in the daemon's records: with its real indexes, clusters and inventories. A
+/// placement with an active rollout starts from the target of that rollout; deletions under way are not effects of the head.
+///
+/// Clusters that the head brings are taken to answer. Secrets are shown; see [`hide_secrets`].
+pub fn plan_from(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Plan {
+    Planned::of(baseline, head, now).plan(Some(baseline))
+}
+
+/// The fleet with the head accepted, and every placement decided.
+struct Planned {
+    fleet: FleetState,
+    after: Vec<PlacementState>,
+    leaving: BTreeMap<ClusterName, MassLeave>,
+}
+
+impl Planned {
+    fn of(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Self {
+        let mut fleet = baseline.fleet_after(head, now);
+        let mut after = decided(baseline, &fleet, now);
+        if baseline.bring_namespaces(&mut fleet, &after) {
+            after = decided(baseline, &fleet, now);
+        }
+        Self { fleet, after, leaving: baseline.mass_leave(head, now) }
+    }
+
+    /// Says what it comes to.
+    fn plan(&self, baseline: Option<&Baseline>) -> Plan {
+        let fleet = &self.fleet;
+        let projections = Projections::new(self.after.par_iter().map(|state| Projection::new(state, fleet)).collect());
+        let placements = projections
+            .all
+            .par_iter()
+            .map(|projection| placement_plan(projection, &projections, baseline, &self.leaving));
+        Plan {
+            commit: fleet.tree.commit.clone(),
+            placements: placements.collect(),
+            ocm_placements: ocm_plans(&fleet.ocm, baseline.map(|baseline| &baseline.fleet.ocm)),
+            errors: Vec::new(),
+            warnings: warnings(fleet, &self.after),
+        }
+    }
+}
+
+impl Baseline {
+    /// Returns what is odd already.
+    fn warnings(&self) -> Vec<InputError> {
+        warnings(&self.fleet, self.placements.values())
+    }
+}
+
+/// Returns the warnings: runs of missing placements, documents that are no objects, keys that are read as truth values, and
+/// warnings about placements.
+fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
+    let odd = fleet.tree.skipped.iter().filter_map(Skipped::complaint);
+    let of = |state: &PlacementState| {
+        let record = &state.record;
+        let (path, line) = record.origin.as_ref().map_or(("", 0), |origin| (&*origin.path, origin.line));
+        let object = format!("{} {}", record.key.kind(), record.key);
+        record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
+    };
+    let tree = fleet.staged.orphans(&fleet.tree).chain(odd).chain(fleet.tree.warnings.iter().cloned());
+    tree.chain(placements.into_iter().flat_map(of)).collect()
+}
+
+/// Decides about every placement that base or head has.
+fn decided(baseline: &Baseline, fleet: &FleetState, now: Timestamp) -> Vec<PlacementState> {
+    let head = &fleet.tree;
+    // Both sides, and in one decision: what one placement gives up another may take over.
+    let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(baseline.placements()).cloned().collect();
+    let before = |key: &PlacementKey| {
+        let started = baseline.placements.get(key).cloned();
+        started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))
+    };
+    let decided = decide_each(&keys, &BTreeMap::new(), before, fleet, now);
+    decided.into_values().map(|decision| decision.state).collect()
+}
+
+/// Plans each OCM Placement.
+fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
+    let plan = |(key, record): (&Key, &Arc<OcmPlacementRecord>)| {
+        let changes = base.map(|base| {
+            let old: BTreeSet<ClusterName> =
+                base.record(key).into_iter().flat_map(|record| record.clusters().cloned()).collect();
+            let new: BTreeSet<ClusterName> = record.clusters().cloned().collect();
+            ClusterChanges::between(&old, &new)
+        });
+        let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
+        OcmPlan {
+            namespace: record.namespace.clone(),
+            name: record.name.clone(),
+            groups: record.groups.clone(),
+            message: satisfied.map(|condition| condition.message.clone()).unwrap_or_default(),
+            errors: ocm.complaints(key),
+            changes,
+        }
+    };
+    ocm.records().map(plan).collect()
+}
+
+/// Plans a placement.
+fn placement_plan(
+    projection: &Projection<'_>,
+    projections: &Projections<'_>,
+    baseline: Option<&Baseline>,
+    leaving: &BTreeMap<ClusterName, MassLeave>,
+) -> PlacementPlan {
+    let record = &projection.state.record;
+    let old = baseline.and_then(|baseline| Some((baseline.placements.get(&record.key)?, &baseline.fleet)));
+    let state = old.map(|(state, _)| state);
+    let origin = projection.fleet.tree.placements.get(&record.key).map(|placement| &placement.origin);
+    let accepted = projection.state.newest().filter(|_| !record.removed);
+    let policy = projection.state.policy().filter(|_| !record.removed);
+    PlacementPlan {
+        name: record.key.name.clone(),
+        kind: record.key.kind(),
+        namespace: record.key.namespace.clone(),
+        path: origin.map(|origin| origin.path.to_string()),
+        line: origin.map(|origin| origin.line),
+        error: record.error.clone(),
+        removed: record.removed,
+        snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
+        variants: if record.removed { Vec::new() } else { projection.variants() },
+        decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
+        rollout: stages::rollout_plan(projection.state, projection.fleet),
+        works: projection.works(projections),
+        deletions: old.map(|(old, fleet)| deletions(projection, projections, old, fleet)).unwrap_or_default(),
+        deletion_guard: deletion_guard(projection, state, leaving),
+        changes: baseline.map(|_| Changes {
+            resources: resource_changes(state.and_then(PlacementState::newest), accepted),
+            clusters: cluster_changes(state, projection),
+            overridden: old.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
+        }),
+    }
+}
+
+/// Returns why an approval is needed: for clusters of the placement in a mass removal, or for deletions.
+fn deletion_guard(
+    projection: &Projection<'_>,
+    old: Option<&PlacementState>,
+    leaving: &BTreeMap<ClusterName, MassLeave>,
+) -> Option<String> {
+    let bound: BTreeSet<&ClusterName> =
+        old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
+    let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
+    let record = &projection.state.record;
+    let is_guarded = is_guarded(record, projection.fleet) && !only_reports(record);
+    let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_message(**with, left.len()));
+    let deletions = record.closed_gate().map(|gate| gate.reason.clone());
+    leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
+}
+
+/// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
+/// stays, under its new owner; a cluster that left the fleet keeps everything. What goes anyway is not told.
+fn deletions(
+    projection: &Projection<'_>,
+    projections: &Projections<'_>,
+    old: &PlacementState,
+    fleet: &FleetState,
+) -> Vec<DeletionPlan> {
+    let mut deletions = Vec::new();
+    let mut before: Option<Projection<'_>> = None;
+    for (cluster, work) in &old.works {
+        let target = projection.clusters.get(cluster);
+        if !projection.fleet.clusters.contains(cluster.as_str()) || (target.is_some() && projection.reports_only) {
+            continue;
+        }
+        // What a placement abandons where it leaves is not deleted.
+        if target.is_none() && projection.state.record.abandons() {
+            continue;
+        }
+        // If the rendering fails, the present objects stay.
+        if target.is_some_and(|target| target.error.is_some()) {
+            continue;
+        }
+        let stays = |key: &ObjectKey| {
+            target.is_some_and(|target| target.keys.contains(key))
+                || projections.other_holder(projection, cluster, key).is_some()
+        };
+        // For an unknown inventory the observed objects are listed: the daemon prunes them once the inventory is complete.
+        let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
+        if !gone.is_empty() {
+            // Only where something goes: it makes the objects of every cluster once more.
+            let before = before.get_or_insert_with(|| Projection::new(old, fleet));
+            gone.retain(|key| before.keeps(cluster, key));
+        }
+        if gone.is_empty() {
+            continue;
+        }
+        let ids = work.manifests.iter().map(|manifest| (manifest.id.key(), Resource(manifest.id.clone())));
+        let resources: BTreeMap<ObjectKey, Resource> = ids.filter(|(key, _)| gone.contains(key)).collect();
+        deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
+    }
+    deletions
+}
+
+/// Returns which objects differ, without a cluster or for the clusters that both snapshots are about.
+fn resource_changes(old: Option<&Arc<ResourceSnapshot>>, new: Option<&Arc<ResourceSnapshot>>) -> ResourceChanges {
+    let mut changes = changes_between(all_of(old), all_of(new));
+    let (Some(old), Some(new)) = (old, new) else { return changes };
+    let of_clusters = old.variants.iter().flat_map(|variants| &variants.made).filter_map(|before| {
+        let after = new.variants.as_ref()?.of(&before.inputs)?;
+        Some(changes_between(before.resources(&old.resources), after.resources(&new.resources)))
+    });
+    let of_clusters: Vec<ResourceChanges> = of_clusters.filter(|more| !more.is_empty()).collect();
+    if of_clusters.is_empty() {
+        return changes;
+    }
+    for more in of_clusters {
+        changes.added.extend(more.added);
+        changes.changed.extend(more.changed);
+        changes.removed.extend(more.removed);
+    }
+    for list in [&mut changes.added, &mut changes.changed, &mut changes.removed] {
+        list.sort();
+        list.dedup();
+    }
+    changes
+}
+
+fn all_of(snapshot: Option<&Arc<ResourceSnapshot>>) -> impl Iterator<Item = &SnapshotResource> {
+    snapshot.into_iter().flat_map(|snapshot| &snapshot.resources)
+}
+
+fn changes_between<'a>(
+    old: impl Iterator<Item = &'a SnapshotResource>,
+    new: impl Iterator<Item = &'a SnapshotResource>,
+) -> ResourceChanges {
+    let pair = |r: &SnapshotResource| (r.id.key(), (Resource(r.id.clone()), r.digest.clone()));
+    let (old, new): (BTreeMap<ObjectKey, _>, BTreeMap<ObjectKey, _>) =
+        (old.map(pair).collect(), new.map(pair).collect());
+    let mut changes = ResourceChanges::default();
+    for (key, found) in &new {
+        match old.get(key) {
+            None => changes.added.push(found.0.clone()),
+            // Digest or identity: another API version of the same object is a change too.
+            Some(before) if before != found => changes.changed.push(found.0.clone()),
+            Some(_) => {}
+        }
+    }
+    changes.removed = old.iter().filter(|(key, _)| !new.contains_key(key)).map(|(_, (id, _))| id.clone()).collect();
+    changes
+}
+
+fn cluster_changes(old: Option<&PlacementState>, projection: &Projection<'_>) -> ClusterChanges {
+    let old: BTreeSet<ClusterName> = old.iter().flat_map(|state| works::picked(state)).cloned().collect();
+    let new: BTreeSet<ClusterName> = projection.clusters.keys().cloned().collect();
+    ClusterChanges::between(&old, &new)
+}
