@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# The benchmarks, as a release build; `tests/bench.sh --help` says which. docs/benchmarks.md has figures.
+# The benchmarks, in the profile that is shipped; `tests/bench.sh --help` says which. docs/benchmarks.md has figures.
+# `tests/bench.sh build` measures what builds cost, and builds nothing else.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cargo build -q --release --workspace --bin gitfleet --example apiserver --example bench
-exec "${CARGO_TARGET_DIR:-target}/release/examples/bench" "$@"
+if [[ ${1-} == build ]]; then
+    shift
+    exec tests/bench/build.sh "$@"
+fi
+cargo build -q --profile dist --workspace --bin gitfleet --example apiserver --example bench
+exec "${CARGO_TARGET_DIR:-target}/dist/examples/bench" "$@"

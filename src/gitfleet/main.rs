@@ -1,12 +1,9 @@
 //! The `gitfleet` binary: installs the TLS provider and calls the library.
 
+#[cfg(feature = "jemalloc")]
+mod allocator;
+
 use std::process::ExitCode;
-
-use tikv_jemallocator::Jemalloc;
-
-/// Gives memory back to the system after a rollout. Why: docs/design/040-memory-of-a-large-fleet.md.
-#[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     // gitfleet starts itself as the launcher of kustomize, helm and sops.

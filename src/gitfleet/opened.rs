@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::store::StoreGuard;
 use ::store::embedded::EmbeddedStore;
-use ::store::postgres::{PostgresSettings, PostgresStore, Tls};
+use ::store::{PostgresSettings, PostgresStore, Tls};
 use config::{Postgres, SslMode};
 use engine::store;
 use engine::store::lease::{Holder, Leases as _, Taken};

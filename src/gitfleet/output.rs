@@ -2,10 +2,12 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table as Layout, Width, presets};
+use crossterm::terminal::{Clear, ClearType};
 use serde_json::Value;
 
 use super::config_file::as_called;
@@ -29,6 +31,8 @@ const WRAPPED_MIN: u16 = 20;
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a spinner turns.
 const SPINNER_TICK: Duration = Duration::from_millis(100);
+/// What it looks like, one after the other.
+const SPINNER_FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 
 /// Writes to standard output. A reader that went away is no error: it has seen enough.
 ///
@@ -81,21 +85,30 @@ pub fn with_spinner<T>(message: &'static str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }
-    let (done, waits) = std::sync::mpsc::channel::<()>();
+    let (done, waits) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                let spinner = indicatif::ProgressBar::new_spinner().with_message(message);
-                spinner.enable_steady_tick(SPINNER_TICK);
-                // Ends when the sender is dropped.
-                let _ = waits.recv();
-                spinner.finish_and_clear();
+            if waits.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                spin(message, &waits);
             }
         });
         let result = work();
         drop(done);
         result
     })
+}
+
+/// Shows that something is under way, until the sender is dropped.
+fn spin(message: &str, waits: &Receiver<()>) {
+    let mut terminal = std::io::stderr();
+    for frame in SPINNER_FRAMES.chars().cycle() {
+        // A terminal that was closed shows nothing more, and the work continues.
+        let _ = write!(terminal, "\r{frame} {message}").and_then(|()| terminal.flush());
+        if waits.recv_timeout(SPINNER_TICK) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    let _ = write!(terminal, "\r{}", Clear(ClearType::CurrentLine));
 }
 
 /// `-o`.

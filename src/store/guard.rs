@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::postgres::PostgresStore;
+use crate::PostgresStore;
 use engine::store::lease::Leases as _;
 use engine::store::{Op, Result, Store, Versioned};
 use model::records::JournalEntry;

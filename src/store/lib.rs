@@ -4,10 +4,19 @@
 
 pub mod embedded;
 mod guard;
-pub mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(not(feature = "postgres"))]
+mod postgres_absent;
+mod postgres_settings;
 
 pub use embedded::EmbeddedStore;
 pub use guard::StoreGuard;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
+#[cfg(not(feature = "postgres"))]
+pub use postgres_absent::PostgresStore;
+pub use postgres_settings::{PostgresSettings, Tls};
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,10 @@
 
 mod block;
 mod cosign;
+#[cfg(feature = "openpgp")]
 mod openpgp;
+#[cfg(not(feature = "openpgp"))]
+mod openpgp_absent;
 mod ssh;
 mod x509;
 
@@ -18,6 +21,9 @@ use model::id::CommitId;
 use model::manifest::InputError;
 
 pub use cosign::{ArtifactRefusal, CosignKeys, artifact_complaint, check_artifact};
+#[cfg(not(feature = "openpgp"))]
+use openpgp_absent as openpgp;
+
 pub use openpgp::Keyring;
 pub use ssh::AllowedSigners;
 pub use x509::{Authorities, CertifiedSigners};

@@ -25,7 +25,7 @@ use decide::status::rollout::RolloutState;
 use engine::store::Store;
 use engine::store::lease::{Holder, Leases, Role};
 use server::{Front, FrontParts, LEADER_WAIT, LeaderRouters};
-use store::postgres::PostgresStore;
+use store::PostgresStore;
 use system::fence::lease_clock;
 use system::supervise::Supervisor;
 use system::telemetry::metrics::Metrics;

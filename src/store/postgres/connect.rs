@@ -7,12 +7,13 @@ use std::time::Duration;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::client::CallFailure;
+use super::{PostgresSettings, Tls};
 use engine::store::{Error, Result};
 
 /// How long a connection may take to be there.
@@ -24,35 +25,6 @@ pub(super) const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(15);
 /// What else each connection is set to: statements that hang end.
 const SESSION: &str = "SET statement_timeout = '60s'; SET lock_timeout = '30s'; SET synchronous_commit = on; \
                        SET client_encoding = 'UTF8'";
-
-/// How the database is reached.
-#[derive(Clone, Debug)]
-pub struct PostgresSettings {
-    /// The address: `postgresql://user@host:port/database`.
-    pub url: SecretString,
-    /// The password, unless the address has it.
-    pub password: Option<SecretString>,
-    /// The schema of the tables.
-    pub schema: String,
-    /// Whether the connection is encrypted, and the server verified.
-    pub tls: Tls,
-    /// Entries of the journal that are kept.
-    pub journal_entries: usize,
-}
-
-/// How a connection is encrypted.
-#[derive(Clone, Debug)]
-pub enum Tls {
-    /// Not at all: for servers on this machine.
-    Off,
-    /// The server's name and certificate are verified.
-    Verified {
-        /// File with the certificates that are trusted; absent: those of the system.
-        ca: Option<PathBuf>,
-        /// Files with the certificate and the key to be known by.
-        identity: Option<(PathBuf, PathBuf)>,
-    },
-}
 
 /// A database that connections can be made to.
 pub(super) struct DatabaseServer {

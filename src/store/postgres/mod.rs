@@ -21,9 +21,9 @@ use jiff::Timestamp;
 use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
+use crate::postgres_settings::{PostgresSettings, Tls};
 use client::{BATCH_TIME_MAX, CALL_TIME_MAX, CallFailure, Caller, Connection, TakenConnection};
 use connect::{DatabaseServer, IDLE_IN_TRANSACTION_MAX};
-pub use connect::{PostgresSettings, Tls};
 use engine::store::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_limits};
 use model::records::JournalEntry;
 use write::{Batch, number, signed};
