@@ -14,7 +14,7 @@ check:
 
 # End-to-end tests, all or those whose name contains the filter.
 e2e filter="":
-    cargo test --test e2e -- {{ filter }}
+    cargo test --test it -- e2e:: {{ filter }}
 
 # Reviews changed snapshots (cargo install cargo-insta).
 snap:

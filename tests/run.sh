@@ -9,23 +9,24 @@ readonly FAILED=1 MISSING=2 USAGE=64
 readonly GO_MINOR_MIN=21
 # Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
 readonly NODE_MIN=20 NODE_INSTALLED=22
-# Test binaries that start the servers of tests/testservers/fleet.
-readonly NEEDS_SERVERS="e2e postgres artifacts"
+# The parts of tests/it that start the servers of tests/testservers/fleet.
+readonly WITH_SERVERS="e2e postgres artifacts"
 
 help() {
     cat <<'HELP'
-Runs every check: format, build, lints, unit tests, integration tests, end-to-end tests, the page in a browser, documentation.
+Runs the checks that a change is made with: format, build, unit tests, the command line, simulation, the rules of the code, kept inputs of
+the fuzz targets, documentation. With --full everything: lints, real API servers, a Gitea, PostgreSQL, an OCI registry, the page in a browser.
 
-Usage: tests/run.sh [--fast]
+Usage: tests/run.sh [--full]
 
-  --fast      without what needs the test servers (real API servers and a Gitea) or a browser: no Go, no Node, no end-to-end tests
+  --full      also what needs test servers, a browser or other programs
   -h, --help  this text
 
 A check that passes prints one line with its time; one that fails prints all it said and ends the run.
-Needs git, make, a C and a C++ compiler, Rust and, unless --fast, Go, Chromium, Node, npm and PostgreSQL. What it builds goes to target/, to
-tests/page/node_modules and to the cache that tests/testservers/fleet/README.md describes; nothing is installed, except the system's packages
-among these where they are missing and this runs as root on Debian. GITFLEET_CHROMIUM names a browser at another place than
-/usr/bin/chromium.
+Needs git, make, a C compiler and Rust; with --full a C++ compiler, ssh, gpg, openssl, Go, Chromium, Node, npm and PostgreSQL too. What it
+builds goes to target/, to tests/page/node_modules and to the cache that tests/testservers/fleet/README.md describes; nothing is installed,
+except the system's packages among these where they are missing and this runs as root on Debian. GITFLEET_CHROMIUM names a browser at
+another place than /usr/bin/chromium.
 HELP
 }
 
@@ -36,10 +37,10 @@ missing() {
     exit "$MISSING"
 }
 
-fast=false
+full=false
 for argument in "$@"; do
     case "$argument" in
-        --fast) fast=true ;;
+        --full) full=true ;;
         -h | --help) help && exit 0 ;;
         *) printf 'tests/run.sh: unknown option %s; see tests/run.sh --help\n' "$argument" >&2 && exit "$USAGE" ;;
     esac
@@ -49,12 +50,13 @@ done
 system_tools() {
     local packages=()
     command -v git >/dev/null || packages+=(git)
-    command -v ssh-keygen >/dev/null || packages+=(openssh-client)
-    [[ -x /usr/sbin/sshd ]] || packages+=(openssh-server)
-    command -v gpg >/dev/null && command -v gpg-agent >/dev/null || packages+=(gnupg)
-    command -v openssl >/dev/null || packages+=(openssl)
-    command -v cc >/dev/null && command -v c++ >/dev/null && command -v make >/dev/null || packages+=(build-essential)
-    if ! $fast; then
+    command -v cc >/dev/null && command -v make >/dev/null || packages+=(build-essential)
+    if $full; then
+        command -v c++ >/dev/null || packages+=(g++)
+        command -v ssh-keygen >/dev/null || packages+=(openssh-client)
+        [[ -x /usr/sbin/sshd ]] || packages+=(openssh-server)
+        command -v gpg >/dev/null && command -v gpg-agent >/dev/null || packages+=(gnupg)
+        command -v openssl >/dev/null || packages+=(openssl)
         [[ -x ${GITFLEET_CHROMIUM:-/usr/bin/chromium} ]] || packages+=(chromium fonts-dejavu-core)
         command -v npm >/dev/null || packages+=(npm)
         compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || command -v postgres >/dev/null || packages+=(postgresql)
@@ -93,7 +95,7 @@ rust() {
         missing "Rust $wanted or newer is needed, this is $found; get it with: rustup update stable"
     fi
     cargo fmt --version >/dev/null 2>&1 || missing "rustfmt is missing; get it with: rustup component add rustfmt"
-    cargo clippy --version >/dev/null 2>&1 || missing "clippy is missing; get it with: rustup component add clippy"
+    ! $full || cargo clippy --version >/dev/null 2>&1 || missing "clippy is missing; get it with: rustup component add clippy"
 }
 
 go_tools() {
@@ -103,11 +105,11 @@ go_tools() {
         # Servers that were built before need no Go.
         local cache=${GITFLEET_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gitfleet-tests}
         [[ -d $cache ]] && return
-        missing "Go 1.26 or newer is missing: it builds the test servers. https://go.dev/dl has it; or run with --fast"
+        missing "Go 1.26 or newer is missing: it builds the test servers. https://go.dev/dl has it; or run without --full"
     fi
     found=$(go env GOVERSION)
     if [[ $found =~ ^go1\.([0-9]+) && ${BASH_REMATCH[1]} -lt $GO_MINOR_MIN ]]; then
-        missing "Go 1.26 or newer is needed, this is $found. https://go.dev/dl has it; or run with --fast"
+        missing "Go 1.26 or newer is needed, this is $found. https://go.dev/dl has it; or run without --full"
     fi
 }
 
@@ -176,10 +178,9 @@ part() {
     exit "$FAILED"
 }
 
-# The names of the test binaries, which tests/Cargo.toml lists.
-test_binaries() {
-    awk '/^\[/ { test = /^\[\[test\]\]/ } test && /^name *=/ { gsub(/[" ]/, ""); sub(/^name=/, ""); print }' tests/Cargo.toml
-}
+# Tests that say which program they need beside git are for --full.
+ignored=()
+if $full; then ignored=(--include-ignored); fi
 
 # Snapshots are reviewed by people: a run here never writes any.
 export INSTA_UPDATE=no CARGO_TERM_PROGRESS_WHEN=never
@@ -189,31 +190,26 @@ export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((($(nproc) * 3 + 1) / 2))}
 
 system_tools
 rust
-$fast || go_tools
-$fast || node_tools
+if $full; then
+    go_tools
+    node_tools
+fi
 
 part "format" cargo fmt --check
 part "build" build
 # Tests, the page's too, run this one and build none.
 export GITFLEET_PROGRAM=$built/gitfleet
-if $fast; then
-    part "lints" lints
-else
-    part "lints and test servers" lints_and_test_servers
+if $full; then part "lints and test servers" lints_and_test_servers; fi
+part "unit tests" cargo test --locked --workspace --lib -- "${ignored[@]}"
+part "the command line" cargo test --locked --workspace --test it -- "${ignored[@]}" cli::
+if $full; then
+    for servers in $WITH_SERVERS; do
+        part "$servers" cargo test --locked --workspace --test it -- "${ignored[@]}" "$servers::"
+    done
 fi
-part "unit tests" cargo test --locked --workspace --lib
-for binary in $(test_binaries); do
-    if $fast && [[ " $NEEDS_SERVERS " == *" $binary "* ]]; then
-        say "tests/$binary needs the test servers: not run with --fast"
-        continue
-    fi
-    part "tests/$binary" cargo test --locked --workspace --test "$binary"
-done
-if $fast; then
-    say "tests/page needs a browser: not run with --fast"
-else
-    part "tests/page" page_tests
-fi
+part "simulation" cargo test --locked --workspace --test simulation
+part "rules of the code" cargo test --locked --workspace --test tidy
+if $full; then part "page in a browser" page_tests; fi
 part "fuzz targets, inputs that are kept" tests/fuzz.sh --kept
 part "documentation" env RUSTDOCFLAGS=-Dwarnings cargo doc -q --locked --workspace --no-deps
 

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 
-const ASSETS = new URL("../../src/page/assets/", import.meta.url);
+const ASSETS = new URL("../../src/views/page/assets/", import.meta.url);
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'";
 
 /** Writes rows of a table; each is a name and a value. */

@@ -1,4 +1,4 @@
-/** What src/page/assets/morph.js offers, as far as page.js uses it. */
+/** What src/views/page/assets/morph.js offers, as far as page.js uses it. */
 declare const Idiomorph: {
     morph(
         old: Element,

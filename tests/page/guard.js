@@ -20,7 +20,7 @@ export const test = base.extend({
             if (process.env.GITFLEET_ASSETS) {
                 await context.route(/\/assets\/page\.(css|js)/, (route, request) => {
                     const { pathname } = new URL(request.url());
-                    route.fulfill({ path: fileURLToPath(new URL(`../../src/page${pathname}`, import.meta.url)) });
+                    route.fulfill({ path: fileURLToPath(new URL(`../../src/views/page${pathname}`, import.meta.url)) });
                 });
             }
             context.on("request", (request) => asked.add(request.url()));

@@ -17,6 +17,7 @@ fn spec(place: &Place, sshd: &Sshd) -> SourceSpec {
 }
 
 #[test]
+#[ignore = "needs sshd"]
 fn a_branch_is_followed_and_pull_requests_come() {
     // Without the variable the host answers in git's first protocol.
     for protocol in [true, false] {
@@ -119,6 +120,7 @@ const CASES: [Case; 10] = [
 ];
 
 #[test]
+#[ignore = "needs sshd"]
 fn what_is_wrong_is_named_with_what_to_do() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     for (case, change, class, words) in CASES {
@@ -134,6 +136,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
 }
 
 #[test]
+#[ignore = "needs sshd"]
 fn a_host_that_was_away_is_followed_again() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     let mut sshd = Sshd::start(true);
@@ -149,6 +152,7 @@ fn a_host_that_was_away_is_followed_again() {
 }
 
 #[test]
+#[ignore = "needs sshd"]
 fn keys_and_known_hosts_are_read_with_each_poll() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     let sshd = Sshd::start(true);
@@ -165,6 +169,7 @@ fn keys_and_known_hosts_are_read_with_each_poll() {
 }
 
 #[test]
+#[ignore = "needs sshd"]
 fn a_host_that_says_nothing_holds_nobody_up() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     for manner in [Manner::Mute, Manner::Stuck] {
@@ -185,6 +190,7 @@ fn a_host_that_says_nothing_holds_nobody_up() {
 }
 
 #[test]
+#[ignore = "needs sshd"]
 fn hostile_locations_start_nothing() {
     let place = Place::empty();
     let sshd = Sshd::start(true);

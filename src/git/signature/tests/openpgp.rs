@@ -14,6 +14,7 @@ fn days(count: i64) -> SignedDuration {
 }
 
 #[test]
+#[ignore = "needs gpg"]
 fn signatures_that_count_and_that_do_not() {
     let folder = Folder::new();
     let now = system::clock::wall() + SignedDuration::from_mins(1);
@@ -86,6 +87,7 @@ fn without_middle(text: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs gpg"]
 fn revoked_keys_and_subkeys() {
     let folder = Folder::new();
     let now = system::clock::wall() + SignedDuration::from_mins(1);
@@ -124,6 +126,7 @@ fn revoked_keys_and_subkeys() {
 }
 
 #[test]
+#[ignore = "needs gpg"]
 fn files_that_are_wrong() {
     let folder = Folder::new();
     let alice = folder.gpg_key("Alice <alice@example.com>", "never");
@@ -143,6 +146,7 @@ fn files_that_are_wrong() {
 }
 
 #[test]
+#[ignore = "needs gpg"]
 fn no_bit_of_what_is_signed_may_differ() {
     let folder = Folder::new();
     let now = system::clock::wall() + SignedDuration::from_mins(1);

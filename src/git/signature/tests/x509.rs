@@ -133,6 +133,7 @@ fn san(names: &str, usage: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs openssl"]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn certificates_count_by_authority_person_time_and_usage() {
     let pki = Pki::new();
@@ -262,6 +263,7 @@ fn certificates_count_by_authority_person_time_and_usage() {
 }
 
 #[test]
+#[ignore = "needs openssl"]
 fn certificates_for_a_login_count_by_who_vouches_as_of_the_time_of_signing() {
     let pki = Pki::new();
     pki.login("ann", ISSUER, false);
@@ -305,6 +307,7 @@ fn certificates_for_a_login_count_by_who_vouches_as_of_the_time_of_signing() {
 }
 
 #[test]
+#[ignore = "needs openssl"]
 fn no_bit_of_a_signature_or_its_attributes_can_change() {
     let pki = Pki::new();
     pki.usual("ann", "root");
@@ -353,6 +356,7 @@ fn a_signature_of_gpgsm_is_read() {
 }
 
 #[test]
+#[ignore = "needs openssl"]
 fn a_text_that_is_no_message_is_unreadable() {
     let pki = Pki::new();
     pki.usual("ann", "root");

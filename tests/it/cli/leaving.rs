@@ -1,0 +1,100 @@
+//! Placements that are renamed, and placements whose objects stay behind.
+
+use std::fs;
+
+use crate::cli::scratch::{CONFIG, Scratch, cluster, namespace, placement};
+
+const ONCE: [&str; 4] = ["run", "-c", CONFIG, "--once"];
+
+/// A fleet of five members that hold a placement of everything in a namespace.
+fn fleet(more: &str) -> Scratch {
+    let scratch = Scratch::new();
+    scratch.configure();
+    scratch.write("clusters.yaml", &["a", "b", "c", "d", "e"].map(|name| cluster(name, "r")).concat());
+    scratch.write("web.yaml", &namespace("web", &[("settings", "1")]));
+    scratch.write("placement.yaml", &placement("old", "web", more));
+    scratch.commit("first");
+    scratch.run(&ONCE).text(0);
+    scratch
+}
+
+fn label(scratch: &Scratch, member: &str) -> Option<String> {
+    let file = scratch.path("members").join(member).join("configmap..web.settings.yaml");
+    let text = fs::read_to_string(file).expect("the object is there");
+    text.lines().find_map(|line| line.trim().strip_prefix("applyset.kubernetes.io/part-of:").map(str::to_owned))
+}
+
+#[test]
+fn w16_a_renamed_placement_hands_its_objects_over() {
+    let scratch = fleet("");
+    let before = label(&scratch, "a");
+    scratch.write("placement.yaml", &placement("new", "web", ""));
+    let base = scratch.commit("rename the placement");
+    let plan = scratch.run(&["plan", "--repo", "fleet", "--base", "HEAD~1", "--head", &base, "-o", "json"]).json(0);
+    let deletions = |placement: &serde_json::Value| placement["deletions"].as_array().is_some_and(|d| !d.is_empty());
+    let placements = plan["placements"].as_array().expect("a list");
+    assert_eq!(placements.len(), 2, "{plan}");
+    assert!(placements.iter().all(|p| !deletions(p) && p["deletionGuard"].is_null()), "{plan}");
+
+    let once = scratch.run(&ONCE);
+    assert_eq!(once.code, 0, "nobody is asked: {}", once.err);
+    for member in ["a", "b", "c", "d", "e"] {
+        let after = label(&scratch, member);
+        assert!(after.is_some() && after != before, "{member} holds it of the new placement: {after:?}");
+    }
+    let placements = scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0);
+    assert!(!placements.to_string().contains("\"old\""), "nothing of the old one is left: {placements}");
+}
+
+#[test]
+fn w16_what_the_new_placement_does_not_hold_is_asked_about() {
+    let scratch = fleet("");
+    let narrow = placement("new", "web", "  policy: {placementType: PickFixed, clusterNames: [a]}\n");
+    scratch.write("placement.yaml", &narrow);
+    scratch.commit("rename and narrow the placement");
+    let once = scratch.run(&ONCE);
+    assert_eq!(once.code, 3, "{}", once.err);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    assert!(status.out.contains("gitfleet approve old deletion"), "{}", status.out);
+    assert!(label(&scratch, "b").is_some(), "it is held");
+    scratch.run(&["approve", "old", "deletion", "-c", CONFIG]).text(0);
+    scratch.run(&ONCE).text(0);
+    assert!(label(&scratch, "a").is_some(), "what changed hands stays");
+    assert!(!scratch.path("members/b/configmap..web.settings.yaml").exists(), "what nobody holds goes");
+}
+
+#[test]
+fn w16_what_an_override_takes_off_one_cluster_does_not_change_hands_there() {
+    let scratch = fleet("");
+    scratch.write("placement.yaml", &placement("new", "web", ""));
+    scratch.write(
+        "override.yaml",
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourceOverride\nmetadata: {name: without, namespace: web}\nspec:\n  \
+         placement: {name: new}\n  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: settings}]\n  policy: \
+         {overrideRules: [{overrideType: Delete, clusterSelector: {clusterSelectorTerms: [{labelSelector: {matchLabels: \
+         {kubernetes-fleet.io/member-name: b}}}]}}]}\n",
+    );
+    scratch.commit("rename it, and take the object off b");
+    scratch.run(&ONCE);
+    let status = scratch.run(&["status", "--all", "-c", CONFIG]).out;
+    if status.contains("gitfleet approve old deletion") {
+        assert!(status.contains("b: ConfigMap web/settings") && !status.contains("a: ConfigMap"), "{status}");
+        scratch.run(&["approve", "old", "deletion", "-c", CONFIG]).text(0);
+    }
+    scratch.run(&ONCE).text(0);
+    assert!(!scratch.path("members/b/configmap..web.settings.yaml").exists(), "{status}");
+    assert!(label(&scratch, "a").is_some(), "what changed hands stays");
+    let placements = scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0);
+    assert!(!placements.to_string().contains("\"old\""), "nothing of the old one is left: {placements}");
+}
+
+#[test]
+fn w09_an_abandoned_placement_leaves_its_files() {
+    let scratch = fleet("  strategy: {deleteStrategy: {propagationPolicy: Abandon}}\n");
+    scratch.remove("placement.yaml");
+    let head = scratch.commit("remove the placement");
+    let plan = scratch.run(&["plan", "--repo", "fleet", "--base", "HEAD~1", "--head", &head, "-o", "json"]).json(0);
+    assert_eq!(plan["placements"][0]["deletions"].as_array().map(Vec::len), Some(0), "{plan}");
+    scratch.run(&ONCE).text(0);
+    assert_eq!(label(&scratch, "a"), None, "the file stays, and nothing names us");
+}
