@@ -1,10 +1,13 @@
-//! Keeps the rules of the code: what a decision may not touch, how long things may be, which libraries come in, and that the reference
-//! pages say what the code says. The rules are the tables at the top. Which crate uses which is in the Cargo.toml of each.
+//! Keeps the rules of the code: what a decision may not touch, how long things may be, which files need each other, which libraries come
+//! in, and that the reference pages say what the code says. The rules are the tables at the top. Which crate uses which is in the
+//! Cargo.toml of each.
 
 #![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
 
 mod assets;
+mod budgets;
+mod circles;
 mod fields;
 mod licences;
 mod monitoring;
@@ -12,11 +15,11 @@ mod names;
 mod pages;
 mod reference;
 mod text;
+mod trees;
 mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use text::{File, files, root};
 
@@ -24,16 +27,10 @@ use text::{File, files, root};
 /// other step. Those that are crates of their own, `source` and `schedule`, are kept apart by Cargo.
 const STEPS: [&str; 4] = ["snapshot", "rollout", "deliver", "status"];
 
-/// Who decides, and hence does nothing, asks nothing and is the same every time. Whole folders, so that no file is missed.
-const PURE: &[&str] = &[
-    "src/model/",
-    "src/source/",
-    "src/schedule/",
-    "src/decide/",
-    "src/engine/",
-    "src/wire/",
-    "src/plan/",
-    "src/views/",
+/// The crates that decide, and hence do nothing, ask nothing and are the same every time.
+const PURE_CRATES: [&str; 8] = ["model", "source", "schedule", "decide", "engine", "wire", "plan", "views"];
+/// Who decides in the other crates. Whole folders, so that no file is missed.
+const PURE_PLACES: &[&str] = &[
     "src/git/signature/",
     "src/forge/grammar.rs",
     "src/forge/grammar/",
@@ -94,11 +91,6 @@ const ANNOTATIONS: &str = "src/model/api/annotations.rs";
 /// Names with our prefix that are no annotations.
 const NO_ANNOTATIONS: [&str; 2] = ["gitfleet.io/", "gitfleet.io/v1alpha1"];
 
-/// Packages of others that Cargo.lock may hold. Raised on purpose only, last for signatures by SSH and OpenPGP keys (95).
-const PACKAGES_MAX: usize = 647;
-/// Libraries that must not be built in: aws-lc-rs is the one TLS provider, and two of them make rustls panic at first use.
-const OTHER_TLS: [&str; 5] = ["ring", "openssl", "openssl-sys", "native-tls", "boring"];
-
 fn sources() -> Vec<File> {
     files("src")
 }
@@ -118,10 +110,15 @@ fn is_below(path: &str, place: &str) -> bool {
     path == place || place.ends_with('/') && path.starts_with(place)
 }
 
+fn decides(path: &str) -> bool {
+    PURE_CRATES.iter().any(|name| is_below(path, &format!("src/{name}/")))
+        || PURE_PLACES.iter().any(|place| is_below(path, place))
+}
+
 #[test]
 fn decisions_are_pure() {
     let mut complaints = Vec::new();
-    for file in sources().iter().filter(|file| PURE.iter().any(|place| is_below(&file.path, place))) {
+    for file in sources().iter().filter(|file| decides(&file.path)) {
         for named in file.named() {
             let found = IMPURE.iter().filter(|(what, _)| {
                 if KEPT.iter().any(|(path, kept, _)| *path == file.path && kept == what) {
@@ -145,10 +142,7 @@ fn decisions_are_pure() {
             }));
         }
     }
-    none(
-        &complaints,
-        "Places that decide are plain functions over plain values (tests/tidy/main.rs, PURE and IMPURE).",
-    );
+    none(&complaints, "Places that decide are plain functions over plain values (tests/tidy/main.rs, IMPURE).");
 }
 
 #[test]
@@ -286,6 +280,16 @@ fn no_test_is_forgotten() {
     none(&complaints, "Every test that is written runs.");
 }
 
+#[test]
+fn files_stand_where_their_modules_say() {
+    let mut complaints = Vec::new();
+    for file in sources().iter().chain(&files("tests")) {
+        let found = file.code.match_indices("#[path");
+        complaints.extend(found.map(|(at, _)| format!("{}:{}", file.path, file.line(at))));
+    }
+    none(&complaints, "A `#[path]` hides which module a file is: put the file where Rust looks for it.");
+}
+
 /// Returns the folders of the crates, with the texts of their Cargo.toml.
 fn manifests() -> Vec<(String, String)> {
     let crates = fs::read_dir(root().join("src")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -316,59 +320,5 @@ fn declared(file: &File) -> Vec<String> {
     let names = file.code.split("mod ").skip(1).filter_map(|rest| rest.split_once(';').map(|(name, _)| name));
     let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let child = |name: &str| [format!("{}/{name}.rs", file.children()), format!("{}/{name}/mod.rs", file.children())];
-    let elsewhere = file.uncommented.split("#[path = \"").skip(1).map(|rest| {
-        let mut at: Vec<&str> = file.path.split('/').collect();
-        at.pop();
-        for part in rest.split('"').next().unwrap_or_default().split('/') {
-            if part == ".." {
-                at.pop();
-            } else {
-                at.push(part);
-            }
-        }
-        at.join("/")
-    });
-    names.filter(is_name).flat_map(child).chain(elsewhere).collect()
-}
-
-#[test]
-fn dependencies_stay_few() {
-    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
-    // Those of this repository come from nowhere.
-    let count = lock.lines().filter(|line| line.starts_with("source = ")).count();
-    assert!(
-        count <= PACKAGES_MAX,
-        "Cargo.lock has {count} packages of others, the limit is {PACKAGES_MAX}: look for a feature to turn off or a library to do \
-         without; else raise PACKAGES_MAX and say why in the commit"
-    );
-}
-
-/// Cargo.lock is not asked: it also names libraries that no build uses.
-#[test]
-fn there_is_one_tls_provider() {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--offline",
-            "--package",
-            "gitfleet",
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}",
-        ])
-        .current_dir(root())
-        .output()
-        .expect("cargo can be run");
-    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
-    let tree = String::from_utf8_lossy(&output.stdout);
-    let built: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(built.contains("aws-lc-rs"), "aws-lc-rs is not built: is `cargo tree` still read rightly?");
-    let others: Vec<String> = OTHER_TLS.iter().filter(|name| built.contains(*name)).map(ToString::to_string).collect();
-    none(
-        &others,
-        "aws-lc-rs is the one TLS provider: find who brings the other with `cargo tree -i NAME`, turn it off.",
-    );
+    names.filter(is_name).flat_map(child).collect()
 }

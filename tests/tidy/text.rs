@@ -26,6 +26,8 @@ pub struct Named {
     pub line: usize,
     /// The segments; `crate`, `self` and `super` are resolved to `crate`.
     pub segments: Vec<String>,
+    /// What the file calls it, if a `use` brings it in.
+    pub import: Option<String>,
 }
 
 /// A function of a file.
@@ -71,7 +73,11 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
 impl File {
     fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap();
-        let path = path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+        Self::new(path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/"), text)
+    }
+
+    /// Returns a file that stands at a path below the repository.
+    pub fn new(path: String, text: String) -> Self {
         let (code, uncommented) = blanked(&text);
         let shipped = without_tests(&code);
         Self { path, text, code, shipped, uncommented }
@@ -80,13 +86,7 @@ impl File {
     /// Returns where the modules of `#[cfg(test)] mod name;` are, without `.rs`.
     fn test_modules(&self) -> Vec<String> {
         let found = test_items(&self.code).into_iter().filter_map(|(start, end)| {
-            let item = &self.uncommented[start..end];
-            let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            if let Some((_, rest)) = item.split_once("#[path = \"") {
-                let (file, _) = rest.split_once('"')?;
-                return Some(format!("{folder}/{}", file.trim_end_matches(".rs")));
-            }
-            let name = item.strip_suffix(';')?.rsplit_once("mod ")?.1.trim();
+            let name = self.code[start..end].strip_suffix(';')?.rsplit_once("mod ")?.1.trim();
             Some(format!("{}/{name}", self.children()))
         });
         found.collect()
@@ -112,10 +112,14 @@ impl File {
         while let Some(start) = code[at..].find(is_ident).map(|offset| at + offset) {
             let word = ident(&code[start..]);
             at = start + word.len();
-            let mut paths = Vec::new();
+            let line = self.line(start);
             if word == "use" {
                 let end = code[at..].find(';').map_or(code.len(), |offset| at + offset);
-                expand(&code[at..end].replace(char::is_whitespace, " "), "", &mut paths);
+                let mut imports = Vec::new();
+                expand(&code[at..end].replace(char::is_whitespace, " "), "", &mut imports);
+                let named =
+                    |(path, name): (String, _)| Named { line, segments: self.resolved(&path), import: Some(name) };
+                found.extend(imports.into_iter().map(named));
                 at = end;
             } else {
                 let mut path = word.to_owned();
@@ -124,10 +128,8 @@ impl File {
                     path = format!("{path}::{next}");
                     at += 2 + next.len();
                 }
-                paths.push(path);
+                found.push(Named { line, segments: self.resolved(&path), import: None });
             }
-            let line = self.line(start);
-            found.extend(paths.iter().map(|path| Named { line, segments: self.resolved(path) }));
         }
         found
     }
@@ -171,12 +173,15 @@ fn ident(text: &str) -> &str {
     &text[..text.find(|c| !is_ident(c)).unwrap_or(text.len())]
 }
 
-/// Writes out the paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn expand(tree: &str, prefix: &str, found: &mut Vec<String>) {
+/// Writes out the paths of a `use` tree, with their names: `a::{b, c::d as e}` is `a::b`, called `b`, and `a::c::d`, called `e`.
+fn expand(tree: &str, prefix: &str, found: &mut Vec<(String, String)>) {
     let tree = tree.trim();
     let Some((head, rest)) = tree.split_once('{') else {
-        let path = tree.split(" as ").next().unwrap_or_default().trim();
-        found.push(format!("{prefix}{path}"));
+        let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias.trim())));
+        let path = format!("{prefix}{}", path.trim());
+        let path = path.strip_suffix("::self").unwrap_or(&path);
+        let name = alias.unwrap_or_else(|| path.rsplit("::").next().unwrap_or_default());
+        found.push((path.to_owned(), name.to_owned()));
         return;
     };
     let prefix = format!("{prefix}{}", head.replace(' ', ""));
@@ -316,13 +321,14 @@ fn escaped(text: &str, quote: char) -> usize {
 fn text_is_read_as_rust_reads_it() {
     let text = "use a::{b, c::{self, d as e}}; // use x\nlet s = \"std::fs \\\" y\"; let c = '\"'; fn f<'a>() { g::h() }\n\
                 let r = br#\"tokio\"#;\n#[cfg(test)]\n#[allow(x)]\nmod t { use z; }\nsuper::k::l();";
-    let (code, uncommented) = blanked(text);
+    let file = File::new("src/c/m/n.rs".to_owned(), text.to_owned());
+    let uncommented = &file.uncommented;
     assert!(uncommented.contains("std::fs") && !uncommented.contains("use x"), "{uncommented}");
-    let shipped = without_tests(&code);
-    let file = File { path: "src/c/m/n.rs".to_owned(), text: text.to_owned(), code, shipped, uncommented };
     let named: Vec<String> =
         file.named().into_iter().map(|named| named.segments.join("::")).filter(|path| path.contains("::")).collect();
-    assert_eq!(named, ["a::b", "a::c::self", "a::c::d", "g::h", "crate::m::k::l"]);
+    assert_eq!(named, ["a::b", "a::c", "a::c::d", "g::h", "crate::m::k::l"]);
     assert_eq!(file.named().last().map(|named| named.line), Some(7));
+    let names: Vec<String> = file.named().into_iter().filter_map(|named| named.import).collect();
+    assert_eq!(names, ["b", "c", "e"]);
     assert_eq!(file.functions().iter().map(|f| (f.name.as_str(), f.lines)).collect::<Vec<_>>(), [("f", 1)]);
 }

@@ -47,7 +47,7 @@ const KEPT: &[(&str, &str)] = &[
 ];
 
 /// Returns the pages of the documentation, with their texts.
-fn pages() -> Vec<(String, String)> {
+pub fn pages() -> Vec<(String, String)> {
     let mut pages = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/design", "docs/reference"] {
         let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
