@@ -22,7 +22,12 @@ struct Module<'a> {
     path: &'a str,
     /// The names of the modules that lead to it.
     place: Vec<String>,
+    /// The paths that it names, single names only where a `use` brings them in.
     named: Vec<Named>,
+    /// Its imports by their names.
+    imports: BTreeMap<String, Vec<String>>,
+    /// The modules all of whose items it imports.
+    globs: Vec<Vec<String>>,
     /// The names of its own items, except what macros make.
     items: BTreeSet<&'a str>,
 }
@@ -33,11 +38,17 @@ impl<'a> Module<'a> {
         let words = file.shipped.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
         let next = words.clone().skip(1);
         let items = words.zip(next).filter(|(kind, _)| KINDS.contains(kind)).map(|(_, name)| name).collect();
-        Self { path: &file.path, place, named: file.named(), items }
-    }
-
-    fn imports(&self, name: &str) -> impl Iterator<Item = &Named> {
-        self.named.iter().filter(move |named| named.import.as_deref() == Some(name))
+        let mut named = file.named();
+        named.retain(|named| named.import.is_some() || named.segments.len() > 1);
+        let (mut imports, mut globs) = (BTreeMap::new(), Vec::new());
+        for Named { import, segments, .. } in &named {
+            match import.as_deref() {
+                Some("*") => globs.push(segments[..segments.len() - 1].to_vec()),
+                Some(name) => drop(imports.entry(name.to_owned()).or_insert_with(|| segments.clone())),
+                None => {}
+            }
+        }
+        Self { path: &file.path, place, named, imports, globs, items }
     }
 }
 
@@ -73,10 +84,9 @@ impl<'a> Crate<'a> {
 
     /// Returns the module that `use a::*` takes a name from.
     fn glob(&self, module: usize, name: &str, depth: usize) -> Option<usize> {
-        self.modules[module].imports("*").find_map(|glob| {
-            let (_, place) = glob.segments.split_last()?;
+        self.modules[module].globs.iter().find_map(|place| {
             let Target::Module(from) = self.resolve(module, place, depth + 1) else { return None };
-            let has = self.modules[from].items.contains(name) || self.modules[from].imports(name).next().is_some();
+            let has = self.modules[from].items.contains(name) || self.modules[from].imports.contains_key(name);
             has.then_some(from)
         })
     }
@@ -87,8 +97,8 @@ impl<'a> Crate<'a> {
         if first == "crate" {
             return self.walk(self.by_place[&Vec::new()], rest, depth);
         }
-        let is_known = self.child(from, first).is_some()
-            || self.modules[from].imports(first).next().is_some()
+        let is_known = self.modules[from].imports.contains_key(first)
+            || self.child(from, first).is_some()
             || self.glob(from, first, depth).is_some();
         if is_known { self.walk(from, path, depth) } else { Target::Elsewhere }
     }
@@ -102,8 +112,8 @@ impl<'a> Crate<'a> {
         if name == "*" || self.modules[module].items.contains(name.as_str()) {
             return Target::Item(module);
         }
-        if let Some(import) = self.modules[module].imports(name).next() {
-            return match self.resolve(module, &import.segments, depth + 1) {
+        if let Some(import) = self.modules[module].imports.get(name) {
+            return match self.resolve(module, import, depth + 1) {
                 Target::Module(to) => self.walk(to, rest, depth + 1),
                 found => found,
             };
@@ -165,7 +175,7 @@ fn found(sources: &[File]) -> BTreeMap<String, Vec<String>> {
 
 /// Returns how many files stand on circles.
 pub fn files_on_circles() -> usize {
-    found(&sources()).keys().map(|circle| circle.split(' ').skip(1).count()).sum()
+    found(sources()).keys().map(|circle| circle.split(' ').skip(1).count()).sum()
 }
 
 /// Tells whether all files of a circle are on another of the same crate.
@@ -175,8 +185,7 @@ fn is_part(part: &str, whole: &str) -> bool {
 
 #[test]
 fn no_files_need_each_other() {
-    let sources = sources();
-    let found = found(&sources);
+    let found = found(sources());
     let listed: BTreeSet<&str> = CIRCLES.lines().collect();
     let mut complaints = Vec::new();
     for (circle, places) in found.iter().filter(|(circle, _)| !listed.contains(circle.as_str())) {

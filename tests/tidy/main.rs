@@ -20,6 +20,7 @@ mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::OnceLock;
 
 use text::{File, files, root};
 
@@ -91,8 +92,10 @@ const ANNOTATIONS: &str = "src/model/api/annotations.rs";
 /// Names with our prefix that are no annotations.
 const NO_ANNOTATIONS: [&str; 2] = ["gitfleet.io/", "gitfleet.io/v1alpha1"];
 
-fn sources() -> Vec<File> {
-    files("src")
+/// Returns the files of all crates, which are read once.
+fn sources() -> &'static [File] {
+    static SOURCES: OnceLock<Vec<File>> = OnceLock::new();
+    SOURCES.get_or_init(|| files("src"))
 }
 
 /// Fails with every complaint, and with what to do.

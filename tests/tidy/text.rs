@@ -107,12 +107,13 @@ impl File {
     /// Returns every path that the shipped code names.
     pub fn named(&self) -> Vec<Named> {
         let mut found = Vec::new();
-        let mut at = 0;
+        let (mut at, mut line, mut counted) = (0, 1, 0);
         let code = &self.shipped;
         while let Some(start) = code[at..].find(is_ident).map(|offset| at + offset) {
             let word = ident(&code[start..]);
             at = start + word.len();
-            let line = self.line(start);
+            line += code[counted..start].bytes().filter(|byte| *byte == b'\n').count();
+            counted = start;
             if word == "use" {
                 let end = code[at..].find(';').map_or(code.len(), |offset| at + offset);
                 let mut imports = Vec::new();
