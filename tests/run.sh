@@ -143,7 +143,11 @@ export built
 # workspace too: for a part of it, cargo would build libraries again with fewer features. The program of the fleet builds the servers.
 build() { cargo build -q --locked --workspace --lib --bins --tests --example fleet --example fuzz; }
 
-lints() { cargo clippy -q --locked --workspace --all-targets -- -D warnings; }
+# The second time as `cargo demo` builds it.
+lints() {
+    cargo clippy -q --locked --workspace --all-targets -- -D warnings \
+        && cargo clippy -q --locked --package gitfleet --no-default-features -- -D warnings
+}
 
 # Not by `cargo run`, which waits until no other cargo works in the target folder.
 test_servers() { "$built/examples/fleet" build; }

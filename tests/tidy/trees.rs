@@ -27,10 +27,19 @@ const IMPURE_IN_TESTS: [&str; 5] = ["tokio", "kube", "gix", "axum", "redb"];
 /// What clippy forbids pure crates, to which each has a link.
 const PURE_CLIPPY: &str = ".cargo/pure.clippy.toml";
 
+/// What the first look does without, because it takes minutes to build. Each is built into what is shipped.
+const NOT_IN_DEMO: [&str; 5] = ["octocrab", "pgp", "rpgpie", "tokio-postgres", "tikv-jemallocator"];
+
 /// Returns the names of the packages that a package is built with.
 fn tree(package: &str, edges: &str) -> BTreeSet<String> {
+    tree_with(package, edges, &[])
+}
+
+/// Returns the same, where cargo is told more.
+fn tree_with(package: &str, edges: &str, options: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--prefix", "none", "--package", package, "--edges", edges])
+        .args(options)
         .current_dir(root())
         .output()
         .expect("cargo can be run");
@@ -49,6 +58,21 @@ fn there_is_one_tls_provider() {
     none(
         &others,
         "aws-lc-rs is the one TLS provider: find who brings the other with `cargo tree -i NAME`, turn it off.",
+    );
+}
+
+#[test]
+fn the_demo_is_built_without_what_needs_large_libraries() {
+    let config = fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
+    let alias = config.lines().find(|line| line.starts_with("demo = ")).expect("`cargo demo` is an alias");
+    assert!(alias.contains("--no-default-features") && alias.contains("--profile quick"), "{alias}");
+    let (shipped, demo) =
+        (tree("gitfleet", "normal"), tree_with("gitfleet", "normal,build", &["--no-default-features"]));
+    let wrong = NOT_IN_DEMO.iter().filter(|package| !shipped.contains(**package) || demo.contains(**package));
+    let complaints: Vec<String> = wrong.map(ToString::to_string).collect();
+    none(
+        &complaints,
+        "They belong to a feature of the crate gitfleet, which is on by default and off in `cargo demo`.",
     );
 }
 
