@@ -8,7 +8,8 @@ use config::Configuration;
 use jiff::Timestamp;
 use model::id::{ClusterName, PlacementKey};
 use model::work::WorkOrder;
-use plan::simulate::{AgentGuards, AgentIdentity, Dice, Fact, agent_of};
+use plan::simulate::{Dice, Fact};
+use simulated::{AgentGuards, AgentIdentity, agent_of};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
@@ -237,7 +238,7 @@ impl Run {
     }
 
     pub(super) fn watch_agents(&mut self, fact: &Fact) -> Verdict {
-        let now = self.simulation.now();
+        let now = self.simulation.now;
         let Some(watched) = &mut self.agents else { return Ok(()) };
         if let Fact::Given { cluster, .. } = fact {
             // What an earlier writer had under way was cut.
@@ -253,7 +254,7 @@ impl Run {
         else {
             return false;
         };
-        let (agent, cluster, now) = (agent_of(*life), &order.cluster, self.simulation.now());
+        let (agent, cluster, now) = (agent_of(*life), &order.cluster, self.simulation.now);
         self.agents.as_ref().is_some_and(|WatchedAgents { seen, .. }| {
             let has_it = seen.given.get(cluster).and_then(|given| given.last()).is_none_or(|(_, of)| *of == agent);
             !has_it && seen.is_untold(agent, cluster, now)
@@ -318,7 +319,7 @@ impl Run {
                 let entry = usize::try_from(dice.below(ENTRIES.len() as u64)).unwrap_or(0);
                 watched.entries[usize::try_from(number).unwrap_or(0)] = entry;
                 let configuration = watched.configuration();
-                watched.seen.moved.insert(ClusterName::new(format!("c{number}")), self.simulation.now());
+                watched.seen.moved.insert(ClusterName::new(format!("c{number}")), self.simulation.now);
                 self.simulation.reconfigure(configuration);
                 format!("c{number} MOVES: {}", ENTRIES[entry])
             }

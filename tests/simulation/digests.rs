@@ -15,7 +15,8 @@ use engine::store::{MemoryStore, Store as _};
 use jiff::Timestamp;
 use model::id::ObjectKey;
 use model::work::WorkOrder;
-use plan::simulate::{Fact, Simulation};
+use plan::simulate::Fact;
+use simulated::SimulatedFleet;
 use testservers::repository;
 use wire::AgentOrder;
 
@@ -120,20 +121,20 @@ impl TraceDigest {
     }
 
     /// Takes in what is there at the end. Returns the digest.
-    pub fn finish(mut self, simulation: &Simulation) -> String {
+    pub fn finish(mut self, simulation: &SimulatedFleet) -> String {
         self.close(simulation);
         let hash = self.hash.finish();
         hash.as_ref().iter().take(BYTES).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
     }
 
-    fn close(&mut self, simulation: &Simulation) {
-        self.note_store(simulation.store());
-        for (name, member) in simulation.members() {
-            self.say(&format!("member {name}: {} writes", member.writes()));
-            self.say(&objects_text(member.objects()));
-            self.say(&format!("{:?}", member.inventories()));
+    fn close(&mut self, simulation: &SimulatedFleet) {
+        self.note_store(&simulation.store);
+        for (name, member) in &simulation.members {
+            self.say(&format!("member {name}: {} writes", member.writes));
+            self.say(&objects_text(&member.objects));
+            self.say(&format!("{:?}", member.inventories));
         }
-        self.say(&format!("ended {}", simulation.now()));
+        self.say(&format!("ended {}", simulation.now));
     }
 
     /// Returns the digest of an order with everything in it.

@@ -8,7 +8,7 @@ use engine::waits::DOWN_MAX;
 use jiff::SignedDuration;
 use model::id::{ClusterName, Digest, ObjectKey};
 use model::records::WorkStatus;
-use plan::simulate::Faults;
+use simulated::Faults;
 
 use super::timeline::CLUSTERS_MAX;
 use super::{JUMP_BACK_MAX_S, JUMP_MAX_S, Run, faults};
@@ -17,7 +17,7 @@ impl Run {
     /// Something goes wrong, as the dice fall.
     pub(super) fn fault(&mut self) {
         let cluster = ClusterName::new(format!("c{}", self.timeline.dice.below(CLUSTERS_MAX)));
-        self.checker.calm_since = self.simulation.now();
+        self.checker.calm_since = self.simulation.now;
         match self.timeline.dice.below(6) {
             0 | 1 => {
                 let away = self.timeline.dice.chance(600);
@@ -45,9 +45,9 @@ impl Run {
             4 => self.meddle(&cluster),
             _ => {
                 let Faults { late_write, watch_ends, batch_late, lease_unsure, slow_write, .. } =
-                    self.simulation.faults;
+                    self.simulation.deployment.faults;
                 let thrown = faults(&mut self.timeline.dice);
-                self.simulation.faults =
+                self.simulation.deployment.faults =
                     Faults { late_write, watch_ends, batch_late, lease_unsure, slow_write, ..thrown };
             }
         }
@@ -68,7 +68,7 @@ impl Run {
             self.checker.owned.remove(&(cluster.clone(), key.clone()));
             return self.simulation.steal(cluster, &key);
         }
-        let mut live = self.simulation.members()[cluster].objects()[&key].clone();
+        let mut live = self.simulation.members[cluster].objects[&key].clone();
         live.change(|content| content.owned = Digest::from("somebody's"));
         self.note_change(cluster, &key);
         self.simulation.meddle(cluster, live);
@@ -78,7 +78,7 @@ impl Run {
     pub(super) fn held(&self, cluster: &ClusterName) -> Option<Vec<ObjectKey>> {
         let records = self.simulation.core().map(|core| &core.fleet().records);
         records.and_then(|records| records.get(cluster)).filter(|record| record.online)?;
-        let objects = self.simulation.members().get(cluster)?.objects();
+        let objects = &self.simulation.members.get(cluster)?.objects;
         let is_ours = |live: &LiveObject| !live.applyset.is_empty() && !live.terminating;
         Some(objects.iter().filter(|(_, live)| is_ours(live)).map(|(key, _)| key.clone()).collect())
     }

@@ -7,7 +7,8 @@ use decide::deliver::inventory::Parent;
 use engine::Core;
 use model::commands::Verb;
 use model::id::{ClusterName, Digest, PlacementKey};
-use plan::simulate::{Dice, Fact, Simulation};
+use plan::simulate::{Dice, Fact};
+use simulated::SimulatedFleet;
 
 use super::check::Verdict;
 use super::digests::{self, Fleet, TraceDigest};
@@ -104,7 +105,7 @@ struct Shown {
 fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0x105e));
     let mut simulation = simulation(None, seed);
-    simulation.faults = faults(&mut timeline.dice);
+    simulation.deployment.faults = faults(&mut timeline.dice);
     let (mut lost, mut digest) = (Lost::default(), TraceDigest::default());
     push(&mut simulation, &mut timeline);
     let lose_at = timeline.dice.between(60, 700);
@@ -119,7 +120,7 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
         let mut is_over = false;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
-                digest.see(simulation.now(), &fact);
+                digest.see(simulation.now, &fact);
                 lost.see(&fact)?;
                 match fact {
                     Fact::Mark(CHANGE) => {
@@ -134,9 +135,10 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
                         digest.say(&format!("{verb:?} {placement} {answer:?}"));
                     }
                     Fact::Mark(LOSE) => {
-                        digest.note_store(simulation.store());
+                        digest.note_store(&simulation.store);
                         // What the store kept without saying so would be an adoption that nobody here knows of.
-                        (simulation.faults.store_unsure, simulation.faults.store_crashes) = (0, 0);
+                        (simulation.deployment.faults.store_unsure, simulation.deployment.faults.store_crashes) =
+                            (0, 0);
                         simulation.lose_store();
                     }
                     Fact::Mark(ADOPT) => adopt(&mut simulation, &mut lost),
@@ -157,13 +159,13 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     Ok((shown, (seed, digest.finish(&simulation))))
 }
 
-pub(super) fn push(simulation: &mut Simulation, timeline: &mut Timeline) {
+pub(super) fn push(simulation: &mut SimulatedFleet, timeline: &mut Timeline) {
     let (commit, tree, _) = timeline.commit(false);
     simulation.push(commit, tree);
 }
 
 /// A person adopts the store as soon as it says that it waits for that; else looks again later.
-fn adopt(simulation: &mut Simulation, lost: &mut Lost) {
+fn adopt(simulation: &mut SimulatedFleet, lost: &mut Lost) {
     let waits = simulation.core().and_then(Core::adoption_complaint).is_some();
     let answer = if waits { simulation.execute(&order(Verb::Adopt, ""), &person(0)) } else { None };
     match (answer, simulation.core()) {

@@ -44,7 +44,8 @@ use model::commands::{Command, Person, RefusalReason, Verb};
 use model::forge::{Credentials, Permission};
 use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use model::runs::{Channel, ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase};
-use plan::simulate::{Detail, Dice, Fact, FateOf, Faults, SimulatedMember, Simulation};
+use plan::simulate::{Dice, Fact, FateOf};
+use simulated::{Faults, SimulatedFleet};
 
 use check::{Checker, Verdict};
 use put_backs::fate_with;
@@ -105,7 +106,7 @@ impl Trace {
 }
 
 struct Run {
-    simulation: Simulation,
+    simulation: SimulatedFleet,
     timeline: Timeline,
     checker: Checker,
     trace: Trace,
@@ -154,13 +155,13 @@ fn configuration_of(members: &str, rules: Option<Rules>) -> Configuration {
     Configuration::parse(&text, Path::new("/"), &std::collections::BTreeMap::new()).expect("it has no errors")
 }
 
-fn simulation(rules: Option<Rules>, seed: u64) -> Simulation {
+fn simulation(rules: Option<Rules>, seed: u64) -> SimulatedFleet {
     simulation_with(rules, seed, Box::new(fate))
 }
 
-fn simulation_with(rules: Option<Rules>, seed: u64, fate: FateOf) -> Simulation {
+fn simulation_with(rules: Option<Rules>, seed: u64, fate: FateOf) -> SimulatedFleet {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
-    Simulation::new(configuration(rules), seed, start, Detail::Steps, fate)
+    SimulatedFleet::new(configuration(rules), seed, start, fate)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
@@ -226,11 +227,11 @@ impl Run {
         let rules = timeline.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
         let refused = put_backs::Refused::default();
         let mut simulation = simulation_with(rules, seed, Box::new(fate_with(&refused)));
-        simulation.faults = faults(&mut timeline.dice);
+        simulation.deployment.faults = faults(&mut timeline.dice);
         let mut checker = Checker::default();
         checker.rules = rules.unwrap_or_default();
         if timeline.dice.chance(200) {
-            simulation.faults.late_write = 500;
+            simulation.deployment.faults.late_write = 500;
             checker.is_lenient = true;
         }
         let mut run = Self {
@@ -261,7 +262,7 @@ impl Run {
         // Dice of its own leave all other seeds as they are.
         let mut dice = Dice::new(seed ^ 0x3a7c);
         if dice.chance(200) {
-            run.simulation.faults.watch_ends = dice.between(1, 100);
+            run.simulation.deployment.faults.watch_ends = dice.between(1, 100);
         }
         run.share_some();
         run.push(false);
@@ -310,14 +311,14 @@ impl Run {
     fn step(&mut self) -> Result<bool, String> {
         let Some(mut facts) = self.simulation.step() else { return Ok(false) };
         if self.simulation.is_divided() {
-            self.checker.calm_since = self.simulation.now();
+            self.checker.calm_since = self.simulation.now;
         }
-        self.checker.is_stale = self.simulation.faults.stale_list > 0;
+        self.checker.is_stale = self.simulation.deployment.faults.stale_list > 0;
         self.published.follow(&mut self.simulation, &facts)?;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
-                self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
-                (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
+                self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));
+                (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
                 self.watch_replicas(&fact)?;
                 self.watch_agents(&fact)?;
                 if self.is_of_untold(&fact) {
@@ -336,14 +337,14 @@ impl Run {
             facts = self.simulation.facts();
         }
         self.checker.may_begin()?;
-        self.checker.now = self.simulation.now();
+        self.checker.now = self.simulation.now;
         self.checker.fixes_arrive()?;
         self.changes_are_told()?;
         Ok(true)
     }
 
     fn say_that(&mut self, words: String) {
-        self.trace.0.push((self.simulation.now(), Line::Said(words)));
+        self.trace.0.push((self.simulation.now, Line::Said(words)));
     }
 
     /// 6: an inventory that is written on a member that was restored claims what is there. Lists that show what was there a while
@@ -352,14 +353,15 @@ impl Run {
         let Fact::Inventory { order, holds: Some(index) } = fact else { return Ok(()) };
         // What is somebody else's, or another placement's as yet, is refused: the rest counts as all there is to hold.
         let is_refused = self.twists.owners.is_some() || self.twists.renames.is_some();
-        let is_exact = self.simulation.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
+        let is_exact =
+            self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
         let is_exact = is_exact && !is_refused;
         let is_restored = self.restored.as_ref().is_some_and(|plan| plan.cluster == order.cluster);
-        let Some(member) = self.simulation.members().get(&order.cluster).filter(|_| is_exact && is_restored) else {
+        let Some(member) = self.simulation.members.get(&order.cluster).filter(|_| is_exact && is_restored) else {
             return Ok(());
         };
         if *index == order.snapshot {
-            return restored::has_all(order, member.objects());
+            return restored::has_all(order, &member.objects);
         }
         Ok(())
     }
@@ -368,9 +370,9 @@ impl Run {
     fn is_gone(&self, key: &str) -> Verdict {
         let Some(placement) = placement_of(key, PLACEMENT_PREFIX) else { return Ok(()) };
         let label = applyset_id(&placement);
-        let members = self.simulation.members().iter().filter(|(name, _)| !self.left.contains(*name));
+        let members = self.simulation.members.iter().filter(|(name, _)| !self.left.contains(*name));
         let left = members.flat_map(|(name, member)| {
-            let ours = member.objects().iter().filter(|(_, live)| *live.applyset == *label);
+            let ours = member.objects.iter().filter(|(_, live)| *live.applyset == *label);
             ours.map(move |(key, _)| (name, key))
         });
         let left = left.filter(|(name, _)| !self.checker.forgotten.contains(&(placement.clone(), (*name).clone())));
@@ -444,7 +446,7 @@ impl Run {
             Some(Err(refusal)) => refusal.message.as_str(),
         };
         let line = format!("{} says {verb:?} {target} {:?} {:?}: {words}", person.name, command.stage, command.digest);
-        self.trace.0.push((self.simulation.now(), Line::Said(line)));
+        self.trace.0.push((self.simulation.now, Line::Said(line)));
         if let Some(Err(refusal)) = answer {
             self.expired |= refusal.reason == RefusalReason::Expired;
             return Ok(());
@@ -461,10 +463,10 @@ impl Run {
         }
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());
-        (self.checker.now, self.checker.clock) = (self.simulation.now(), self.simulation.clock());
+        (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
         self.checker.commands.insert((placement.clone(), verb));
         for fact in self.simulation.facts() {
-            self.trace.0.push((self.simulation.now(), Line::Seen(fact.clone())));
+            self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));
             self.watch_replicas(&fact)?;
             self.watch_agents(&fact)?;
             self.checker.see(&fact)?;
@@ -498,8 +500,8 @@ impl Run {
 
     /// Faults stop. A good commit comes where the last one cannot come to rest; else it is the last.
     fn end(&mut self) {
-        self.checker.calm_since = self.simulation.now();
-        self.simulation.faults = Faults::default();
+        self.checker.calm_since = self.simulation.now;
+        self.simulation.deployment.faults = Faults::default();
         for number in 0..CLUSTERS_MAX {
             self.simulation.set_reachable(&ClusterName::new(format!("c{number}")), true);
         }
@@ -576,26 +578,26 @@ impl Run {
 
     /// Runs to the end, and once more where a member that is at rest is restored from its backup.
     fn finish(&mut self) -> Result<(), String> {
-        self.come_to_rest(self.simulation.now() + Duration::from_mins(12))?;
+        self.come_to_rest(self.simulation.now + Duration::from_mins(12))?;
         // A leader that keeps its lease for good is not ended again.
         let again = self.restored.as_ref().filter(|plan| plan.again && self.replicas.is_none());
         let Some(plan) = again else { return Ok(()) };
         plan.restore(&mut self.simulation);
-        self.come_to_rest(self.simulation.now() + HELP_PAUSE)
+        self.come_to_rest(self.simulation.now + HELP_PAUSE)
     }
 
     /// Runs until everything has come to rest, and stays there. From an instant on a person helps.
     fn come_to_rest(&mut self, mut next_help: Timestamp) -> Result<(), String> {
         let (settle, rest) =
             if self.agents.is_some() { (SETTLE_WITH_AGENTS, REST_WITH_AGENTS) } else { (SETTLE, REST) };
-        let settled = self.simulation.now() + settle;
+        let settled = self.simulation.now + settle;
         for steps in 0.. {
-            if next_help < settled && self.waits() && self.simulation.next_at().is_none_or(|at| at >= next_help) {
-                let after = next_help.duration_since(self.simulation.now());
+            if next_help < settled && self.waits() && self.simulation.queue.next_at().is_none_or(|at| at >= next_help) {
+                let after = next_help.duration_since(self.simulation.now);
                 self.simulation.at(after.try_into().unwrap_or_default(), HELP);
                 next_help += HELP_PAUSE;
             }
-            if self.simulation.next_at().is_none_or(|at| at >= settled) {
+            if self.simulation.queue.next_at().is_none_or(|at| at >= settled) {
                 break;
             }
             self.step()?;
@@ -608,9 +610,9 @@ impl Run {
         // A person's command may have been the last thing that happened.
         self.published.follow(&mut self.simulation, &[])?;
         self.published.is_whole(&self.simulation)?;
-        let writes = |run: &Self| run.simulation.members().values().map(SimulatedMember::writes).sum::<u64>();
+        let writes = |run: &Self| run.simulation.members.values().map(|member| member.writes).sum::<u64>();
         let before = writes(self);
-        while self.simulation.next_at().is_some_and(|at| at < settled + rest) {
+        while self.simulation.queue.next_at().is_some_and(|at| at < settled + rest) {
             self.step()?;
         }
         let after = writes(self);

@@ -159,8 +159,8 @@ impl Run {
     fn own_first(&mut self, dice: &mut Dice, cluster: &ClusterName) {
         let wish = self.last.as_ref().and_then(|last| self.checker.wishes.get(last));
         let wanted = wish.into_iter().flat_map(|wish| wish.placements.values()).flat_map(|want| want.objects.keys());
-        let member = self.simulation.members().get(cluster);
-        let is_there = |key: &ObjectKey| member.is_some_and(|member| member.objects().contains_key(key));
+        let member = self.simulation.members.get(cluster);
+        let is_there = |key: &ObjectKey| member.is_some_and(|member| member.objects.contains_key(key));
         let Some(key) = pick(dice, wanted.filter(|key| !is_there(key)).cloned()) else { return };
         self.say_that(format!("somebody owns {key} on {cluster}"));
         self.checker.disturbed.insert(cluster.clone());
@@ -169,8 +169,8 @@ impl Run {
 
     /// Somebody comes to own an object of ours; a while later most objects get new content.
     fn own_ours(&mut self, dice: &mut Dice) {
-        let members = self.simulation.members().iter();
-        let held = members.flat_map(|(name, member)| member.objects().values().map(move |live| (name, live)));
+        let members = self.simulation.members.iter();
+        let held = members.flat_map(|(name, member)| member.objects.values().map(move |live| (name, live)));
         // One that is not available yet would never become so: what becomes available is the object as it was written.
         let is_ours = |live: &LiveObject| {
             let is_there = !live.terminating && live.availability == Availability::Available;
@@ -180,7 +180,7 @@ impl Run {
         let Some((cluster, live)) = pick(dice, ours.map(|(name, live)| (name.clone(), live.clone()))) else { return };
         let key = live.id.key();
         self.say_that(format!("somebody comes to own {key} on {cluster}"));
-        self.checker.now = self.simulation.now();
+        self.checker.now = self.simulation.now;
         self.checker.note_owner(&cluster, &key);
         self.simulation.meddle(&cluster, live.with(|content| content.owner = Some(OWNER.into())));
         self.simulation.at(Duration::from_secs(dice.between(40, 100)), CONTENT);
@@ -199,8 +199,8 @@ impl Run {
             self.checker.owned.clear();
         }
         let staged: BTreeSet<&ObjectKey> = self.checker.staged_objects(self.last.as_ref());
-        let members = self.simulation.members().iter();
-        let owned = members.flat_map(|(name, member)| member.objects().values().map(move |live| (name.clone(), live)));
+        let members = self.simulation.members.iter();
+        let owned = members.flat_map(|(name, member)| member.objects.values().map(move |live| (name.clone(), live)));
         let goes = |live: &LiveObject| live.owner.is_some() && (!shares || staged.contains(&live.id.key()));
         let owned: Vec<(ClusterName, LiveObject)> =
             owned.filter(|(_, live)| goes(live)).map(|(name, live)| (name, live.clone())).collect();

@@ -60,7 +60,7 @@ fn is_changed(live: &LiveObject) -> bool {
 impl Run {
     /// Somebody changed an object of ours.
     pub(super) fn note_change(&mut self, cluster: &ClusterName, key: &ObjectKey) {
-        self.changed.insert((cluster.clone(), key.clone()), self.simulation.now());
+        self.changed.insert((cluster.clone(), key.clone()), self.simulation.now);
         self.checker.changed.insert((cluster.clone(), key.clone()));
     }
 
@@ -75,7 +75,7 @@ impl Run {
             self.say_that(format!("somebody meddles with {key} on {cluster}, which is refused from now on"));
             self.refused.lock().expect("nobody fails while holding it").insert((cluster.clone(), key.clone()));
             self.checker.disturbed.insert(cluster.clone());
-            let mut live = self.simulation.members()[&cluster].objects()[&key].clone();
+            let mut live = self.simulation.members[&cluster].objects[&key].clone();
             live.change(|content| content.owned = Digest::from("somebody's"));
             self.simulation.meddle(&cluster, live);
             self.note_change(&cluster, &key);
@@ -94,15 +94,14 @@ impl Run {
 
     /// 6: what somebody changed is told as long as it is so.
     pub(super) fn changes_are_told(&mut self) -> Verdict {
-        let members = self.simulation.members();
-        let live = |(cluster, key): &(ClusterName, ObjectKey)| members.get(cluster)?.objects().get(key);
+        let members = &self.simulation.members;
+        let live = |(cluster, key): &(ClusterName, ObjectKey)| members.get(cluster)?.objects.get(key);
         self.changed.retain(|spot, _| live(spot).is_some_and(|live| is_changed(live) && !live.applyset.is_empty()));
         let Some(core) = self.simulation.core() else { return Ok(()) };
         for (spot, since) in &self.changed {
             let is_seen = !self.checker.silent.contains(&spot.0) && !self.checker.is_blind;
             let since = (*since).max(self.checker.calm_since);
-            let Some(live) = live(spot).filter(|_| is_seen && self.simulation.now().duration_since(since) > TOLD)
-            else {
+            let Some(live) = live(spot).filter(|_| is_seen && self.simulation.now.duration_since(since) > TOLD) else {
                 continue;
             };
             let ours = core.placements().iter().filter(|(placement, _)| applyset_id(placement) == *live.applyset);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::id::ClusterName;
-use plan::simulate::{Dice, Fact, Guards, LATE_MAX};
+use plan::simulate::{Dice, Fact};
+use simulated::{Guards, LATE_MAX};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
@@ -139,7 +140,7 @@ impl Run {
         let count = usize::try_from(dice.between(2, 3)).unwrap_or(2);
         self.simulation.replicate(count, LEASE);
         self.simulation.set_guards(watched.guards);
-        let faults = &mut self.simulation.faults;
+        let faults = &mut self.simulation.deployment.faults;
         let mut some = |most: u64| if dice.chance(500) { dice.between(1, most) } else { 0 };
         (faults.batch_late, faults.lease_unsure) = (some(100), some(300));
         if watched.guards.counts_from_answer {
@@ -156,7 +157,7 @@ impl Run {
     }
 
     pub(super) fn watch_replicas(&mut self, fact: &Fact) -> Verdict {
-        let now = self.simulation.now();
+        let now = self.simulation.now;
         self.replicas.as_mut().map_or(Ok(()), |watched| watched.see(fact, now))
     }
 

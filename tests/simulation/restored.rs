@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use model::records::Availability;
 use model::work::{Desired, WorkOrder};
-use plan::simulate::{Dice, Fact, Simulation};
+use plan::simulate::{Dice, Fact};
+use simulated::SimulatedFleet;
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
 use super::timeline::CLUSTERS_MAX;
@@ -55,16 +56,16 @@ impl Plan {
     }
 
     /// Saves the member. What somebody changed before is not seen to be changed when it comes back: docs/design/003 says so.
-    pub fn back_up(&self, simulation: &mut Simulation) {
+    pub fn back_up(&self, simulation: &mut SimulatedFleet) {
         let is_whole = |live: &LiveObject| Some(&live.owned) == live.manifest.as_ref().map(owned).as_ref();
-        let member = simulation.members().get(&self.cluster);
-        if member.is_some_and(|member| member.objects().values().all(is_whole)) {
+        let member = simulation.members.get(&self.cluster);
+        if member.is_some_and(|member| member.objects.values().all(is_whole)) {
             simulation.back_up(&self.cluster);
         }
     }
 
     /// Puts the member back.
-    pub fn restore(&self, simulation: &mut Simulation) {
+    pub fn restore(&self, simulation: &mut SimulatedFleet) {
         if self.unseen {
             simulation.crash();
         }
@@ -97,10 +98,10 @@ pub struct Holding<'a> {
 pub type Fleet<'a> = BTreeMap<&'a ClusterName, Holding<'a>>;
 
 /// Returns what the members of a simulation hold.
-pub fn fleet(simulation: &Simulation) -> Fleet<'_> {
-    let members = simulation.members().iter();
+pub fn fleet(simulation: &SimulatedFleet) -> Fleet<'_> {
+    let members = simulation.members.iter();
     members
-        .map(|(name, member)| (name, Holding { objects: member.objects(), inventories: member.inventories() }))
+        .map(|(name, member)| (name, Holding { objects: &member.objects, inventories: &member.inventories }))
         .collect()
 }
 

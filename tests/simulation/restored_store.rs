@@ -11,7 +11,8 @@ use model::commands::Verb;
 use model::id::{ClusterName, PlacementKey};
 use model::records::StoreRecord;
 use model::runs::RunCause;
-use plan::simulate::{Dice, Fact, Simulation};
+use plan::simulate::{Dice, Fact};
+use simulated::SimulatedFleet;
 
 use super::check::{Spot, Verdict};
 use super::digests::{self, Fleet, TraceDigest};
@@ -118,7 +119,7 @@ type Shown = (usize, usize);
 fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0xbac2));
     let mut simulation = simulation(None, seed);
-    simulation.faults = faults(&mut timeline.dice);
+    simulation.deployment.faults = faults(&mut timeline.dice);
     push(&mut simulation, &mut timeline);
     let backed_up = timeline.dice.between(30, 400);
     let written = timeline.dice.between(backed_up, backed_up + 100);
@@ -142,7 +143,7 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
                     state.note_commands(core);
                 }
                 state.see(&fact)?;
-                digest.see(simulation.now(), &fact);
+                digest.see(simulation.now, &fact);
                 match fact {
                     Fact::Mark(CHANGE) => {
                         timeline.change();
@@ -161,7 +162,7 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
                     Fact::Mark(BACK_UP) => saved = Some(save(&simulation)?),
                     Fact::Mark(RESTORE) => {
                         let (text, known) = saved.take().ok_or("it was saved before")?;
-                        digest.note_store(simulation.store());
+                        digest.note_store(&simulation.store);
                         digest.say(&text);
                         simulation.restore_store(&text)?;
                         state = Restored::begin(&holders(&simulation));
@@ -183,14 +184,14 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     Ok(((0, 0), (seed, digest.finish(&simulation))))
 }
 
-fn holders(simulation: &Simulation) -> BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>> {
-    let members = simulation.members().iter();
-    members.map(|(name, member)| (name.clone(), member.inventories().clone())).collect()
+fn holders(simulation: &SimulatedFleet) -> BTreeMap<ClusterName, BTreeMap<PlacementKey, Parent>> {
+    let members = simulation.members.iter();
+    members.map(|(name, member)| (name.clone(), member.inventories.clone())).collect()
 }
 
 /// Makes a backup of the store. Returns it with what members held meanwhile.
-fn save(simulation: &Simulation) -> Result<(String, BTreeMap<Spot, u64>), String> {
-    let text = backup::write(simulation.store()).map_err(|error| error.to_string())?;
+fn save(simulation: &SimulatedFleet) -> Result<(String, BTreeMap<Spot, u64>), String> {
+    let text = backup::write(&simulation.store).map_err(|error| error.to_string())?;
     Ok((text, Restored::begin(&holders(simulation)).floors))
 }
 

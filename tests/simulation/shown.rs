@@ -8,7 +8,8 @@ use decide::state::PlacementState;
 use engine::Changed;
 use jiff::Timestamp;
 use model::id::PlacementKey;
-use plan::simulate::{Fact, Simulation};
+use plan::simulate::Fact;
+use simulated::SimulatedFleet;
 use views::fleet::{FleetView, Shown};
 use views::summary::Summary;
 
@@ -29,7 +30,7 @@ pub struct Published {
 
 impl Published {
     /// A step was taken: takes in what changed, and now and then compares with what the core has.
-    pub fn follow(&mut self, simulation: &mut Simulation, facts: &[Fact]) -> Verdict {
+    pub fn follow(&mut self, simulation: &mut SimulatedFleet, facts: &[Fact]) -> Verdict {
         if facts.iter().any(|fact| matches!(fact, Fact::Began)) {
             self.fleet = FleetView::default();
         }
@@ -78,7 +79,7 @@ impl Published {
     }
 
     /// Returns what was shown of placements, and what is shown of the fleet now.
-    pub fn said(&self, simulation: &Simulation) -> String {
+    pub fn said(&self, simulation: &SimulatedFleet) -> String {
         let summary = Summary::of(&self.fleet, simulation.clock());
         let summary = serde_json::to_string(&summary).expect("a summary can be written");
         format!("{}shown at the end {summary}", self.said)
@@ -93,7 +94,7 @@ impl Published {
 
     /// Nothing happens any more: what is shown is what all records make. They are the core's: a store that gave no answer may hold a
     /// batch that counts as refused.
-    pub fn is_whole(&self, simulation: &Simulation) -> Verdict {
+    pub fn is_whole(&self, simulation: &SimulatedFleet) -> Verdict {
         let Some(core) = simulation.core() else { return Ok(()) };
         let everything = Changed {
             placements: core.placements().keys().map(|key| (key.clone(), true)).collect(),

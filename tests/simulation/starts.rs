@@ -97,7 +97,7 @@ impl Run {
         self.timeline.change();
         self.push(true);
         if is_away {
-            self.simulation.faults.source_fails = 1000;
+            self.simulation.deployment.faults.source_fails = 1000;
             self.simulation.at(back, BACK);
         }
     }
@@ -108,7 +108,7 @@ impl Run {
         if continues {
             self.command(&order(Verb::Resume, ""), &person(0))?;
         }
-        self.simulation.faults.source_fails = 0;
+        self.simulation.deployment.faults.source_fails = 0;
         Ok(())
     }
 }

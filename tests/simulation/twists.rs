@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use plan::simulate::{Dice, Fact, Simulation};
+use plan::simulate::{Dice, Fact};
+use simulated::SimulatedFleet;
 
 use super::check::Verdict;
 use super::{Line, Run, Trace};
@@ -80,7 +81,7 @@ impl Twists {
     }
 
     /// Says when they come.
-    pub fn plan(&mut self, simulation: &mut Simulation) {
+    pub fn plan(&mut self, simulation: &mut SimulatedFleet) {
         let all = [
             (&mut self.owners, OWN, 4),
             (&mut self.abandons, ABANDON, 3),

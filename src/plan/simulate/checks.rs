@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::deployment::Deployment;
 use super::{Happening, Simulation};
 use config::PrometheusServer;
 use decide::strategies::Staged;
@@ -32,13 +33,13 @@ pub(super) fn servers(strategies: &[Staged]) -> Vec<PrometheusServer> {
     names.into_iter().map(server).collect()
 }
 
-impl Simulation {
+impl<D: Deployment> Simulation<D> {
     /// Answers queries, each with a number within its limits.
     pub(super) fn answer_queries(&mut self, queries: BTreeSet<MetricQuery>) {
         for query in queries {
-            let value = self.core.as_ref().and_then(|core| within_limits(core, &query));
+            let value = self.core().and_then(|core| within_limits(core, &query));
             let event = Event::Answered(query, value.ok_or_else(|| "nobody knows its limits".to_owned()));
-            self.push_in(self.latencies.report, Happening::Hear(self.life, Box::new(event)));
+            self.push_in(self.latencies.report, Happening::Hear(self.process.life, Box::new(event)));
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum Fact {
     Sent {
         /// Its order.
         order: Arc<WorkOrder>,
-        /// The process and the member's connection of the step; [`agent_of`](super::agent_of) tells whose process it is.
+        /// The process and the member's connection of the step; Agents of tests have numbers of their own.
         connection: (u64, u64),
     },
     /// A member executed or refused a step; the answer may be lost.

@@ -1,12 +1,10 @@
 //! A simulated member: it stores objects, executes steps, and makes objects available after a while.
 
 use std::collections::BTreeMap;
-use std::mem::swap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::backup::Backup;
 use super::fact::Fact;
 use decide::deliver::health::{HealthRules, health};
 use decide::deliver::inventory::{Parent, applyset_id};
@@ -14,8 +12,8 @@ use decide::deliver::live::{LiveContent, LiveObject, Uid};
 use decide::deliver::plan::owned_by_another;
 use decide::deliver::step::Found;
 use decide::deliver::step::Step;
+use engine::member::Task;
 use engine::member::result::{Answer, StepResult, tried};
-use engine::member::{Reconciler, Task};
 use model::api::placement::WhenToTakeOver;
 use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use model::records::{ApplyOutcome, Availability};
@@ -32,10 +30,12 @@ pub enum Fate {
     Refused,
 }
 
-/// A watch event: the state of an object, or the version of its deletion.
+/// A watch event.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub enum Sight {
+    /// The state of an object.
     There(Box<LiveObject>),
+    /// An object was deleted, at this version.
     Gone(ObjectKey, u64),
 }
 
@@ -43,42 +43,17 @@ pub(super) enum Sight {
 #[derive(Debug, Default)]
 pub struct SimulatedMember {
     /// It cannot be reached.
-    pub(super) away: bool,
-    pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
-    /// An earlier state, which a list may show.
-    pub(super) earlier: BTreeMap<ObjectKey, LiveObject>,
-    pub(super) parents: BTreeMap<PlacementKey, Parent>,
+    pub away: bool,
+    /// Its objects.
+    pub objects: BTreeMap<ObjectKey, LiveObject>,
+    /// Its inventories.
+    pub inventories: BTreeMap<PlacementKey, Parent>,
     /// The version of each inventory's last write or removal; none since a restore from a backup.
-    pub(super) parent_versions: BTreeMap<PlacementKey, u64>,
-    /// The daemon's reconciler; `None` while it has no task for the member.
-    pub(super) reconciler: Option<Reconciler>,
-    /// Grows with every connection: messages of an earlier one are dropped.
-    pub(super) epoch: u64,
-    pub(super) connected: bool,
-    /// Failed connection attempts in a row.
-    pub(super) failures: u32,
-    /// When the last message to the daemon arrives: later messages arrive later.
-    pub(super) heard_until: Timestamp,
-    /// The same for watch events.
-    pub(super) seen_until: Timestamp,
-    pub(super) reporting: bool,
-    pub(super) waking: Option<Timestamp>,
-    pub(super) backup: Option<Backup>,
-    pub(super) version: u64,
-    writes: u64,
-}
-
-/// What a replica has of a member while another acts.
-#[derive(Default)]
-pub(super) struct Link {
-    reconciler: Option<Reconciler>,
-    epoch: u64,
-    connected: bool,
-    failures: u32,
-    heard_until: Timestamp,
-    seen_until: Timestamp,
-    reporting: bool,
-    waking: Option<Timestamp>,
+    pub inventory_versions: BTreeMap<PlacementKey, u64>,
+    /// Its newest version.
+    pub version: u64,
+    /// The number of writes and deletions here, inventories included.
+    pub writes: u64,
 }
 
 /// Returns the digest of the fields that gitfleet owns of an applied object.
@@ -87,59 +62,6 @@ fn owned(desired: &Desired) -> Digest {
 }
 
 impl SimulatedMember {
-    /// Returns the number of writes and deletions here, inventories included.
-    pub fn writes(&self) -> u64 {
-        self.writes
-    }
-
-    /// Returns the member's objects.
-    pub fn objects(&self) -> &BTreeMap<ObjectKey, LiveObject> {
-        &self.objects
-    }
-
-    /// Returns the member's inventories.
-    pub fn inventories(&self) -> &BTreeMap<PlacementKey, Parent> {
-        &self.parents
-    }
-
-    /// Creates an object that gitfleet did not write, or removes our label and content from one.
-    pub fn meddle(&mut self, mut object: LiveObject) -> ObjectKey {
-        self.version += 1;
-        object.resource_version = self.version;
-        let key = object.id.key();
-        self.objects.insert(key.clone(), object);
-        key
-    }
-
-    /// Deletes an object on behalf of somebody else.
-    pub(super) fn steal(&mut self, key: &ObjectKey) {
-        self.version += 1;
-        self.objects.remove(key);
-    }
-
-    /// Returns to an earlier state.
-    pub(super) fn go_back(&mut self, backup: &Backup) {
-        let Backup { objects, parents, version, .. } = backup;
-        self.objects.clone_from(objects);
-        // A stale list must not show objects from after the backup.
-        self.earlier.clone_from(objects);
-        self.parents.clone_from(parents);
-        self.parent_versions.clear();
-        self.version = *version;
-    }
-
-    /// Exchanges the daemon's part with that of another replica.
-    pub(super) fn swap_link(&mut self, link: &mut Link) {
-        swap(&mut self.reconciler, &mut link.reconciler);
-        swap(&mut self.epoch, &mut link.epoch);
-        swap(&mut self.connected, &mut link.connected);
-        swap(&mut self.failures, &mut link.failures);
-        swap(&mut self.heard_until, &mut link.heard_until);
-        swap(&mut self.seen_until, &mut link.seen_until);
-        swap(&mut self.reporting, &mut link.reporting);
-        swap(&mut self.waking, &mut link.waking);
-    }
-
     /// Executes a step. Returns its answer, the changed objects, and the facts.
     pub(super) fn perform(
         &mut self,
@@ -153,14 +75,14 @@ impl SimulatedMember {
             Step::WriteParent(parent) => {
                 let version = self.note_parent(&order.placement);
                 let parent = Parent::clone(parent);
-                self.parents.insert(order.placement.clone(), parent.clone());
+                self.inventories.insert(order.placement.clone(), parent.clone());
                 let holds = parent.holds.as_ref().map(|held| held.index);
                 let fact = Fact::Inventory { order: Arc::clone(order), holds };
                 (StepResult::Parent(Some(parent), version), None, vec![fact])
             }
             Step::DeleteParent => {
                 self.note_parent(&order.placement);
-                self.parents.remove(&order.placement);
+                self.inventories.remove(&order.placement);
                 let fact = Fact::Inventory { order: Arc::clone(order), holds: None };
                 (StepResult::Parent(None, 0), None, vec![fact])
             }
@@ -194,13 +116,19 @@ impl SimulatedMember {
     fn note_parent(&mut self, placement: &PlacementKey) -> u64 {
         self.writes += 1;
         self.version += 1;
-        self.parent_versions.insert(placement.clone(), self.version);
+        self.inventory_versions.insert(placement.clone(), self.version);
         self.version
+    }
+
+    /// Returns the inventories, each with the version of its last write.
+    pub(super) fn parents_seen(&self) -> impl Iterator<Item = (&Parent, u64)> {
+        let version = |placement| self.inventory_versions.get(placement).copied().unwrap_or_default();
+        self.inventories.iter().map(move |(placement, parent)| (parent, version(placement)))
     }
 
     /// Returns an inventory as it is now, `None` where there is none, and the version of its last write or removal.
     pub(super) fn parent_seen(&self, placement: &PlacementKey) -> (Option<Parent>, u64) {
-        (self.parents.get(placement).cloned(), self.parent_versions.get(placement).copied().unwrap_or_default())
+        (self.inventories.get(placement).cloned(), self.inventory_versions.get(placement).copied().unwrap_or_default())
     }
 
     fn delete(
@@ -218,7 +146,7 @@ impl SimulatedMember {
         self.writes += 1;
         self.version += 1;
         // The inventory may be gone already: a stale list did not show some objects.
-        let mut named = self.parents.keys().chain([&order.placement]);
+        let mut named = self.inventories.keys().chain([&order.placement]);
         let holder = named.find(|placement| applyset_id(placement) == *live.applyset).cloned();
         let is_shared = live.owner.is_some();
         let fact = Fact::Deleted { order: Arc::clone(order), object: key.clone(), holder, is_shared };
@@ -333,7 +261,7 @@ impl SimulatedMember {
     }
 
     /// Returns the event for an object's present state; a missing one is gone at the member's newest version.
-    pub(super) fn sight(&self, key: &ObjectKey) -> Sight {
+    pub fn sight(&self, key: &ObjectKey) -> Sight {
         let gone = || Sight::Gone(key.clone(), self.version);
         self.objects.get(key).map_or_else(gone, |live| Sight::There(Box::new(live.clone())))
     }

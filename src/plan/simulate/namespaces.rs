@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Simulation;
+use super::deployment::Deployment;
 use model::id::ClusterName;
 
-impl Simulation {
+impl<D: Deployment> Simulation<D> {
     /// Returns the namespaces that ResourcePlacements of the commits so far are in and git does not deliver.
     pub(super) fn unmanaged_namespaces(&self) -> BTreeSet<String> {
         let trees = self.source.commits.values().filter_map(|tree| tree.as_ref().ok());
@@ -14,8 +15,8 @@ impl Simulation {
 
     /// Lets a member that is connected see namespaces that somebody else made there.
     pub(super) fn see_namespaces(&mut self, cluster: &ClusterName, namespaces: &BTreeSet<String>) {
-        let Some(member) = self.members.get_mut(cluster).filter(|member| member.connected) else { return };
-        let Some(reconciler) = &mut member.reconciler else { return };
+        let Some(link) = self.process.links.get_mut(cluster).filter(|link| link.connected) else { return };
+        let Some(reconciler) = &mut link.reconciler else { return };
         reconciler.see_namespaces(Ok(namespaces.clone()));
         if let Some(event) = reconciler.take_namespaces() {
             self.report_event(cluster, event);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::checks::servers;
-use super::{Detail, Fact, Fate, Latencies, Simulation};
+use super::{Fact, Fate, Latencies, OneDaemon, Simulation, later};
 use config::Configuration;
 use decide::status::rollout::{RolloutState, rollout_state};
 use decide::strategies::Staged;
@@ -188,8 +188,7 @@ impl<'a> Driver<'a> {
         configuration.prometheus = servers(&trees.map(|tree| Staged::of(tree)).collect::<Vec<_>>());
         let start = Timestamp::from_second(START).expect("it is an instant of this century");
         let good = Box::new(|_: &ClusterName, _: &_| Fate::Good);
-        // Every write takes time: if whole orders ran at once, only some would.
-        let simulation = Simulation::new(configuration, SEED, start, Detail::Steps, good);
+        let simulation = Simulation::new(configuration, SEED, start, good, OneDaemon);
         Self {
             scenario,
             simulation,
@@ -209,8 +208,8 @@ impl<'a> Driver<'a> {
         self.simulation.latencies =
             Latencies { source: none, connect: none, step: none, report: none, available: none, restart: none };
         let base = self.scenario.base.as_ref().map_or_else(|| clusters_of(&self.scenario.head), |base| prepared(base));
-        self.simulation.push(commit_of(&base), Ok(Arc::new(base)));
-        self.run(later(self.simulation.now(), BASE_MAX));
+        self.simulation.push(base);
+        self.run(later(self.simulation.now, BASE_MAX));
     }
 
     fn push(&mut self) {
@@ -231,8 +230,8 @@ impl<'a> Driver<'a> {
         self.held = self.held_now();
         self.simulation.fate = self.fate(false);
         let fleet = self.simulation.core().map(|core| (core.fleet(), core.placements()));
-        self.watch = Watch::begin(self.simulation.now(), self.scenario, fleet);
-        self.watch.push(self.simulation.now(), global(EventKind::Pushed, "the commit is pushed"));
+        self.watch = Watch::begin(self.simulation.now, self.scenario, fleet);
+        self.watch.push(self.simulation.now, global(EventKind::Pushed, "the commit is pushed"));
         for absence in absences {
             self.schedule(absence.from, Action::Reach(absence.cluster.clone(), false));
             if let Some(until) = absence.until {
@@ -249,17 +248,17 @@ impl<'a> Driver<'a> {
         self.pushed = Some(commit_of(&tree));
         // A second push of the same commit is skipped.
         if base.as_ref().is_none_or(|base| commit_of(base) != commit_of(&tree)) {
-            self.simulation.push(commit_of(&tree), Ok(Arc::new(tree)));
+            self.simulation.push(tree);
         }
-        self.changed_at = self.simulation.now();
+        self.changed_at = self.simulation.now;
         self.rests = None;
-        self.run(later(self.simulation.now(), self.scenario.until));
+        self.run(later(self.simulation.now, self.scenario.until));
     }
 
     fn finish(self) -> Simulated {
         let until = Offset(i64::try_from(self.scenario.until.as_millis()).unwrap_or(i64::MAX));
         let core = self.simulation.core().map(|core| (core.fleet(), core.placements()));
-        self.watch.finish(core, self.simulation.now(), until)
+        self.watch.finish(core, self.simulation.now, until)
     }
 
     fn schedule(&mut self, after: Duration, action: Action) {
@@ -273,7 +272,7 @@ impl<'a> Driver<'a> {
     /// Runs until everything has settled, or until an instant.
     fn run(&mut self, until: Timestamp) {
         for _ in 0..INSTANTS_MAX {
-            let Some(next) = self.simulation.next_at().filter(|next| *next <= until) else { return };
+            let Some(next) = self.simulation.queue.next_at().filter(|next| *next <= until) else { return };
             // The queue alone cannot tell: checks of drifted objects repeat forever.
             if next > self.changed_at + QUIET && self.marks == 0 && self.is_at_rest() {
                 return;
@@ -308,7 +307,7 @@ impl<'a> Driver<'a> {
         if changed.is_empty() {
             return;
         }
-        let now = self.simulation.now();
+        let now = self.simulation.now;
         (self.changed_at, self.rests) = (now, None);
         let Some(core) = self.simulation.core() else { return };
         let mut asked = Vec::new();
@@ -325,12 +324,12 @@ impl<'a> Driver<'a> {
     fn act(&mut self, mark: u64) {
         self.marks = self.marks.saturating_sub(1);
         let action = usize::try_from(mark).ok().and_then(|mark| self.actions.get(mark)).cloned();
-        (self.changed_at, self.rests) = (self.simulation.now(), None);
+        (self.changed_at, self.rests) = (self.simulation.now, None);
         match action {
             Some(Action::Reach(cluster, answers)) => {
                 self.simulation.set_reachable(&cluster, answers);
                 let kind = if answers { EventKind::ClusterOnline } else { EventKind::ClusterOffline };
-                self.watch.push(self.simulation.now(), SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
+                self.watch.push(self.simulation.now, SimulatedEvent { cluster: Some(cluster), ..global(kind, "") });
             }
             Some(Action::Push(tree)) => self.push_later(&tree),
             // Opened by somebody else meanwhile, or gone: nothing to approve.
@@ -354,13 +353,13 @@ impl<'a> Driver<'a> {
         let stage = &approval.stage;
         if meant.is_empty() {
             let message = format!("approval of {named}stage {stage}: nothing waits there");
-            self.watch.push(self.simulation.now(), global(EventKind::ApprovalRefused, message));
+            self.watch.push(self.simulation.now, global(EventKind::ApprovalRefused, message));
         }
         for gate in meant {
             if let Err(why) = self.approve(&gate) {
                 let refused = global(EventKind::ApprovalRefused, format!("approval of {named}stage {stage}: {why}"));
                 let event = SimulatedEvent { placement: Some(gate.placement.to_string()), ..refused };
-                self.watch.push(self.simulation.now(), event);
+                self.watch.push(self.simulation.now, event);
             }
         }
     }
@@ -379,7 +378,7 @@ impl<'a> Driver<'a> {
         if let Some(known) = self.rests {
             return known;
         }
-        let now = self.simulation.now();
+        let now = self.simulation.now;
         let rests = self.simulation.core().is_some_and(|core| {
             let shown = core.placements().iter().filter(|(key, _)| self.watch.is_chosen(key));
             shown.map(|(_, state)| state).all(|state| {
@@ -394,13 +393,20 @@ impl<'a> Driver<'a> {
 }
 
 impl Simulation {
+    /// Makes a commit the tip of the source.
+    fn push(&mut self, tree: Tree) {
+        self.set_tip(commit_of(&tree), Ok(Arc::new(tree)));
+        self.poll_later();
+    }
+
     /// Runs all events of the next instant, and decides afterwards, as the daemon does with simultaneous events: a wave of a
     /// thousand clusters is one decision.
     fn step_instant(&mut self) -> Option<Vec<Fact>> {
-        let at = self.next_at()?;
+        let at = self.queue.next_at()?;
         self.now = at;
-        while let Some(due) = self.queue.first_entry().filter(|due| due.key().0 == at) {
-            let (_, happening) = due.remove();
+        while self.queue.next_at() == Some(at)
+            && let Some((_, _, happening)) = self.queue.pop()
+        {
             self.happen(happening);
         }
         self.decide();
@@ -424,10 +430,6 @@ fn global(event: EventKind, message: impl Into<String>) -> SimulatedEvent {
         cluster: None,
         message: message.into(),
     }
-}
-
-fn later(now: Timestamp, pause: Duration) -> Timestamp {
-    now.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
 
 fn commit_of(tree: &Tree) -> CommitId {

@@ -16,7 +16,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
         let read = LiveObject::read(&object, &HealthRules::default()).expect("it is an object");
         let live = read.with(|content| content.applyset = applyset_id(label).into());
         let mut member = SimulatedMember::default();
-        member.parents.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
+        member.inventories.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
         member.objects.insert(live.id.key(), live.clone());
         let order = WorkOrder { remove: true, ..testkit::records::work_order() };
         let (_, _, facts) = member.delete(&Arc::new(order), &live, false);

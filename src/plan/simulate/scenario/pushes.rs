@@ -19,11 +19,10 @@ impl Driver<'_> {
     /// Returns the present content of the clusters with failures.
     pub(super) fn held_now(&self) -> Held {
         let clusters: BTreeSet<&ClusterName> = self.scenario.failures.iter().map(|failure| &failure.cluster).collect();
-        let members =
-            clusters.into_iter().filter_map(|name| Some((name.clone(), self.simulation.members().get(name)?)));
+        let members = clusters.into_iter().filter_map(|name| Some((name.clone(), self.simulation.members.get(name)?)));
         members
             .map(|(name, member)| {
-                let objects = member.objects().iter();
+                let objects = member.objects.iter();
                 (name, objects.filter_map(|(key, live)| Some((key.clone(), live.manifest.clone()?))).collect())
             })
             .collect()
@@ -32,7 +31,7 @@ impl Driver<'_> {
     /// Pushes a commit on top of the last one.
     pub(super) fn push_later(&mut self, tree: &Tree) {
         let commit = commit_of(tree);
-        let now = self.simulation.now();
+        let now = self.simulation.now;
         // A second push of the same commit is skipped.
         if self.pushed.as_ref() == Some(&commit) {
             let message = format!("commit {} is pushed, which is there already", commit.short());
@@ -41,7 +40,7 @@ impl Driver<'_> {
         self.watch.push(now, global(EventKind::Pushed, format!("commit {} is pushed", commit.short())));
         self.watch.follow(tree);
         self.simulation.fate = self.fate(true);
-        self.simulation.push(commit.clone(), Ok(Arc::new(prepared(tree))));
+        self.simulation.push(prepared(tree));
         self.pushed = Some(commit);
     }
 

@@ -14,7 +14,7 @@ use wire::{AgentMember, AgentOrder};
 
 /// A disk. It outlives the process; what was not saved does not.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SimulatedDisk {
+pub(crate) struct SimulatedDisk {
     epoch: u64,
     assignment: Assignment,
     saved: Assignment,
@@ -22,7 +22,7 @@ pub(super) struct SimulatedDisk {
     objects: BTreeMap<Digest, Arc<Value>>,
     reports: BTreeMap<(ClusterName, PlacementKey), Arc<WorkStatus>>,
     /// Wrong: it does not tell which epoch it kept.
-    pub(super) forgets_epoch: bool,
+    pub(crate) forgets_epoch: bool,
 }
 
 /// An order on the disk.
@@ -35,12 +35,12 @@ struct KeptOrder {
 
 impl SimulatedDisk {
     /// Returns an empty disk.
-    pub(super) fn empty(forgets_epoch: bool) -> Self {
+    pub(crate) fn empty(forgets_epoch: bool) -> Self {
         Self { forgets_epoch, ..Self::default() }
     }
 
     /// Returns the disk as the next process finds it.
-    pub(super) fn reopened(&self) -> Self {
+    pub(crate) fn reopened(&self) -> Self {
         Self { assignment: self.saved.clone(), ..self.clone() }
     }
 }
@@ -105,7 +105,7 @@ impl AgentDisk for SimulatedDisk {
 
 /// What is to be done with members' tasks.
 #[derive(Debug)]
-pub(super) enum TaskAct {
+pub(crate) enum TaskAct {
     Command(ClusterName, MemberCommand),
     Announce,
     Prolong(u64, Uptime),
@@ -113,11 +113,11 @@ pub(super) enum TaskAct {
 
 /// The tasks of an agent's members.
 #[derive(Debug, Default)]
-pub(super) struct SimulatedTasks {
-    pub(super) running: BTreeMap<ClusterName, AgentMember>,
-    pub(super) acts: Vec<TaskAct>,
+pub(crate) struct SimulatedTasks {
+    pub(crate) running: BTreeMap<ClusterName, AgentMember>,
+    pub(crate) acts: Vec<TaskAct>,
     /// What inventories carry, and writes.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 impl AgentTasks for SimulatedTasks {

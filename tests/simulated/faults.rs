@@ -1,37 +1,4 @@
-//! Latencies and faults of a simulation.
-
-use std::time::Duration;
-
-/// Latencies: shortest and longest.
-#[derive(Clone, Copy, Debug)]
-pub struct Latencies {
-    /// From a push until the daemon has read the commit.
-    pub source: (Duration, Duration),
-    /// Until a member answers a new connection.
-    pub connect: (Duration, Duration),
-    /// Until a step is executed, and as long again until its answer arrives.
-    pub step: (Duration, Duration),
-    /// Until an observation or report of a member arrives at the daemon.
-    pub report: (Duration, Duration),
-    /// Until an applied object is available, if its kind takes any time.
-    pub available: (Duration, Duration),
-    /// Until the daemon restarts after a crash.
-    pub restart: (Duration, Duration),
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        let ms = |shortest, longest| (Duration::from_millis(shortest), Duration::from_millis(longest));
-        Self {
-            source: ms(50, 500),
-            connect: ms(10, 200),
-            step: ms(2, 50),
-            report: ms(1, 50),
-            available: ms(500, 20_000),
-            restart: ms(100, 5_000),
-        }
-    }
-}
+//! What may go wrong at any time.
 
 /// Probabilities of faults in thousandths; zero by default.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +37,6 @@ pub struct Faults {
     pub batch_late: u64,
     /// With replicas: the database's answer about the lease is lost, or late.
     pub lease_unsure: u64,
-    /// With replicas: a step takes up to [`LATE_MAX`](super::LATE_MAX) to arrive.
+    /// With replicas: a step takes up to [`LATE_MAX`](crate::LATE_MAX) to arrive.
     pub slow_write: u64,
 }

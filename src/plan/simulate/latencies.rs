@@ -1,0 +1,34 @@
+//! Latencies of a simulation.
+
+use std::time::Duration;
+
+/// Latencies: shortest and longest.
+#[derive(Clone, Copy, Debug)]
+pub struct Latencies {
+    /// From a push until the daemon has read the commit.
+    pub source: (Duration, Duration),
+    /// Until a member answers a new connection.
+    pub connect: (Duration, Duration),
+    /// Until a step is executed, and as long again until its answer arrives.
+    pub step: (Duration, Duration),
+    /// Until an observation or report of a member arrives at the daemon.
+    pub report: (Duration, Duration),
+    /// Until an applied object is available, if its kind takes any time.
+    pub available: (Duration, Duration),
+    /// Until the daemon restarts after a crash.
+    pub restart: (Duration, Duration),
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let ms = |shortest, longest| (Duration::from_millis(shortest), Duration::from_millis(longest));
+        Self {
+            source: ms(50, 500),
+            connect: ms(10, 200),
+            step: ms(2, 50),
+            report: ms(1, 50),
+            available: ms(500, 20_000),
+            restart: ms(100, 5_000),
+        }
+    }
+}
