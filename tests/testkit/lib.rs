@@ -6,5 +6,6 @@
 
 pub mod argo;
 pub mod drawn;
+mod macros;
 pub mod records;
 pub mod trees;
