@@ -267,8 +267,8 @@ fn no_test_is_forgotten() {
     for file in sources.iter().chain(&tests) {
         for (at, _) in file.code.match_indices("#[ignore") {
             let is_needed =
-                |program: &&str| file.uncommented[at..].starts_with(&format!("#[ignore = \"needs {program}\"]"));
-            if !PROGRAMS.iter().any(|program| is_needed(&program)) {
+                |program: &str| file.uncommented[at..].starts_with(&format!("#[ignore = \"needs {program}\"]"));
+            if !PROGRAMS.into_iter().any(is_needed) {
                 complaints.push(format!("{}:{}: an ignored test; fix it or remove it", file.path, file.line(at)));
             }
         }

@@ -329,7 +329,7 @@ fn text_is_read_as_rust_reads_it() {
         file.named().into_iter().map(|named| named.segments.join("::")).filter(|path| path.contains("::")).collect();
     assert_eq!(named, ["a::b", "a::c", "a::c::d", "g::h", "crate::m::k::l"]);
     assert_eq!(file.named().last().map(|named| named.line), Some(7));
-    let names: Vec<String> = file.named().into_iter().filter_map(|named| named.import).collect();
-    assert_eq!(names, ["b", "c", "e"]);
+    let imported: Vec<String> = file.named().into_iter().filter_map(|found| found.import).collect();
+    assert_eq!(imported, ["b", "c", "e"]);
     assert_eq!(file.functions().iter().map(|f| (f.name.as_str(), f.lines)).collect::<Vec<_>>(), [("f", 1)]);
 }
