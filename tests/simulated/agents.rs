@@ -17,8 +17,9 @@ use config::{Configuration, Member};
 use engine::{ConfigurationEvent, Event};
 use model::id::ClusterName;
 use model::uptime::Uptime;
-use plan::simulate::{Fact, Happening, later};
+use plan::simulate::{Happening, later};
 
+use super::fact::{Fact, MachineFact};
 use super::lease::{end_incarnation, pass_fence};
 use super::replicas::{HeldLease, Machine, daemons, enter, enter_leader, leader, own, own_mut};
 use super::{Sim, SimulatedFleet, What, push_at, push_in};
@@ -172,7 +173,7 @@ impl SimulatedFleet {
             let empty = SimulatedDisk::empty(machine.disk.forgets_epoch);
             if !keeps_disk {
                 machine.disk = empty;
-                self.facts.push(Fact::DiskLost(agent));
+                self.facts.push(Fact::Own(MachineFact::DiskLost(agent)));
             }
         }
         process::hang_up_own(self);

@@ -7,9 +7,10 @@ use decide::deliver::inventory::Parent;
 use decide::deliver::live::LiveObject;
 use engine::store::{MemoryStore, Store as _, backup};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use plan::simulate::{Fact, Happening};
+use plan::simulate::Happening;
 
 use super::SimulatedFleet;
+use super::fact::{Fact, MachineFact};
 use super::process::crash;
 use super::replicas::each_machine;
 
@@ -57,7 +58,7 @@ impl SimulatedFleet {
         self.deployment.earlier.insert(cluster.clone(), BTreeMap::clone(&objects));
         // Everything that started since the backup has ended there.
         self.queue.retain(|happening| !matches!(happening, Happening::Ripen(of, ..) if of == cluster));
-        self.facts.push(Fact::Restored { cluster: cluster.clone(), objects, inventories });
+        self.facts.push(Fact::Own(MachineFact::Restored { cluster: cluster.clone(), objects, inventories }));
         let available = self.latencies.available;
         for (key, version) in ripening {
             self.push_in(available, Happening::Ripen(cluster.clone(), key, version));
@@ -84,6 +85,6 @@ impl SimulatedFleet {
         self.store = MemoryStore::new();
         let held = self.members.iter().filter(|(_, member)| !member.inventories.is_empty());
         let holders = held.map(|(name, member)| (name.clone(), member.inventories.clone())).collect();
-        self.facts.push(Fact::StoreLost(holders));
+        self.facts.push(Fact::Own(MachineFact::StoreLost(holders)));
     }
 }

@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use engine::persist::SavedRecords;
 use engine::waits;
 use model::records::ClockReading;
-use plan::simulate::Fact;
 
+use super::fact::{Fact, MachineFact};
 use super::process::crash;
 use super::store::keep;
 use super::{Sim, SimulatedFleet};
@@ -55,7 +55,7 @@ pub(crate) fn resume_waits(sim: &mut Sim, saved: &mut SavedRecords) {
     if step.is_zero() {
         return;
     }
-    sim.facts.push(Fact::Corrected(step));
+    sim.facts.push(Fact::Own(MachineFact::Corrected(step)));
     let ops = waits::shift(saved, step).expect("records that were read can be written");
     keep(sim, ops);
 }

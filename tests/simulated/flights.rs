@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use engine::member::Task;
 use model::id::ClusterName;
-use plan::simulate::Fact;
 
 use super::agents::own_agent;
+use super::fact::{Fact, MachineFact};
 use super::lease::{is_fence_open, is_lease_over_since, lease_of_flights, wait_at_fence};
 use super::replicas::LATE_MAX;
 use super::{Sim, What, push_in};
@@ -81,7 +81,7 @@ pub(crate) fn land(sim: &mut Sim, cluster: &ClusterName, connection: u64, flight
     if sim.deployment.replicas.is_some() {
         let Flight { epoch, passed, left, .. } = *flight;
         let agent = own_agent(sim);
-        sim.facts.push(Fact::Wrote { agent, cluster: cluster.clone(), epoch, passed, left });
+        sim.facts.push(Fact::Own(MachineFact::Wrote { agent, cluster: cluster.clone(), epoch, passed, left }));
     }
     let task = &flight.task;
     let Some(result) = sim.perform(cluster, task, slowly).filter(|_| is_current) else { return };

@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use engine::member::Task;
 use model::id::ClusterName;
-use plan::simulate::{Fact, Happening, later};
+use plan::simulate::{Happening, later};
 
 use super::agents::{epoch_of_agent, is_agent_cut_since, is_agent_fence_open, own_agent};
+use super::fact::{Fact, MachineFact};
 use super::flights::send;
 use super::process::{begin, crash};
 use super::replicas::{HeldLease, LATE_MAX, is_database_away, own, own_mut};
@@ -117,7 +118,7 @@ pub(crate) fn ask_database(sim: &mut Sim, incarnation: u64, ask: &Ask) {
             database.epoch += 1;
             (database.holder, database.expires) = (replica, end);
             let epoch = database.epoch;
-            sim.facts.push(Fact::Led { replica, epoch });
+            sim.facts.push(Fact::Own(MachineFact::Led { replica, epoch }));
             LeaseAnswer::Taken { epoch, began }
         }
         None => return,
@@ -161,7 +162,7 @@ fn lead(sim: &mut Sim) {
         return step_down(sim);
     }
     // What an earlier leader only remembers is as lost as after a crash, whether it still runs or not.
-    sim.facts.push(Fact::Crashed);
+    sim.facts.push(Fact::Own(MachineFact::Crashed));
     begin(sim);
 }
 

@@ -6,6 +6,7 @@
 mod agents;
 mod backup;
 mod clock;
+mod fact;
 mod faults;
 mod flights;
 mod lease;
@@ -38,11 +39,12 @@ use model::kinds::WatchedKind;
 use model::manifest::InputError;
 use model::records::ClockReading;
 use model::tree::Tree;
-use plan::simulate::{Deployment, Fact, FateOf, Happening, Simulation, Written};
+use plan::simulate::{BatchOutcome, Deployment, FateOf, Happening, Simulation};
 use replicas::Replicas;
 use source::{History, SourceTrouble};
 
 pub use agents::{AgentGuards, AgentIdentity, agent_of};
+pub use fact::{Fact, MachineFact};
 pub use faults::Faults;
 pub use replicas::{Guards, LATE_MAX};
 
@@ -95,6 +97,7 @@ impl From<What> for Happening<MachineHappening> {
 
 impl Deployment for Machines {
     type Happening = MachineHappening;
+    type Fact = MachineFact;
 
     fn happen(sim: &mut Sim, MachineHappening(what): MachineHappening) {
         match what {
@@ -115,7 +118,7 @@ impl Deployment for Machines {
         replicas::each_machine(sim, act);
     }
 
-    fn write(sim: &mut Sim, ops: Vec<Op>) -> Written {
+    fn write(sim: &mut Sim, ops: Vec<Op>) -> BatchOutcome {
         store::write(sim, ops)
     }
 

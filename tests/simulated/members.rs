@@ -8,9 +8,10 @@ use decide::deliver::live::LiveObject;
 use engine::{Effect, MemberEvent};
 use model::id::{ClusterName, ObjectKey};
 use model::kinds::WatchedKind;
-use plan::simulate::{Fact, Happening, Sight, is_listed, later};
+use plan::simulate::{Happening, Sight, is_listed, later};
 
 use super::agents::{add_own, add_remote, has_agents, remove_remote};
+use super::fact::{Fact, MachineFact};
 use super::{Sim, SimulatedFleet, What, push_at};
 
 /// First pause before a failed list is retried.
@@ -66,7 +67,7 @@ pub(crate) fn list(sim: &mut Sim, cluster: &ClusterName, kind: &WatchedKind, fai
     }
     if fails {
         reconciler.list_failed(kind, format!("the list of {}: the API server refused it ({code})", kind.kind));
-        sim.facts.push(Fact::ListFailed { cluster: cluster.clone(), kind: kind.kind.clone(), code });
+        sim.facts.push(Fact::Own(MachineFact::ListFailed { cluster: cluster.clone(), kind: kind.kind.clone(), code }));
         let at = later(sim.now, LIST_RETRY_FIRST.saturating_mul(1 << failures.min(6)).min(LIST_RETRY_MAX));
         return push_at(sim, at, What::List(cluster.clone(), connection, kind.clone(), failures + 1));
     }

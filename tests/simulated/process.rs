@@ -1,11 +1,12 @@
 //! Processes of daemons begin, and end.
 
 use engine::persist::SavedRecords;
-use plan::simulate::{Fact, Happening};
+use plan::simulate::Happening;
 
 use super::Sim;
 use super::agents::{begin_server, end_server};
 use super::clock::resume_waits;
+use super::fact::{Fact, MachineFact};
 use super::lease::end_incarnation;
 use super::replicas::next_life;
 use super::source::{SourceTrouble, restore};
@@ -29,7 +30,7 @@ pub(crate) fn crash(sim: &mut Sim) {
     if sim.process.core.take().is_none() {
         return;
     }
-    sim.facts.push(Fact::Crashed);
+    sim.facts.push(Fact::Own(MachineFact::Crashed));
     end_server(sim);
     end_incarnation(sim);
     // The members' tasks end with it; the members' objects stay.

@@ -10,10 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use engine::member::Task;
 use model::id::ClusterName;
-use plan::simulate::{Fact, Happening, Process, later};
+use plan::simulate::{Happening, SimulatedProcess, later};
 
 use super::agents::{heal_agents, is_agent_away};
 use super::clock::MachineClock;
+use super::fact::{Fact, MachineFact};
 use super::lease::{Database, follow, pass_fence, step_down};
 use super::source::SourceTrouble;
 use super::{MachineHappening, Sim, SimulatedFleet, What};
@@ -72,7 +73,7 @@ impl Machine {
 /// What a simulation has of a machine that acts.
 #[derive(Default)]
 struct Parked {
-    process: Process,
+    process: SimulatedProcess,
     clock: MachineClock,
     trouble: SourceTrouble,
 }
@@ -250,9 +251,6 @@ fn is_of_process(fact: &Fact) -> bool {
     matches!(
         fact,
         Fact::Began
-            | Fact::Crashed
-            | Fact::Corrected(_)
-            | Fact::StoreRefused
             | Fact::Accepted(_)
             | Fact::SourceSeen
             | Fact::PayloadGone(_)
@@ -260,7 +258,12 @@ fn is_of_process(fact: &Fact) -> bool {
             | Fact::Sent { .. }
             | Fact::Answered { .. }
             | Fact::Disconnected { .. }
-            | Fact::ListFailed { .. }
+            | Fact::Own(
+                MachineFact::Crashed
+                    | MachineFact::Corrected(_)
+                    | MachineFact::StoreRefused
+                    | MachineFact::ListFailed { .. }
+            )
     )
 }
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use engine::store::Op;
 use model::records::ClockReading;
-use plan::simulate::{Fact, Written};
+use plan::simulate::BatchOutcome;
 
 use super::clock::reading;
+use super::fact::{Fact, MachineFact};
 use super::lease::{is_newest_epoch, lease_of_flights, step_down};
 use super::process::crash;
 use super::replicas::{LATE_MAX, is_database_away};
@@ -21,22 +22,22 @@ pub(crate) struct Late {
 }
 
 /// Writes a batch to a store that may fail.
-pub(crate) fn write(sim: &mut Sim, mut ops: Vec<Op>) -> Written {
+pub(crate) fn write(sim: &mut Sim, mut ops: Vec<Op>) -> BatchOutcome {
     if !ops.is_empty() && sim.deployment.replicas.is_some() {
         match reach_database(sim, ops) {
             Some(reached) => ops = reached,
-            None => return Written::Refused,
+            None => return BatchOutcome::Refused,
         }
     }
     let faults = sim.deployment.faults;
     if !ops.is_empty() && sim.dice.chance(faults.store_refuses) {
-        sim.facts.push(Fact::StoreRefused);
-        return Written::Refused;
+        sim.facts.push(Fact::Own(MachineFact::StoreRefused));
+        return BatchOutcome::Refused;
     }
     if !ops.is_empty() && sim.dice.chance(faults.store_unsure) {
         note_batch(sim);
         keep_unsaid(sim, ops);
-        return Written::Refused;
+        return BatchOutcome::Refused;
     }
     let crashes = !ops.is_empty() && sim.dice.chance(faults.store_crashes);
     if !crashes || sim.dice.chance(500) {
@@ -44,9 +45,9 @@ pub(crate) fn write(sim: &mut Sim, mut ops: Vec<Op>) -> Written {
     }
     if crashes {
         crash(sim);
-        return Written::Ended;
+        return BatchOutcome::Ended;
     }
-    Written::Kept
+    BatchOutcome::Kept
 }
 
 /// Keeps a batch.
@@ -69,7 +70,7 @@ fn keep_unsaid(sim: &mut Sim, ops: Vec<Op>) {
     keep_now(sim, ops);
     for fact in &mut sim.facts[seen..] {
         if let Fact::Kept { key, value } = fact {
-            *fact = Fact::KeptUnsaid { key: std::mem::take(key), value: value.take() };
+            *fact = Fact::Own(MachineFact::KeptUnsaid { key: std::mem::take(key), value: value.take() });
         }
     }
 }
@@ -79,12 +80,12 @@ fn reach_database(sim: &mut Sim, ops: Vec<Op>) -> Option<Vec<Op>> {
     // Transactions are in order: one that is under way ends before the next begins.
     end_late(sim);
     if is_database_away(sim) {
-        sim.facts.push(Fact::StoreRefused);
+        sim.facts.push(Fact::Own(MachineFact::StoreRefused));
         return None;
     }
     let epoch = lease_of_flights(sim).0;
     if !is_newest_epoch(sim) {
-        sim.facts.push(Fact::Replaced { epoch });
+        sim.facts.push(Fact::Own(MachineFact::Replaced { epoch }));
         step_down(sim);
         return None;
     }
@@ -96,7 +97,7 @@ fn reach_database(sim: &mut Sim, ops: Vec<Op>) -> Option<Vec<Op>> {
     database.numbered += 1;
     let number = database.numbered;
     database.late = Some(Late { number, epoch, ops, reading });
-    sim.facts.push(Fact::StoreRefused);
+    sim.facts.push(Fact::Own(MachineFact::StoreRefused));
     push_in(sim, (Duration::from_millis(1), LATE_MAX), What::LateBatch(number));
     None
 }
@@ -104,7 +105,7 @@ fn reach_database(sim: &mut Sim, ops: Vec<Op>) -> Option<Vec<Op>> {
 /// A batch was kept.
 fn note_batch(sim: &mut Sim) {
     if sim.deployment.replicas.is_some() {
-        sim.facts.push(Fact::Batch { epoch: lease_of_flights(sim).0 });
+        sim.facts.push(Fact::Own(MachineFact::Batch { epoch: lease_of_flights(sim).0 }));
     }
 }
 
@@ -130,9 +131,9 @@ fn keep_late(sim: &mut Sim, late: Late) {
     let Some(replicas) = &sim.deployment.replicas else { return };
     let is_down = replicas.database.down_until.is_some_and(|until| sim.now < until);
     if is_down || replicas.guards.epoch && replicas.database.epoch != epoch {
-        return sim.facts.push(Fact::Replaced { epoch });
+        return sim.facts.push(Fact::Own(MachineFact::Replaced { epoch }));
     }
-    sim.facts.push(Fact::Batch { epoch });
+    sim.facts.push(Fact::Own(MachineFact::Batch { epoch }));
     keep_unsaid(sim, ops);
     sim.deployment.remembered = Some(reading);
 }

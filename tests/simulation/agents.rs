@@ -8,8 +8,8 @@ use config::Configuration;
 use jiff::Timestamp;
 use model::id::{ClusterName, PlacementKey};
 use model::work::WorkOrder;
-use plan::simulate::{Dice, Fact};
-use simulated::{AgentGuards, AgentIdentity, agent_of};
+use plan::simulate::Dice;
+use simulated::{AgentGuards, AgentIdentity, Fact, MachineFact, agent_of};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
@@ -106,7 +106,7 @@ impl WatchedAgents {
 
     fn see(&mut self, fact: &Fact, now: Timestamp) -> Verdict {
         match fact {
-            Fact::Wrote { agent, cluster, passed, .. } => {
+            Fact::Own(MachineFact::Wrote { agent, cluster, passed, .. }) => {
                 self.shown.by_agents += usize::from(agent.is_some());
                 self.wrote(*agent, cluster, *passed)
             }
@@ -173,26 +173,26 @@ impl Seen {
     /// Looks at one thing that happened. Returns whether a member went to another.
     fn see(&mut self, fact: &Fact, now: Timestamp) -> Result<bool, String> {
         match fact {
-            Fact::Led { .. } => self.led = now,
+            Fact::Own(MachineFact::Led { .. }) => self.led = now,
             Fact::Ordered(order) => drop(self.ordered.insert(order_name(order), now)),
-            Fact::Given { agent, cluster } => {
+            Fact::Own(MachineFact::Given { agent, cluster }) => {
                 let given = self.given.entry(cluster.clone()).or_default();
                 let is_other = given.last().is_some_and(|(_, of)| of != agent);
                 given.push((now, *agent));
                 return Ok(is_other);
             }
-            Fact::Told { agent: NAMED, members } => self.told.push((now, members.clone())),
-            Fact::DiskLost(agent) => {
+            Fact::Own(MachineFact::Told { agent: NAMED, members }) => self.told.push((now, members.clone())),
+            Fact::Own(MachineFact::DiskLost(agent)) => {
                 self.epochs.remove(agent);
             }
-            Fact::Executed { agent, epoch } => {
+            Fact::Own(MachineFact::Executed { agent, epoch }) => {
                 let newest = self.epochs.entry(*agent).or_default();
                 if epoch < newest {
                     return Err(format!("13: agent {agent} follows epoch {epoch}, and it saw epoch {newest}"));
                 }
                 *newest = *epoch;
             }
-            Fact::Heard { session, number } if !self.heard.insert((session.clone(), *number)) => {
+            Fact::Own(MachineFact::Heard { session, number }) if !self.heard.insert((session.clone(), *number)) => {
                 return Err(format!("13: request {number} of session {session} is taken twice"));
             }
             _ => {}
@@ -240,7 +240,7 @@ impl Run {
     pub(super) fn watch_agents(&mut self, fact: &Fact) -> Verdict {
         let now = self.simulation.now;
         let Some(watched) = &mut self.agents else { return Ok(()) };
-        if let Fact::Given { cluster, .. } = fact {
+        if let Fact::Own(MachineFact::Given { cluster, .. }) = fact {
             // What an earlier writer had under way was cut.
             self.checker.give_up(cluster);
         }
@@ -376,7 +376,7 @@ fn one_seed_with_agents() {
     let mut run = begin(seed, AgentGuards::default());
     let verdict = run.finish();
     println!("{}", digests::text_of(&run));
-    let is_given = |line: &Line| matches!(line, Line::Seen(Fact::Given { agent: Some(_), .. }));
+    let is_given = |line: &Line| matches!(line, Line::Seen(Fact::Own(MachineFact::Given { agent: Some(_), .. })));
     assert!(run.trace.0.iter().any(|(_, line)| is_given(line)), "no agent was given anything in seed {seed}");
     assert_eq!(verdict, Ok(()), "seed {seed}");
 }
@@ -400,13 +400,15 @@ type ForgedRow = (&'static str, Vec<(i64, Fact)>, Option<&'static str>);
 #[allow(clippy::too_many_lines, reason = "a table reads better so")]
 fn a_forged_history_of_agents_is_caught() {
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).expect("an instant");
-    let given = |agent| Fact::Given { agent, cluster: "a".into() };
-    let wrote =
-        |agent, passed| Fact::Wrote { agent, cluster: "a".into(), epoch: 1, passed: at(passed), left: at(passed) };
-    let heard = |number| Fact::Heard { session: "s".to_owned(), number };
-    let follows = |agent, epoch| Fact::Executed { agent, epoch };
-    let told =
-        |agent, members: &[&str]| Fact::Told { agent, members: members.iter().map(|name| (*name).into()).collect() };
+    let given = |agent| Fact::Own(MachineFact::Given { agent, cluster: "a".into() });
+    let wrote = |agent, passed| {
+        Fact::Own(MachineFact::Wrote { agent, cluster: "a".into(), epoch: 1, passed: at(passed), left: at(passed) })
+    };
+    let heard = |number| Fact::Own(MachineFact::Heard { session: "s".to_owned(), number });
+    let follows = |agent, epoch| Fact::Own(MachineFact::Executed { agent, epoch });
+    let told = |agent, members: &[&str]| {
+        Fact::Own(MachineFact::Told { agent, members: members.iter().map(|name| (*name).into()).collect() })
+    };
     let order = |generation| super::forged::order("a", generation);
     let ordered = |generation| Fact::Ordered(order(generation));
     let sent =
@@ -500,7 +502,7 @@ fn a_forged_history_of_agents_is_caught() {
         ),
         (
             "an older epoch and an empty disk",
-            vec![(0, follows(0, 2)), (1, Fact::DiskLost(0)), (2, follows(0, 1))],
+            vec![(0, follows(0, 2)), (1, Fact::Own(MachineFact::DiskLost(0))), (2, follows(0, 1))],
             None,
         ),
         (

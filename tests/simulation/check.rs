@@ -18,7 +18,7 @@ use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use model::records::{Availability, BindingState, ClusterRecord, HeldSnapshot, ResourceSnapshot, SourceRecord};
 use model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use model::work::{Desired, WorkOrder};
-use plan::simulate::Fact;
+use simulated::{Fact, MachineFact};
 
 use super::records::{Binding, Condition, PlacementRecord, Work};
 use super::restored::Fleet;
@@ -217,7 +217,7 @@ impl Checker {
                 self.unsaid.remove(key);
                 self.kept(key, value.as_deref())
             }
-            Fact::KeptUnsaid { key, value } => {
+            Fact::Own(MachineFact::KeptUnsaid { key, value }) => {
                 self.calm_since = self.now;
                 self.unsaid.insert(key.clone(), value.clone());
                 Ok(())
@@ -272,12 +272,14 @@ impl Checker {
                 self.in_flight.retain(|(_, of), (at, ..)| (of, &*at) != (cluster, connection));
                 Ok(())
             }
-            Fact::Crashed => self.crashed(),
-            Fact::Corrected(by) => {
+            Fact::Own(MachineFact::Crashed) => self.crashed(),
+            Fact::Own(MachineFact::Corrected(by)) => {
                 self.corrected(*by);
                 Ok(())
             }
-            Fact::Began | Fact::StoreRefused | Fact::Reachable(..) => {
+            Fact::Began
+            | Fact::Reachable(..)
+            | Fact::Own(MachineFact::StoreRefused | MachineFact::ListFailed { .. }) => {
                 if matches!(fact, Fact::Began) {
                     self.is_blind = true;
                     self.early += STEP_MIN;
@@ -285,27 +287,25 @@ impl Checker {
                 self.calm_since = self.now;
                 Ok(())
             }
-            Fact::Restored { cluster, objects, inventories } => {
+            Fact::Own(MachineFact::Restored { cluster, objects, inventories }) => {
                 self.note_restored(cluster, objects, inventories);
-                Ok(())
-            }
-            Fact::ListFailed { .. } => {
-                self.calm_since = self.now;
                 Ok(())
             }
             // Stores are lost in `lost.rs` alone, and replicas are watched in `replicas.rs`, agents in `agents.rs`: they have promises of their own.
             Fact::Mark(_)
-            | Fact::StoreLost(_)
             | Fact::SourceSeen
-            | Fact::Led { .. }
-            | Fact::Batch { .. }
-            | Fact::Replaced { .. }
-            | Fact::Given { .. }
-            | Fact::Told { .. }
-            | Fact::Executed { .. }
-            | Fact::Heard { .. }
-            | Fact::DiskLost(_)
-            | Fact::Wrote { .. } => Ok(()),
+            | Fact::Own(
+                MachineFact::StoreLost(_)
+                | MachineFact::Led { .. }
+                | MachineFact::Batch { .. }
+                | MachineFact::Replaced { .. }
+                | MachineFact::Given { .. }
+                | MachineFact::Told { .. }
+                | MachineFact::Executed { .. }
+                | MachineFact::Heard { .. }
+                | MachineFact::DiskLost(_)
+                | MachineFact::Wrote { .. },
+            ) => Ok(()),
         }
     }
 

@@ -15,8 +15,7 @@ use engine::store::{MemoryStore, Store as _};
 use jiff::Timestamp;
 use model::id::ObjectKey;
 use model::work::WorkOrder;
-use plan::simulate::Fact;
-use simulated::SimulatedFleet;
+use simulated::{Fact, MachineFact, SimulatedFleet};
 use testservers::repository;
 use wire::AgentOrder;
 
@@ -161,13 +160,15 @@ fn order_of(fact: &Fact) -> Option<&Arc<WorkOrder>> {
 /// Returns what the line of a fact leaves out, except for its order.
 fn left_out(fact: &Fact) -> String {
     match fact {
-        Fact::KeptUnsaid { value: Some(value), .. } => String::from_utf8_lossy(value).into_owned(),
-        Fact::StoreLost(holders) => format!("{holders:?}"),
+        Fact::Own(MachineFact::KeptUnsaid { value: Some(value), .. }) => String::from_utf8_lossy(value).into_owned(),
+        Fact::Own(MachineFact::StoreLost(holders)) => format!("{holders:?}"),
         Fact::Answered { connection, .. } => format!("{connection:?}"),
         Fact::Applied { digest, .. } => digest.to_string(),
         Fact::Deleted { holder, is_shared, .. } => format!("{holder:?} {is_shared}"),
         Fact::Released { is_shared, .. } => is_shared.to_string(),
-        Fact::Restored { objects, inventories, .. } => format!("{} {inventories:?}", objects_text(objects)),
+        Fact::Own(MachineFact::Restored { objects, inventories, .. }) => {
+            format!("{} {inventories:?}", objects_text(objects))
+        }
         _ => String::new(),
     }
 }
@@ -314,8 +315,8 @@ fn a_digest_covers_what_lines_leave_out() {
             Fact::Answered { order: Arc::clone(&order), connection: (1, 2) },
         ),
         (
-            Fact::KeptUnsaid { key: "k".to_owned(), value: Some(b"1".as_slice().into()) },
-            Fact::KeptUnsaid { key: "k".to_owned(), value: Some(b"2".as_slice().into()) },
+            Fact::Own(MachineFact::KeptUnsaid { key: "k".to_owned(), value: Some(b"1".as_slice().into()) }),
+            Fact::Own(MachineFact::KeptUnsaid { key: "k".to_owned(), value: Some(b"2".as_slice().into()) }),
         ),
     ];
     let digest = |fact: &Fact| {

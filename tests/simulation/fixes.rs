@@ -85,8 +85,8 @@ impl Run {
 /// Forged violations are caught.
 #[test]
 fn w02_a_fix_that_waits_is_caught() {
-    use plan::simulate::Fact;
     use serde_json::json;
+    use simulated::Fact;
 
     use super::forged::{at_rest, broken_binding, kept, of_one_object, of_one_object_at};
     let record = |field: &str| {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use model::api::placement::ApplyStrategyType;
 use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use model::work::WorkOrder;
-use plan::simulate::Fact;
 use serde_json::{Value, json};
+use simulated::{Fact, MachineFact};
 
 use super::check::{Checker, Want, Who, Wish};
 use super::runs::Word;
@@ -321,8 +321,8 @@ fn of_runs() -> Vec<Row> {
             "what was kept unsaid goes back",
             vec![
                 binding("a", 2, false),
-                Fact::KeptUnsaid { key: "binding/p/a".to_owned(), value: unsaid },
-                Fact::Crashed,
+                Fact::Own(MachineFact::KeptUnsaid { key: "binding/p/a".to_owned(), value: unsaid }),
+                Fact::Own(MachineFact::Crashed),
             ],
             Some("7:"),
         ),

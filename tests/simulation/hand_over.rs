@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::records::BindingState;
 use model::work::WorkOrder;
-use plan::simulate::Fact;
+use simulated::Fact;
 
 use super::Run;
 use super::check::{Checker, Spot, Verdict, Who};

@@ -7,8 +7,8 @@ use decide::deliver::inventory::Parent;
 use engine::Core;
 use model::commands::Verb;
 use model::id::{ClusterName, Digest, PlacementKey};
-use plan::simulate::{Dice, Fact};
-use simulated::SimulatedFleet;
+use plan::simulate::Dice;
+use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet, TraceDigest};
@@ -37,7 +37,7 @@ struct Lost {
 
 impl Lost {
     fn see(&mut self, fact: &Fact) -> Verdict {
-        if let Fact::StoreLost(holders) = fact {
+        if let Fact::Own(MachineFact::StoreLost(holders)) = fact {
             *self = Self { holders: Some(holders.clone()), ..Self::default() };
         }
         let (Fact::Ordered(order), Some(holders)) = (fact, &self.holders) else { return Ok(()) };
@@ -198,7 +198,7 @@ fn d11_what_begins_too_early_is_caught() {
     let holders = BTreeMap::from([(told.cluster.clone(), BTreeMap::from([(told.placement.clone(), parent)]))]);
     let mut lost = Lost::default();
     lost.see(&Fact::Ordered(told.clone())).expect("nothing was lost");
-    lost.see(&Fact::StoreLost(holders)).expect("that happens");
+    lost.see(&Fact::Own(MachineFact::StoreLost(holders))).expect("that happens");
     let early = lost.see(&Fact::Ordered(told.clone())).expect_err("nobody adopted it");
     assert!(early.contains("before anybody adopted"), "{early}");
     lost.adopted = true;

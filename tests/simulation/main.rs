@@ -44,8 +44,8 @@ use model::commands::{Command, Person, RefusalReason, Verb};
 use model::forge::{Credentials, Permission};
 use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use model::runs::{Channel, ClusterPhase, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase};
-use plan::simulate::{Dice, Fact, FateOf};
-use simulated::{Faults, SimulatedFleet};
+use plan::simulate::{Dice, FateOf};
+use simulated::{Fact, Faults, SimulatedFleet};
 
 use check::{Checker, Verdict};
 use put_backs::fate_with;

@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use model::records::Availability;
 use model::work::WorkOrder;
-use plan::simulate::{Dice, Fact};
+use plan::simulate::Dice;
+use simulated::{Fact, MachineFact};
 
 use super::Run;
 use super::check::{Checker, Verdict};
@@ -65,7 +66,7 @@ impl Checker {
                 self.owned.iter_mut().filter(|((of, _), _)| of == cluster).for_each(|(_, since)| *since = self.now);
                 Ok(())
             }
-            Fact::Restored { cluster, .. } => {
+            Fact::Own(MachineFact::Restored { cluster, .. }) => {
                 self.owned.retain(|(of, _), _| of != cluster);
                 Ok(())
             }

@@ -10,8 +10,8 @@ use model::api::placement::{
 };
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::records::{ApplyOutcome, Availability, BindingState, DeletionGate, HeldSnapshot, Pause};
-use plan::simulate::Fact;
 use serde::Deserialize;
+use simulated::Fact;
 
 use super::check::{Checker, Verdict};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::id::ClusterName;
-use plan::simulate::{Dice, Fact};
-use simulated::{Guards, LATE_MAX};
+use plan::simulate::Dice;
+use simulated::{Fact, Guards, LATE_MAX, MachineFact};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
@@ -80,21 +80,23 @@ impl Watched {
     fn see(&mut self, fact: &Fact, now: Timestamp) -> Verdict {
         let newest = self.led.last_key_value().map_or(0, |(epoch, _)| *epoch);
         match fact {
-            Fact::Led { epoch, .. } if *epoch != newest + 1 => Err(format!("12: epoch {epoch} comes after {newest}")),
-            Fact::Led { epoch, .. } => {
+            Fact::Own(MachineFact::Led { epoch, .. }) if *epoch != newest + 1 => {
+                Err(format!("12: epoch {epoch} comes after {newest}"))
+            }
+            Fact::Own(MachineFact::Led { epoch, .. }) => {
                 self.shown.take_overs += usize::from(newest > 0);
                 self.led.insert(*epoch, now);
                 Ok(())
             }
-            Fact::Batch { epoch } if *epoch != newest => {
+            Fact::Own(MachineFact::Batch { epoch }) if *epoch != newest => {
                 Err(format!("12: a batch of epoch {epoch} is in the store, and epoch {newest} has begun"))
             }
-            Fact::Replaced { .. } => {
+            Fact::Own(MachineFact::Replaced { .. }) => {
                 self.shown.replaced += 1;
                 Ok(())
             }
             // Writes of agents have promises of their own: `agents.rs`.
-            Fact::Wrote { agent: None, cluster, epoch, passed, left } => {
+            Fact::Own(MachineFact::Wrote { agent: None, cluster, epoch, passed, left }) => {
                 self.wrote(cluster, *epoch, (*passed, *left), now)
             }
             _ => Ok(()),
@@ -267,7 +269,7 @@ fn one_seed_with_replicas() {
     let verdict = run.finish();
     println!("{}", digests::text_of(&run));
     assert!(
-        run.trace.0.iter().any(|(_, line)| matches!(line, Line::Seen(Fact::Led { .. }))),
+        run.trace.0.iter().any(|(_, line)| matches!(line, Line::Seen(Fact::Own(MachineFact::Led { .. })))),
         "nobody led in seed {seed}"
     );
     assert_eq!(verdict, Ok(()), "seed {seed}");
@@ -295,23 +297,24 @@ type ForgedRow = (&'static str, Vec<(i64, Fact)>, Option<&'static str>);
 #[test]
 fn a_forged_history_is_caught() {
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).expect("an instant");
-    let led = |epoch| Fact::Led { replica: 0, epoch };
-    let wrote = |epoch, passed, left| Fact::Wrote {
-        agent: None,
-        cluster: "a".into(),
-        epoch,
-        passed: at(passed),
-        left: at(left),
+    let led = |epoch| Fact::Own(MachineFact::Led { replica: 0, epoch });
+    let wrote = |epoch, passed, left| {
+        Fact::Own(MachineFact::Wrote { agent: None, cluster: "a".into(), epoch, passed: at(passed), left: at(left) })
     };
     let rows: [ForgedRow; 8] = [
         (
             "batches in order",
-            vec![(0, led(1)), (1, Fact::Batch { epoch: 1 }), (20, led(2)), (21, Fact::Batch { epoch: 2 })],
+            vec![
+                (0, led(1)),
+                (1, Fact::Own(MachineFact::Batch { epoch: 1 })),
+                (20, led(2)),
+                (21, Fact::Own(MachineFact::Batch { epoch: 2 })),
+            ],
             None,
         ),
         (
             "a batch of an old epoch",
-            vec![(0, led(1)), (20, led(2)), (21, Fact::Batch { epoch: 1 })],
+            vec![(0, led(1)), (20, led(2)), (21, Fact::Own(MachineFact::Batch { epoch: 1 }))],
             Some("12: a batch of epoch 1"),
         ),
         ("an epoch twice", vec![(0, led(1)), (20, led(1))], Some("12: epoch 1 comes after 1")),

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use model::records::Availability;
 use model::work::{Desired, WorkOrder};
-use plan::simulate::{Dice, Fact};
-use simulated::SimulatedFleet;
+use plan::simulate::Dice;
+use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::{Checker, Spot, Verdict, Wish, owned};
 use super::timeline::CLUSTERS_MAX;
@@ -205,7 +205,7 @@ fn d07_a_restored_member_that_stays_as_it_was_is_caught() {
         let mut checker = super::forged::at_rest();
         let restored = |cluster: &str, held: &(BTreeMap<ObjectKey, LiveObject>, BTreeMap<PlacementKey, Parent>)| {
             let (objects, inventories) = (Arc::new(held.0.clone()), Arc::new(held.1.clone()));
-            Fact::Restored { cluster: cluster.into(), objects, inventories }
+            Fact::Own(MachineFact::Restored { cluster: cluster.into(), objects, inventories })
         };
         checker.see(&restored("b", on_b)).unwrap();
         let names = [ClusterName::from("a"), ClusterName::from("b")];

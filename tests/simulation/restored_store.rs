@@ -11,8 +11,8 @@ use model::commands::Verb;
 use model::id::{ClusterName, PlacementKey};
 use model::records::StoreRecord;
 use model::runs::RunCause;
-use plan::simulate::{Dice, Fact};
-use simulated::SimulatedFleet;
+use plan::simulate::Dice;
+use simulated::{Fact, SimulatedFleet};
 
 use super::check::{Spot, Verdict};
 use super::digests::{self, Fleet, TraceDigest};

@@ -8,8 +8,7 @@ use decide::state::PlacementState;
 use engine::Changed;
 use jiff::Timestamp;
 use model::id::PlacementKey;
-use plan::simulate::Fact;
-use simulated::SimulatedFleet;
+use simulated::{Fact, SimulatedFleet};
 use views::fleet::{FleetView, Shown};
 use views::summary::Summary;
 

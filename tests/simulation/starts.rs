@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::commands::Verb;
 use model::id::CommitId;
-use plan::simulate::Fact;
+use simulated::Fact;
 
 use super::check::{Checker, Spot, Verdict};
 use super::twists::BACK;

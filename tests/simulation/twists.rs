@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use plan::simulate::{Dice, Fact};
-use simulated::SimulatedFleet;
+use plan::simulate::Dice;
+use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::Verdict;
 use super::{Line, Run, Trace};
@@ -107,7 +107,7 @@ pub fn shown(trace: &Trace) -> BTreeSet<&'static str> {
         Line::Seen(Fact::Applied { was_foreign: true, .. }) => Some("a shared object is written"),
         Line::Seen(Fact::Released { order, .. }) if order.abandon => Some("an object is left behind"),
         Line::Seen(Fact::Released { .. }) => Some("a shared object is given up"),
-        Line::Seen(Fact::Restored { .. }) => Some("a member is restored from a backup"),
+        Line::Seen(Fact::Own(MachineFact::Restored { .. })) => Some("a member is restored from a backup"),
         Line::Seen(_) => None,
     };
     trace.0.iter().filter_map(|(_, line)| of_line(line)).collect()

@@ -11,7 +11,7 @@ use model::kinds::WatchedKind;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum BatchOutcome {
     /// The store kept it.
     Kept,
     /// The store did not keep it, as far as the process knows.
@@ -26,6 +26,8 @@ pub enum Written {
 pub trait Deployment: Sized {
     /// What happens in this deployment alone.
     type Happening;
+    /// What is seen in this deployment alone.
+    type Fact;
 
     /// Lets that happen.
     fn happen(simulation: &mut Simulation<Self>, happening: Self::Happening);
@@ -36,9 +38,9 @@ pub trait Deployment: Sized {
     }
 
     /// Writes a batch to the store.
-    fn write(simulation: &mut Simulation<Self>, ops: Vec<Op>) -> Written {
+    fn write(simulation: &mut Simulation<Self>, ops: Vec<Op>) -> BatchOutcome {
         simulation.keep(ops);
-        Written::Kept
+        BatchOutcome::Kept
     }
 
     /// Carries out an effect. Returns whether the process continues.
@@ -64,6 +66,7 @@ pub struct OneDaemon;
 
 impl Deployment for OneDaemon {
     type Happening = Infallible;
+    type Fact = Infallible;
 
     fn happen(_: &mut Simulation<Self>, never: Infallible) {
         match never {}

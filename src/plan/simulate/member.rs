@@ -63,13 +63,13 @@ fn owned(desired: &Desired) -> Digest {
 
 impl SimulatedMember {
     /// Executes a step. Returns its answer, the changed objects, and the facts.
-    pub(super) fn perform(
+    pub(super) fn perform<O>(
         &mut self,
         task: &Task,
         fate: impl Fn(&Desired) -> Fate,
         deletes_slowly: bool,
         now: Timestamp,
-    ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+    ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
         let Task { order, step, before } = task;
         match step {
             Step::WriteParent(parent) => {
@@ -131,12 +131,12 @@ impl SimulatedMember {
         (self.inventories.get(placement).cloned(), self.inventory_versions.get(placement).copied().unwrap_or_default())
     }
 
-    fn delete(
+    fn delete<O>(
         &mut self,
         order: &Arc<WorkOrder>,
         named: &LiveObject,
         slowly: bool,
-    ) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+    ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
         let (key, uid) = (named.id.key(), named.uid.clone());
         let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
         // Like a precondition on the uid: an object that was recreated since is not hit.
@@ -159,7 +159,11 @@ impl SimulatedMember {
         (answer(!slowly), Some(key.clone()), vec![fact])
     }
 
-    fn release(&mut self, order: &Arc<WorkOrder>, named: &LiveObject) -> (StepResult, Option<ObjectKey>, Vec<Fact>) {
+    fn release<O>(
+        &mut self,
+        order: &Arc<WorkOrder>,
+        named: &LiveObject,
+    ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
         let (key, uid) = (named.id.key(), named.uid.clone());
         let answer = StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone: true };
         let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
@@ -175,7 +179,13 @@ impl SimulatedMember {
         (answer, Some(key), vec![fact])
     }
 
-    fn apply(&mut self, order: &Arc<WorkOrder>, desired: &Desired, probe: bool, fate: Fate) -> (Answer, Vec<Fact>) {
+    fn apply<O>(
+        &mut self,
+        order: &Arc<WorkOrder>,
+        desired: &Desired,
+        probe: bool,
+        fate: Fate,
+    ) -> (Answer, Vec<Fact<O>>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
         // In the order of `probe_take_over` in members' tasks: another owner first, then existing objects.
@@ -223,12 +233,11 @@ impl SimulatedMember {
         };
         let live = LiveObject::new(content, uid, self.version);
         self.objects.insert(ObjectKey::clone(&desired.key), live.clone());
-        let digest = desired.digest.clone();
         let available = live.availability != Availability::ManifestNotAvailableYet;
         let fact = Fact::Applied {
             order: Arc::clone(order),
             object: ObjectKey::clone(&desired.key),
-            digest,
+            digest: desired.digest.clone(),
             available,
             was_foreign,
         };
@@ -242,12 +251,12 @@ impl SimulatedMember {
     }
 
     /// Makes an object available, or removes it if it is being deleted, unless it was changed since.
-    pub(super) fn ripen(
+    pub(super) fn ripen<O>(
         &mut self,
         cluster: &ClusterName,
         key: &ObjectKey,
         version: u64,
-    ) -> Option<(Sight, Option<Fact>)> {
+    ) -> Option<(Sight, Option<Fact<O>>)> {
         let live = self.objects.get_mut(key).filter(|live| live.resource_version == version)?;
         self.version += 1;
         if live.terminating {

@@ -8,12 +8,12 @@ mod checks;
 mod deployment;
 mod dice;
 mod fact;
+mod happenings;
 mod latencies;
 mod links;
 mod member;
 mod namespaces;
 mod process;
-mod queue;
 pub mod scenario;
 mod source;
 
@@ -28,14 +28,14 @@ use engine::{Event, SourceEvent};
 use model::id::ClusterName;
 use model::work::Desired;
 
-pub use deployment::{Deployment, OneDaemon, Written};
+pub use deployment::{BatchOutcome, Deployment, OneDaemon};
 pub use dice::Dice;
 pub use fact::Fact;
+pub use happenings::{Happening, Happenings};
 pub use latencies::Latencies;
 pub use links::{Link, is_listed};
 pub use member::{Fate, Sight, SimulatedMember};
-pub use process::Process;
-pub use queue::{Happening, Queue};
+pub use process::SimulatedProcess;
 pub use source::{SimulatedSource, SourceThread};
 
 /// Decides the behaviour of an object on a cluster.
@@ -54,9 +54,9 @@ pub struct Simulation<D: Deployment = OneDaemon> {
     /// What is drawn from the seed.
     pub dice: Dice,
     /// What is to happen.
-    pub queue: Queue<D::Happening>,
+    pub queue: Happenings<D::Happening>,
     /// The process that acts.
-    pub process: Process,
+    pub process: SimulatedProcess,
     /// The store.
     pub store: MemoryStore,
     /// The source.
@@ -64,7 +64,7 @@ pub struct Simulation<D: Deployment = OneDaemon> {
     /// The members whose tasks a daemon ever started.
     pub members: BTreeMap<ClusterName, SimulatedMember>,
     /// What was seen to happen since somebody took it out.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Fact<D::Fact>>,
     fate: FateOf,
 }
 
@@ -78,8 +78,8 @@ impl<D: Deployment> Simulation<D> {
             latencies: Latencies::default(),
             now: start,
             dice: Dice::new(seed),
-            queue: Queue::new(),
-            process: Process::default(),
+            queue: Happenings::new(),
+            process: SimulatedProcess::default(),
             store: MemoryStore::new(),
             source: SimulatedSource::default(),
             members: BTreeMap::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::deployment::{Deployment, Written};
+use super::deployment::{BatchOutcome, Deployment};
 use super::links::Link;
 use super::source::{SimulatedSource, SourceThread};
 use super::{Fact, Happening, Simulation};
@@ -18,7 +18,7 @@ use model::work::SourceName;
 
 /// What a process has for itself.
 #[derive(Default)]
-pub struct Process {
+pub struct SimulatedProcess {
     /// The machine that it runs on; 0 where there is only one.
     pub machine: usize,
     /// Its number: what is meant for another does not concern it.
@@ -34,7 +34,7 @@ pub struct Process {
     pub(super) wake_at: Option<Timestamp>,
 }
 
-impl Process {
+impl SimulatedProcess {
     /// Returns the task of a member if this is its present connection.
     pub fn connected(&mut self, cluster: &ClusterName, connection: u64) -> Option<&mut Link> {
         self.links.get_mut(cluster).filter(|link| link.connection == connection && link.connected)
@@ -119,16 +119,16 @@ impl<D: Deployment> Simulation<D> {
         let written = D::write(self, ops);
         let Some(core) = &mut self.process.core else { return false };
         match written {
-            Written::Kept => {
+            BatchOutcome::Kept => {
                 let effects = core.written(batch, now);
                 self.act(effects);
                 self.process.core.is_some()
             }
-            Written::Refused => {
+            BatchOutcome::Refused => {
                 core.refused(batch, now);
                 false
             }
-            Written::Ended => false,
+            BatchOutcome::Ended => false,
         }
     }
 

@@ -43,7 +43,7 @@ impl<D: Deployment> Simulation<D> {
         self.source.tip = Some(commit);
     }
 
-    /// Lets the source thread look at the source as soon as it has heard of a push.
+    /// Lets the source thread look at the source as soon as it notices a push.
     pub fn poll_later(&mut self) {
         self.push_in(self.latencies.source, Happening::Poll(self.process.life));
     }

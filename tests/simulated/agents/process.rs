@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::{MemberCommand, MemberEvent};
 use model::id::ClusterName;
-use plan::simulate::{Fact, later};
+use plan::simulate::later;
 use wire::remote::agent::{AgentDisk as _, AgentState, ChangedMembers};
 use wire::remote::agent_session::{AfterFrame, AgentSession, Fetch, Fetched};
 use wire::{Acked, AgentMember, FetchObjects, FetchedObject, FromServer, ToServer};
@@ -13,6 +13,7 @@ use super::disk::{SimulatedDisk, SimulatedTasks, TaskAct};
 use super::network::{Message, json, push_as, read, send_to_server};
 use super::{AgentHappening, DIAL, LIVES, instant, own_agent, prolong_agent, push_agent, uptime};
 use crate::Sim;
+use crate::fact::{Fact, MachineFact};
 use crate::replicas::daemons;
 
 /// How long a session may take to begin.
@@ -246,7 +247,7 @@ fn take_frame(sim: &mut Sim, bytes: &[u8]) -> bool {
         Ok((session.take_frame(&mut process.state, frame), Some(*epoch)))
     });
     let Some(Ok((next, epoch))) = next else { return false };
-    sim.facts.extend(epoch.map(|epoch| Fact::Executed { agent, epoch }));
+    sim.facts.extend(epoch.map(|epoch| Fact::Own(MachineFact::Executed { agent, epoch })));
     match next {
         AfterFrame::Nothing => true,
         AfterFrame::Leave(_) => false,
@@ -258,7 +259,7 @@ fn take_frame(sim: &mut Sim, bytes: &[u8]) -> bool {
                 }
             });
             let members = running_of_agent(sim);
-            sim.facts.push(Fact::Told { agent, members });
+            sim.facts.push(Fact::Own(MachineFact::Told { agent, members }));
             true
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use engine::{Event, MemberCommand, MemberEvent};
 use model::agent::AgentChoice;
 use model::id::ClusterName;
-use plan::simulate::{Fact, Happening, later};
+use plan::simulate::{Happening, later};
 use wire::remote::credentials::Credential;
 use wire::remote::registry::{AgentSettings, NextFrame, Registry, RegistryEffect};
 use wire::{Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, FromServer, Hello, Reports};
@@ -16,6 +16,7 @@ use wire::{Acked, AgentHealth, AgentOrder, AgentReach, FetchObjects, FetchedObje
 use super::network::{self, Message, arrives, cut_lines, read, send_to_agent};
 use super::{AgentHappening, instant, push_agent, uptime};
 use crate::Sim;
+use crate::fact::{Fact, MachineFact};
 use crate::lease::{is_fence_open_of_daemon, lease_of_flights};
 
 /// How long until the stream of a session sends what it has.
@@ -112,7 +113,7 @@ pub(crate) fn add_own(sim: &mut Sim, cluster: &ClusterName) {
 fn start_own(sim: &mut Sim, cluster: &ClusterName) {
     let source = sim.process.source_name();
     if sim.deployment.agents.is_some() {
-        sim.facts.push(Fact::Given { agent: None, cluster: cluster.clone() });
+        sim.facts.push(Fact::Own(MachineFact::Given { agent: None, cluster: cluster.clone() }));
     }
     sim.start_task(cluster, source, true);
 }
@@ -300,7 +301,7 @@ fn take_reports(sim: &mut Sim, name: &str, bytes: &[u8]) -> Message {
     match taken {
         Some((Ok(taken), before)) => {
             if has_events && before.is_some_and(|before| before < seq) {
-                sim.facts.push(Fact::Heard { session, number });
+                sim.facts.push(Fact::Own(MachineFact::Heard { session, number }));
             }
             Message::Acked(network::json(&Acked { acked: taken.acked }))
         }
@@ -338,7 +339,9 @@ pub(crate) fn drain(sim: &mut Sim, line: u64) {
         let listed: BTreeSet<ClusterName> = members.iter().map(|member| member.cluster.clone()).collect();
         let before = server.listed.insert(line, listed.clone()).unwrap_or_default();
         let given = listed.difference(&before);
-        sim.facts.extend(given.map(|cluster| Fact::Given { agent: Some(agent), cluster: cluster.clone() }));
+        sim.facts.extend(
+            given.map(|cluster| Fact::Own(MachineFact::Given { agent: Some(agent), cluster: cluster.clone() })),
+        );
     }
     if is_strange && !matches!(message, FromServer::Welcome { .. }) {
         let strange: Value = json!({"type": "fromTheFuture", "cluster": "c0", "number": line});

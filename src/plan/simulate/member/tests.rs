@@ -19,7 +19,7 @@ fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_ther
         member.inventories.extend(inventories.into_iter().map(|of| (of.clone(), Parent::default())));
         member.objects.insert(live.id.key(), live.clone());
         let order = WorkOrder { remove: true, ..testkit::records::work_order() };
-        let (_, _, facts) = member.delete(&Arc::new(order), &live, false);
+        let (_, _, facts): (_, _, Vec<Fact>) = member.delete(&Arc::new(order), &live, false);
         let [Fact::Deleted { holder, .. }] = &facts[..] else { panic!("{name}: {facts:?}") };
         assert_eq!(holder.as_ref(), expected, "{name}");
     }

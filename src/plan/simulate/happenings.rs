@@ -43,14 +43,14 @@ pub enum Happening<H> {
     Own(H),
 }
 
-/// The queue of a simulation.
-pub struct Queue<H> {
+/// All that is to happen in a simulation.
+pub struct Happenings<H> {
     /// Each event with its machine.
     events: BTreeMap<(Timestamp, u64), (usize, Happening<H>)>,
     queued: u64,
 }
 
-impl<H> Queue<H> {
+impl<H> Happenings<H> {
     /// Creates one in which nothing is.
     pub(super) fn new() -> Self {
         Self { events: BTreeMap::new(), queued: 0 }
