@@ -1,9 +1,9 @@
 //! The running daemon: all waiting, communication and writing around the core.
 //!
 //! [`run`] is the event loop. [`source_poller`] watches git, [`member`] executes deliveries, [`hub_writer`] exports decisions,
-//! [`metric_asker`] asks Prometheus, [`forge_bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send
-//! events to the core (`core::event`) and execute its effects (`core::effect`). [`notifier`] tells receivers what the journal says.
-//! [`secret_files`] follows the files of secrets.
+//! [`metric_asker`] asks Prometheus, [`bot`] communicates on the forge, [`configuration`] follows the configuration's file. They send
+//! events to the core (`engine::event`) and execute its effects (`engine::effect`). [`notifier`] tells receivers what the journal says.
+//! [`system::secret_files`] follows the files of secrets.
 
 pub mod commit_reader;
 pub mod commit_signatures;

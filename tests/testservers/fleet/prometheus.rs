@@ -63,7 +63,7 @@ impl Prometheus {
     /// Returns the binary.
     ///
     /// # Errors
-    /// As [`debian::binary`].
+    /// As `debian::binary`.
     pub fn binary() -> Result<PathBuf> {
         debian::binary("prometheus", "prometheus", "20 MB")
     }
