@@ -84,7 +84,7 @@ impl Drop for MemberTask {
 }
 
 impl MemberTask {
-    /// Starts the task of a member, once nobody else delivers to it: when `parted` ends. It writes while the fence is open.
+    /// Starts the task of a member. It waits for `parted`, which ends when no other process delivers to the member, and writes while the fence is open.
     #[allow(clippy::too_many_arguments, reason = "each is something else that a task needs")]
     pub fn start(
         name: &ClusterName,

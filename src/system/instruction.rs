@@ -3,12 +3,12 @@
 use model::commands::{Command, Done, Person, Refusal, WaitingGate};
 use tokio::sync::oneshot;
 
-/// A command for the core, from somebody whose token is known.
+/// A command for the engine, from an authenticated person.
 #[derive(Debug)]
 pub struct Instruction<T = Done> {
-    /// What is to be done.
+    /// The command.
     pub command: Command,
-    /// Who wants it.
+    /// The person who commands.
     pub person: Person,
     /// Where the answer goes.
     pub reply: oneshot::Sender<Result<T, Refusal>>,

@@ -3,7 +3,7 @@
 /// Bytes of one random number.
 pub const RANDOM_BYTES: usize = 32;
 
-/// Returns bytes that nobody can guess; `None` where the system has none.
+/// Returns unpredictable bytes; `None` if the system provides none.
 pub fn random() -> Option<[u8; RANDOM_BYTES]> {
     let mut bytes = [0; RANDOM_BYTES];
     rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;

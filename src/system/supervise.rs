@@ -41,7 +41,7 @@ impl Supervisor {
         Self { health, metrics, first: RESTART_FIRST }
     }
 
-    /// Creates a supervisor that restarts at once and reports to nobody, for tests.
+    /// Creates a supervisor for tests: it restarts tasks without a pause, and no probe reads its reports.
     pub fn without_pauses() -> Self {
         Self { first: Duration::ZERO, ..Self::new(Arc::default(), Arc::default()) }
     }

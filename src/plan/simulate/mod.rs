@@ -63,7 +63,7 @@ pub struct Simulation<D: Deployment = OneDaemon> {
     pub source: SimulatedSource,
     /// The members whose tasks a daemon ever started.
     pub members: BTreeMap<ClusterName, SimulatedMember>,
-    /// What was seen to happen since somebody took it out.
+    /// The facts since the caller last took them out.
     pub facts: Vec<Fact<D::Fact>>,
     fate: FateOf,
 }
