@@ -11,5 +11,6 @@ pub mod run;
 mod seal;
 pub mod server;
 mod session;
+mod standing;
 #[cfg(test)]
 mod tests;

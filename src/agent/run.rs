@@ -17,8 +17,9 @@ use super::disk::Disk;
 use super::members::Members;
 use super::seal::digest_key;
 use super::session::Ended;
+pub use super::standing::AgentStanding;
+use crate::standing::Agent;
 use config::Decrypt;
-use engine::MemberEvent;
 use member::decryption::Decryption;
 use system::clock;
 use system::supervise::Supervisor;
@@ -50,27 +51,6 @@ pub struct AgentOptions {
     pub root: PathBuf,
     /// What decrypts objects that the source has encrypted.
     pub decrypt: Option<Decrypt>,
-}
-
-/// How an agent stands, for its probes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentStanding {
-    /// It has a session with this server.
-    Connected(String),
-    /// It has none, and continues with the last orders. The reason, for people.
-    Alone(String),
-}
-
-/// A running agent.
-pub(super) struct Agent {
-    pub(super) servers: Vec<Endpoint>,
-    pub(super) connector: Connector,
-    pub(super) pools: BTreeSet<String>,
-    /// Names this start.
-    pub(super) instance: String,
-    pub(super) state: AgentState<Disk, Members>,
-    pub(super) inbox: mpsc::UnboundedReceiver<MemberEvent>,
-    pub(super) standing: watch::Sender<AgentStanding>,
 }
 
 /// Runs an agent until `stop` is set.

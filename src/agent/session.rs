@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connect::{Connector, Endpoint, Error, Requests, ServerConnection};
-use super::run::{Agent, AgentStanding};
+use super::standing::{Agent, AgentStanding};
 use engine::MemberEvent;
 use model::id::Digest;
 use system::clock;

@@ -11,6 +11,7 @@ pub mod names;
 mod own;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use self::names::{FileName, first_name};
 use self::own::OwnChanges;
 use super::live::Inventory;
 use super::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
+use crate::directory::threads::blocking;
 use model::id::{ObjectId, ObjectKey};
 use model::kinds;
 use model::work::Release;
@@ -220,13 +222,6 @@ impl Directory {
         }
         Ok(())
     }
-}
-
-/// Runs what waits for the disk on a thread that may wait.
-async fn blocking<T: Send + 'static, E: From<io::Error> + Send + 'static>(
-    work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, E> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }
 
 fn key_of(object: &Value) -> Option<ObjectKey> {

@@ -24,14 +24,11 @@ use claims::{ClaimEvent, Claims};
 use super::connect::{is_expired, watch_failure};
 use super::wire::Wire;
 use super::{Error, Observation};
+use crate::retry::{REFUSED_RETRY, RETRY, is_refused};
 use model::facts::{Facts, MACHINE_TYPE_LABELS, NodeStatus, PodSpec, PodStatus, Tally};
 
 /// Shortest pause between two reports of one member's facts.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause before a failed watch is tried again.
-const RETRY: Duration = Duration::from_secs(5);
-/// The same where the member refused it: somebody has to grant it first.
-const REFUSED_RETRY: Duration = Duration::from_mins(5);
 /// Nodes of one page of a list: a node's images and conditions come to tens of kilobytes.
 const NODES_IN_PAGE: u32 = 100;
 /// Pods of one page of a list.
@@ -188,19 +185,6 @@ pub(super) fn paced<K: Send + 'static>(
         };
         Some((event, (watch, pause)))
     })
-}
-
-/// Tells whether the member will say the same again until somebody changes something there.
-pub(super) fn is_refused(error: &watcher::Error) -> bool {
-    let code = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status.code,
-        _ => return false,
-    };
-    // Not these: 401 concerns the whole member, 410 a watch that fell behind, and 429 passes by itself.
-    (400..500).contains(&code) && !matches!(code, 401 | 410 | 429)
 }
 
 /// The observed facts, and what cannot be observed.

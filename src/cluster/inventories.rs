@@ -11,10 +11,11 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::live::{Inventory, with_type};
+use super::live::Inventory;
 use super::object::RawObject;
 use super::wire::Wire;
 use super::{Error, Observation, WatchHandle};
+use crate::inventory::with_type;
 
 /// First pause before a failed list or watch is tried again; doubles up to the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);

@@ -10,9 +10,11 @@ mod error;
 mod facts;
 pub mod hub;
 mod inventories;
+mod inventory;
 pub mod live;
 mod namespaces;
 mod object;
+mod retry;
 mod wire;
 
 use std::collections::BTreeSet;

@@ -16,12 +16,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::connect::{SignIn, connect, connect_in_cluster, impersonating, is_expired};
+pub use super::inventory::Inventory;
 use super::object::RawObject;
 use super::wire::Wire;
 use super::{
     ApplyOptions, Deletion, Error, IN_FLIGHT_MAX, Observation, Target, WatchHandle, WatchedKind, facts, inventories,
     namespaces,
 };
+use crate::inventory::with_type;
 use model::api::FIELD_MANAGER;
 use model::id::{ObjectId, ObjectKey};
 use model::kinds;
@@ -54,19 +56,6 @@ pub struct Live {
     listed_parents: Mutex<Option<String>>,
     /// The same member over the same connection, as other users.
     users: Mutex<BTreeMap<String, Arc<Self>>>,
-}
-
-/// The inventory's namespace and labels on a member.
-#[derive(Clone, Copy, Debug)]
-pub struct Inventory {
-    /// Namespace of the parents.
-    pub namespace: &'static str,
-    /// Label on the parents.
-    pub id_label: &'static str,
-    /// Label on the parts.
-    pub part_of_label: &'static str,
-    /// Annotations on the parts that are ours: what they were applied from, and who placed them.
-    pub part_annotations: &'static [&'static str],
 }
 
 impl Live {
@@ -346,14 +335,6 @@ impl Target for Live {
         let wire = self.wire().ok()?;
         Some(WatchHandle::start(sink.clone(), Observation::panicked, namespaces::follow(wire, sink)))
     }
-}
-
-/// Gives a list's item the type that lists leave out.
-pub(super) fn with_type(item: RawObject, api_version: &str, kind: &str) -> Value {
-    let mut json = item.json;
-    json["apiVersion"] = api_version.into();
-    json["kind"] = kind.into();
-    json
 }
 
 /// One watch of one kind, until its handle is dropped.

@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 
 use super::Observation;
 use super::connect::{is_expired, watch_failure};
-use super::facts::{is_refused, paced};
+use super::facts::paced;
 use super::wire::Wire;
+use crate::retry::is_refused;
 
 /// Namespaces of one page of a list.
 const NAMESPACES_IN_PAGE: u32 = 500;

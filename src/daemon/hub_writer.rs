@@ -4,7 +4,6 @@
 //! hub does not answer. Deliveries never wait for it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +11,20 @@ use backon::ExponentialBackoff;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::hub_writer::settings::failed;
 use cluster::Error;
 use cluster::hub::{Change, Hub, HubKind};
 use decide::status::decisions::Exports;
 use engine::HubReport;
-use model::api::table::OCM_GROUP;
-use model::error::{Classify, ErrorClass};
-use model::work::SourceName;
 use system::clock;
 use system::fence::Fence;
 use system::supervise::Supervisor;
 use system::telemetry::metrics::Part;
 
 mod pass;
+mod settings;
+
+pub use settings::HubSettings;
 
 use pass::HubPass;
 
@@ -34,33 +34,6 @@ const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_MAX: Duration = Duration::from_mins(1);
 /// Pause before a refused write, or one that met a foreign object, is retried.
 const RETRY: Duration = Duration::from_secs(30);
-
-/// The hub's location and the objects on it.
-#[derive(Clone, Debug)]
-pub struct HubSettings {
-    /// Its kubeconfig.
-    pub kubeconfig: PathBuf,
-    /// The context in it; `None` for the current one.
-    pub context: Option<String>,
-    /// Programs that may run to sign in.
-    pub allow_exec: Vec<String>,
-    /// The namespace of Argo CD.
-    pub namespace: String,
-    /// The ConfigMap that ApplicationSets name.
-    pub config_map: String,
-    /// Identity of our source: objects of another source are left alone.
-    pub source: SourceName,
-}
-
-/// Returns the report that the hub cannot be used.
-fn failed(error: &Error) -> HubReport {
-    HubReport { done: None, failure: Some(failure_text(error)), is_passing: is_passing(error), problems: Vec::new() }
-}
-
-/// Tells whether the next try may succeed: the hub is busy, or did not answer.
-fn is_passing(error: &Error) -> bool {
-    error.class() == ErrorClass::Transient
-}
 
 /// The running task; ends when dropped.
 pub struct HubTask {
@@ -200,16 +173,6 @@ impl Worker {
         }
         // A problem that ended and returns is logged again.
         self.logged.retain(|said| problems.contains(said));
-    }
-}
-
-fn failure_text(error: &Error) -> String {
-    let advice = "apply deploy/argocd/placementdecisions.yaml there, or install OCM";
-    match error {
-        Error::Refused { code: 404, object, .. } if object.starts_with("PlacementDecision") => {
-            format!("the hub knows no PlacementDecision ({OCM_GROUP}/v1beta1): {advice}")
-        }
-        error => error.to_string(),
     }
 }
 

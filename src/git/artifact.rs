@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use self::registry::{FoundArtifact, RegistryClient, SignaturesSeen};
-use super::folder::{FolderMirror, Recorded};
+use self::registry::signatures::SignaturesSeen;
+use self::registry::{FoundArtifact, RegistryClient};
+use super::folder::{FolderMirror, Recorded, rebuild_folder};
 use super::watchdog::{Stopped, watched};
-use super::{Error, FETCH_TIME_MAX, OCI_KEPT_MAX_BYTES, SourceSpec, compact, heal};
+use super::{Error, FETCH_TIME_MAX, OCI_KEPT_MAX_BYTES, SourceSpec, heal};
 use model::artifact::{ArtifactReference, SeenArtifact};
 use model::id::CommitId;
 
@@ -27,8 +28,6 @@ const SCRATCH: &str = "unpacked";
 const FILES: &str = "files";
 /// The archive in it.
 const ARCHIVE: &str = "archive";
-/// Characters of a revision that are kept.
-const REVISION_CHARS_MAX: usize = 200;
 
 /// One artifact, and our repository of what it held.
 pub(super) struct ArtifactMirror {
@@ -171,7 +170,7 @@ impl ArtifactMirror {
         if before <= self.room {
             return Ok(());
         }
-        for pin in compact::rebuild_folder(&mut self.folder)? {
+        for pin in rebuild_folder(&mut self.folder)? {
             tracing::warn!(pin, "the commit of an artifact is not whole and could not be kept");
         }
         let after = size()?;

@@ -1,75 +1,21 @@
-//! Rebuilds a mirror: gix has no garbage collection, every fetch adds a pack, and a damaged mirror is best cloned again.
+//! What rebuilding a mirror takes: gix has no garbage collection, every fetch adds a pack, and a damaged mirror is best cloned again.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use gix::objs::{Kind, Write};
 use gix::refs::transaction::{PreviousValue, RefEdit};
 
-use super::folder::FolderMirror;
-use super::mirror::{Mirror, REPLACED, create_bare};
-use super::repository::{Reader, open_options};
-use super::{Error, REF_PINS, REF_PREFIX, heal};
+use super::bare::REPLACED;
+use super::repository::Reader;
+use super::{Error, REF_PINS, REF_PREFIX, durable, heal};
 
 /// The extension of the mirror that is being built.
 const FRESH: &str = "fresh";
 
-/// Replaces a mirror that has more than `packs_max` packs; tells whether it did.
-pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
-    let dir = mirror.dir.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
-    if count_packs(&dir).map_err(disk)? <= packs_max {
-        return Ok(false);
-    }
-    let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
-    fresh.poll(interrupt)?;
-    // Any pin that cannot be copied ends it: too many packs are no reason to lose a commit.
-    copy(&mirror.reader, &fresh.reader, |_, error| Err(error))?;
-    drop(fresh);
-    let old = swap(&dir)?;
-    mirror.reopen()?;
-    fs::remove_dir_all(&old).map_err(disk)?;
-    Ok(true)
-}
-
-/// Clones a damaged mirror again beside it and swaps the two. Returns the pins that could not be kept, with the reasons; the
-/// damaged one is then kept aside.
-pub(super) fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec<String>, Error> {
-    let dir = mirror.dir.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
-    let mut fresh = mirror.beside(room_beside(&dir).map_err(disk)?)?;
-    // The remote comes first: most objects come with its pack, and only what it forgot is copied one by one.
-    fresh.poll(interrupt)?;
-    // What was open still shows packs that are broken.
-    mirror.reopen()?;
-    let lost = copy_what_is_whole(&mirror.reader, &fresh.reader)?;
-    drop(fresh);
-    let old = swap(&dir)?;
-    mirror.reopen()?;
-    put_away(&old, &dir, &lost).map_err(disk)?;
-    Ok(lost)
-}
-
-/// Makes a new repository of a folder's states beside a damaged one and swaps the two; as [`rebuild`] does.
-pub(super) fn rebuild_folder(folder: &mut FolderMirror) -> Result<Vec<String>, Error> {
-    let dir = folder.kept.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
-    let location = folder.reader.location().to_owned();
-    let fresh_dir = room_beside(&dir).map_err(disk)?;
-    create_bare(&fresh_dir, &location)?;
-    let fresh = Reader::open(&fresh_dir, open_options([]), &location, ".")?;
-    let lost = copy_what_is_whole(&folder.reader, &fresh)?;
-    drop(fresh);
-    let old = swap(&dir)?;
-    folder.reader = folder.reader.opened_again(&dir, open_options([]))?;
-    put_away(&old, &dir, &lost).map_err(disk)?;
-    Ok(lost)
-}
-
 /// Returns where a mirror is built, and makes room there.
-fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
+pub(super) fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
     // The mirror itself is in its place, so both are leftovers: of a copy that was not finished, of a finished swap.
     for extension in [FRESH, REPLACED] {
         let leftover = dir.with_extension(extension);
@@ -81,22 +27,22 @@ fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// Puts the new mirror into the place of the old one, and returns where that is now. It is on the disk before it counts.
-fn swap(dir: &Path) -> Result<PathBuf, Error> {
+pub(super) fn swap(dir: &Path) -> Result<PathBuf, Error> {
     let disk = |source| Error::Disk { path: dir.to_owned(), source };
     let (fresh, replaced) = (dir.with_extension(FRESH), dir.with_extension(REPLACED));
-    heal::sync_below(&fresh)?;
+    durable::sync_below(&fresh)?;
     // A crash between the two renames leaves no mirror; `create_bare` takes the replaced one back.
     fs::rename(dir, &replaced).map_err(disk)?;
     fs::rename(&fresh, dir).map_err(disk)?;
-    heal::sync(&[dir])?;
+    durable::sync(&[dir])?;
     Ok(replaced)
 }
 
-fn put_away(old: &Path, dir: &Path, lost: &[String]) -> std::io::Result<()> {
+pub(super) fn put_away(old: &Path, dir: &Path, lost: &[String]) -> std::io::Result<()> {
     if lost.is_empty() { fs::remove_dir_all(old) } else { heal::set_aside(old, dir) }
 }
 
-fn count_packs(dir: &Path) -> std::io::Result<usize> {
+pub(super) fn count_packs(dir: &Path) -> std::io::Result<usize> {
     let mut packs = 0;
     for entry in fs::read_dir(dir.join("objects").join("pack"))? {
         packs += usize::from(entry?.path().extension().is_some_and(|extension| extension == "pack"));
@@ -105,7 +51,7 @@ fn count_packs(dir: &Path) -> std::io::Result<usize> {
 }
 
 /// Copies all complete refs, and returns the pins that are incomplete: other refs are fetched when they are needed.
-fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> {
+pub(super) fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> {
     let mut lost = Vec::new();
     let copied = copy(from, to, |name, error| {
         if name.starts_with(REF_PINS) {
@@ -123,7 +69,11 @@ fn copy_what_is_whole(from: &Reader, to: &Reader) -> Result<Vec<String>, Error> 
 
 /// Copies every ref of gitfleet, with the objects that the new mirror lacks: commits that a force-push removed from the branch.
 /// `failed` decides about incomplete refs.
-fn copy(from: &Reader, to: &Reader, mut failed: impl FnMut(&str, Error) -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn copy(
+    from: &Reader,
+    to: &Reader,
+    mut failed: impl FnMut(&str, Error) -> Result<(), Error>,
+) -> Result<(), Error> {
     let (old, new) = (from.local(), to.local());
     let copying = Error::at(from.location(), "copy the mirror of");
     let refs = old.references().map_err(&copying)?;

@@ -11,9 +11,10 @@ use gix::objs::tree::{Entry, EntryKind};
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
-use super::repository::{Blob, Reader};
+use super::repository::{Blob, Reader, open_options};
 use super::walk::{self, Child, Children, File, Level, Listing, WalkedKind};
-use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING, compact, heal};
+use super::{BLOB_SIZE_MAX_BYTES, ENTRIES_MAX, Error, READ_SIZE_MAX_BYTES, REF_TRACKING, compact, durable, heal};
+use crate::bare::create_bare;
 use model::id::{BlobId, CommitId};
 
 /// The one name starting with a dot that matters.
@@ -225,7 +226,7 @@ impl FolderMirror {
     pub(crate) fn record_as(&mut self, kind: &Recorded<'_>) -> Result<CommitId, Error> {
         if let Some(damage) = self.damage.take() {
             tracing::warn!(repository = %self.kept.display(), damage, "our record of the folder is damaged; making it again");
-            for pin in compact::rebuild_folder(self).inspect_err(|_| self.damage = Some(damage))? {
+            for pin in rebuild_folder(self).inspect_err(|_| self.damage = Some(damage))? {
                 tracing::warn!(repository = %self.kept.display(), pin, "it is not whole and could not be kept");
             }
         }
@@ -269,10 +270,26 @@ impl FolderMirror {
         let (commit, is_new) = commit(&repo, tree, kind).map_err(&writing)?;
         // Only where something was written: it waits for the whole file system.
         if is_new {
-            heal::sync_below(&self.kept)?;
+            durable::sync_below(&self.kept)?;
         }
         Ok(commit)
     }
+}
+
+/// Makes a new repository of a folder's states beside a damaged one and swaps the two, as `mirror` does for a remote.
+pub(super) fn rebuild_folder(folder: &mut FolderMirror) -> Result<Vec<String>, Error> {
+    let dir = folder.kept.clone();
+    let disk = |source| Error::Disk { path: dir.clone(), source };
+    let location = folder.reader.location().to_owned();
+    let fresh_dir = compact::room_beside(&dir).map_err(disk)?;
+    create_bare(&fresh_dir, &location)?;
+    let fresh = Reader::open(&fresh_dir, open_options([]), &location, ".")?;
+    let lost = compact::copy_what_is_whole(&folder.reader, &fresh)?;
+    drop(fresh);
+    let old = compact::swap(&dir)?;
+    folder.reader = folder.reader.opened_again(&dir, open_options([]))?;
+    compact::put_away(&old, &dir, &lost).map_err(disk)?;
+    Ok(lost)
 }
 
 /// Returns whom our own commits are by: no time, so that the same content is the same commit.

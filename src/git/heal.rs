@@ -7,9 +7,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::mirror::create_bare;
 use super::repository::Reader;
 use super::{Error, REF_PREFIX};
+use crate::bare::create_bare;
 
 /// The extension of a damaged mirror that is kept, because something in it could not be taken along. There is one at most.
 pub(super) const DAMAGED: &str = "damaged";
@@ -253,27 +253,4 @@ fn files(folder: &Path, depth: usize) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// Has files and the folders they stand in written to the disk, in this order.
-pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
-    for path in paths {
-        let failed = |source| Error::Disk { path: (*path).to_owned(), source };
-        File::open(path).and_then(|file| file.sync_all()).map_err(failed)?;
-        // A new name is on the disk only once the folder that holds it is, too.
-        if let Some(folder) = path.parent() {
-            File::open(folder).and_then(|file| file.sync_all()).map_err(failed)?;
-        }
-    }
-    Ok(())
-}
-
-/// Has everything written to the disk that was written below a folder: many small files, such as loose objects.
-pub(super) fn sync_below(dir: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Disk { path: dir.to_owned(), source };
-    let folder = File::open(dir).map_err(failed)?;
-    // One call for the whole file system: loose objects are many. Other systems have no such call.
-    #[cfg(target_os = "linux")]
-    nix::unistd::syncfs(&folder).map_err(|error| failed(error.into()))?;
-    folder.sync_all().map_err(failed)
 }

@@ -1,12 +1,14 @@
 //! The folders of a commit, as the walk goes through them.
 
+use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 
-use super::Error;
 use super::repository::Reader;
-use super::trees::TreeEntry;
-use super::walk::{Child, Children, Level, WalkedKind};
-use model::id::BlobId;
+use super::trees::{TreeEntries, TreeEntry};
+use super::walk::{Child, Children, File, Level, Listing, WalkedKind};
+use super::{Error, walk};
+use crate::limits::TREE_SIZE_MAX_BYTES;
+use model::id::{BlobId, CommitId};
 
 /// The folders of a commit.
 pub(super) struct CommitLevel<'r> {
@@ -59,4 +61,67 @@ impl Level for CommitLevel<'_> {
         let entry = self.reader.entry(self.repo, self.root, &names.join("/"))?;
         Ok(matches!(entry, Some((EntryKind::Blob | EntryKind::BlobExecutable, _))))
     }
+}
+
+impl Reader {
+    /// Lists the files of the subtree at a commit; see [`Listing`].
+    ///
+    /// `is_read` decides by path below the subtree; the name `<path>/manifest.yaml` asks whether a folder is ignored.
+    ///
+    /// # Errors
+    /// `PathMissing`, `ObjectMissing`. Problems of single paths are in the listing.
+    pub fn files(&self, commit: &CommitId, is_read: &dyn Fn(&str) -> bool) -> Result<Listing, Error> {
+        let repo = self.local();
+        let top = self.folder(&repo, commit)?;
+        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo: &repo };
+        let found = walk::walk(&level, top, is_read)?;
+        Ok(listing(found))
+    }
+
+    /// Returns what stands in a folder.
+    pub(super) fn tree(&self, repo: &gix::Repository, id: ObjectId) -> Result<TreeEntries, Error> {
+        if let Some(known) = self.trees.get(&id) {
+            return Ok(known);
+        }
+        // Asked of the header: the list of a hostile commit's folder could fill the memory.
+        if self.size_in(repo, &BlobId::new(id.to_string()))? > TREE_SIZE_MAX_BYTES {
+            return Err(Error::SourceTooLarge { location: self.location().to_owned() });
+        }
+        let reading = Error::at(self.location(), "read a folder of");
+        let tree = self.find(repo, id)?.try_into_tree().map_err(&reading)?;
+        let tree = tree.decode().map_err(&reading)?;
+        let entry = |entry: &gix::objs::tree::EntryRef<'_>| TreeEntry {
+            name: entry.filename.to_vec().into(),
+            kind: entry.mode.kind(),
+            id: entry.oid.to_owned(),
+        };
+        let entries: TreeEntries = tree.entries.iter().map(entry).collect();
+        self.trees.insert(id, &entries);
+        Ok(entries)
+    }
+
+    /// Returns what stands at a path below a folder; `None` where nothing does.
+    pub(super) fn entry(
+        &self,
+        repo: &gix::Repository,
+        root: ObjectId,
+        path: &str,
+    ) -> Result<Option<(EntryKind, ObjectId)>, Error> {
+        let mut at = (EntryKind::Tree, root);
+        for name in path.split('/') {
+            if at.0 != EntryKind::Tree {
+                return Ok(None);
+            }
+            let entries = self.tree(repo, at.1)?;
+            let Some(entry) = entries.iter().find(|entry| *entry.name == *name.as_bytes()) else { return Ok(None) };
+            at = (entry.kind, entry.id);
+        }
+        Ok(Some(at))
+    }
+}
+
+pub(super) fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
+    let file =
+        |(path, id, executable): (_, gix::ObjectId, _)| File { path, blob: BlobId::new(id.to_string()), executable };
+    Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors }
 }

@@ -1,6 +1,6 @@
 //! A remote, mirrored into a bare repository below the state folder: ls-refs first, a pack only if the tip moved.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,16 +19,13 @@ use super::error::Secrets;
 use super::fetch::{Bounds, Excess};
 use super::pull::{pull_head, pull_ref};
 use super::repository::{Reader, open_options};
-use super::ssh::Ssh;
+use super::ssh::{Ssh, Transport};
 use super::watchdog::{Stopped, watched};
-use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, compact, heal, ssh};
+use super::{Error, FETCH_TIME_MAX, PULL_FETCH_TIME_MAX, REF_TRACKING, SourceSpec, Tip, compact, durable, heal, ssh};
 use model::id::CommitId;
 
 /// The user name sent along with a token: forges take any with a personal token, GitHub Apps want this very one.
 const TOKEN_USER: &str = "x-access-token";
-
-/// The extension of a mirror that is being swapped for a compacted one.
-pub(super) const REPLACED: &str = "replaced";
 
 /// One remote repository and our copy of it.
 pub(super) struct Mirror {
@@ -144,7 +141,7 @@ impl Mirror {
     fn rebuild(&mut self, interrupt: &AtomicBool) -> Result<(), Error> {
         let damage = self.damage.clone().unwrap_or_default();
         tracing::warn!(mirror = %self.dir.display(), damage, "the mirror is damaged; cloning it again");
-        let lost = compact::rebuild(self, interrupt).map_err(|error| Error::Damaged {
+        let lost = rebuild(self, interrupt).map_err(|error| Error::Damaged {
             location: self.location.to_string(),
             dir: self.dir.clone(),
             damage,
@@ -241,7 +238,7 @@ impl Mirror {
             Status::Change { update_refs, write_pack_bundle, .. } => {
                 let written = [write_pack_bundle.data_path, write_pack_bundle.index_path];
                 // The tip is told once pack, index and ref are on the disk: what is accepted must outlive a power cut.
-                heal::sync(&written.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>())?;
+                durable::sync(&written.iter().flatten().map(AsRef::as_ref).collect::<Vec<_>>())?;
                 update_refs
             }
         };
@@ -251,7 +248,7 @@ impl Mirror {
             let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
             return Err(self.failed(&gix::Error::from_error(refused), false));
         }
-        heal::sync(&[&self.dir.join(tracking)])?;
+        durable::sync(&[&self.dir.join(tracking)])?;
         Ok(Some((seen, true)))
     }
 
@@ -355,9 +352,6 @@ impl Mirror {
     }
 }
 
-/// What gix speaks to a server through.
-pub(super) type Transport = dyn gix::protocol::transport::client::blocking_io::Transport + Send;
-
 /// Scheme, host and port: what a token may be sent to.
 fn place(url: &gix::Url) -> (Scheme, Option<String>, Option<u16>) {
     (url.scheme.clone(), url.host().map(str::to_ascii_lowercase), url.port_or_default())
@@ -434,28 +428,40 @@ fn find(refs: &[Ref], name: &str) -> Option<SeenBranch> {
     })
 }
 
-/// Creates a bare repository unless there is one. Built beside and moved, so that a crash leaves none half made.
-pub(super) fn create_bare(dir: &Path, location: &str) -> Result<(), Error> {
-    if dir.exists() {
-        return Ok(());
+/// Replaces a mirror that has more than `packs_max` packs; tells whether it did.
+pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
+    let dir = mirror.dir.clone();
+    let disk = |source| Error::Disk { path: dir.clone(), source };
+    if compact::count_packs(&dir).map_err(disk)? <= packs_max {
+        return Ok(false);
     }
-    let failed = |source| Error::Disk { path: dir.to_owned(), source };
-    let replaced = dir.with_extension(REPLACED);
-    if replaced.exists() {
-        // A crash in the middle of a compaction's swap.
-        return std::fs::rename(&replaced, dir).map_err(failed);
-    }
-    let parent = dir.parent().unwrap_or(dir);
-    std::fs::create_dir_all(parent).map_err(failed)?;
-    let fresh = dir.with_extension("new");
-    // Left by a crash before the rename below; it may be half made.
-    if fresh.exists() {
-        std::fs::remove_dir_all(&fresh).map_err(failed)?;
-    }
-    let (kind, create) = (gix::create::Kind::Bare, gix::create::Options::default());
-    gix::ThreadSafeRepository::init_opts(&fresh, kind, create, open_options([]))
-        .map_err(Error::at(location, "create a mirror for"))?;
-    std::fs::rename(&fresh, dir).map_err(failed)
+    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(disk)?)?;
+    fresh.poll(interrupt)?;
+    // Any pin that cannot be copied ends it: too many packs are no reason to lose a commit.
+    compact::copy(&mirror.reader, &fresh.reader, |_, error| Err(error))?;
+    drop(fresh);
+    let old = compact::swap(&dir)?;
+    mirror.reopen()?;
+    std::fs::remove_dir_all(&old).map_err(disk)?;
+    Ok(true)
+}
+
+/// Clones a damaged mirror again beside it and swaps the two. Returns the pins that could not be kept, with the reasons; the
+/// damaged one is then kept aside.
+fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec<String>, Error> {
+    let dir = mirror.dir.clone();
+    let disk = |source| Error::Disk { path: dir.clone(), source };
+    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(disk)?)?;
+    // The remote comes first: most objects come with its pack, and only what it forgot is copied one by one.
+    fresh.poll(interrupt)?;
+    // What was open still shows packs that are broken.
+    mirror.reopen()?;
+    let lost = compact::copy_what_is_whole(&mirror.reader, &fresh.reader)?;
+    drop(fresh);
+    let old = compact::swap(&dir)?;
+    mirror.reopen()?;
+    compact::put_away(&old, &dir, &lost).map_err(disk)?;
+    Ok(lost)
 }
 
 #[cfg(test)]

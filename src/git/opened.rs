@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use gix::objs::tree::EntryKind;
 
-use super::level::CommitLevel;
-use super::repository::{Blob, Reader, listing, normal_subtree};
+use super::level::{CommitLevel, listing};
+use super::repository::{Blob, Reader, normal_subtree};
 use super::walk::{self, Listing};
 use super::{BLOB_SIZE_MAX_BYTES, Error};
 use model::id::{BlobId, CommitId};

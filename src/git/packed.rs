@@ -17,7 +17,7 @@ use gix::ObjectId;
 use gix::objs::{Kind, Write as _};
 
 use super::repository::Reader;
-use super::{Error, PACKED_SIZE_MAX_BYTES, heal};
+use super::{Error, PACKED_SIZE_MAX_BYTES, durable};
 use model::id::CommitId;
 
 /// The letters of kinds.
@@ -141,11 +141,11 @@ impl Reader {
         while let Some((kind, content)) = read(&mut stream).map_err(|source| self.disk(source))? {
             if kind == Kind::Commit {
                 // A commit that is there counts as whole, also after a power cut.
-                heal::sync_below(&self.git_dir().join("objects"))?;
+                durable::sync_below(&self.git_dir().join("objects"))?;
             }
             repo.objects.write_buf(kind, &content).map_err(Error::at(self.location(), "write an object to"))?;
         }
-        heal::sync_below(&self.git_dir().join("objects"))
+        durable::sync_below(&self.git_dir().join("objects"))
     }
 
     fn disk(&self, source: io::Error) -> Error {

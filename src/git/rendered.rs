@@ -14,7 +14,7 @@ use gix::refs::transaction::{PreviousValue, RefEdit};
 
 use super::folder::author;
 use super::repository::{Reader, open_options};
-use super::{Error, REF_PINS, heal};
+use super::{Error, REF_PINS, durable, heal};
 use model::id::{BlobId, CommitId};
 
 /// How names of results start.
@@ -130,7 +130,7 @@ impl RenderedStore {
     pub fn sync(&self) -> Result<(), Error> {
         let mut is_unsynced = self.is_unsynced();
         if *is_unsynced {
-            heal::sync_below(&self.dir)?;
+            durable::sync_below(&self.dir)?;
             *is_unsynced = false;
         }
         Ok(())
@@ -207,6 +207,14 @@ impl RenderedStore {
         }
         self.known().clear();
         sweep(&self.reader, &self.dir)
+    }
+}
+
+impl Reader {
+    /// Returns a reader that finds blobs of rendered folders too.
+    #[must_use]
+    pub fn with_rendered(&self, store: &RenderedStore) -> Self {
+        self.with_blobs_of(&store.reader)
     }
 }
 

@@ -10,11 +10,9 @@ use gix::objs::tree::EntryKind;
 use gix::refs::transaction::{PreviousValue, RefEdit};
 use rayon::prelude::*;
 
-use super::level::CommitLevel;
-use super::rendered::RenderedStore;
 use super::trees::KnownTrees;
-use super::walk::{self, File, Listing};
-use super::{BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, heal};
+use super::walk::{self};
+use super::{BLOB_SIZE_MAX_BYTES, Error, OBJECT_SIZE_MAX_BYTES, PACK_SLOTS, READ_SIZE_MAX_BYTES, REF_PINS, durable};
 use model::id::{BlobId, CommitId};
 use model::manifest::InputError;
 
@@ -156,12 +154,6 @@ impl Reader {
         Ok(Self { repo, location: location.into(), subtree, trees: KnownTrees::default(), others: Vec::new() })
     }
 
-    /// Returns a reader that finds blobs of rendered folders too.
-    #[must_use]
-    pub fn with_rendered(&self, store: &RenderedStore) -> Self {
-        self.with_blobs_of(&store.reader)
-    }
-
     /// Returns a reader that finds blobs of another repository too.
     #[must_use]
     pub fn with_blobs_of(&self, other: &Self) -> Self {
@@ -284,20 +276,6 @@ impl Reader {
     /// `PathMissing` where the commit has no such folder; `ObjectMissing` for an unknown commit.
     pub fn tree_id(&self, commit: &CommitId) -> Result<TreeId, Error> {
         Ok(TreeId(self.folder(&self.local(), commit)?.to_string()))
-    }
-
-    /// Lists the files of the subtree at a commit; see [`Listing`].
-    ///
-    /// `is_read` decides by path below the subtree; the name `<path>/manifest.yaml` asks whether a folder is ignored.
-    ///
-    /// # Errors
-    /// `PathMissing`, `ObjectMissing`. Problems of single paths are in the listing.
-    pub fn files(&self, commit: &CommitId, is_read: &dyn Fn(&str) -> bool) -> Result<Listing, Error> {
-        let repo = self.local();
-        let top = self.folder(&repo, commit)?;
-        let level = CommitLevel { reader: self, root: self.tree_of(&repo, commit)?, repo: &repo };
-        let found = walk::walk(&level, top, is_read)?;
-        Ok(listing(found))
     }
 
     /// Reads one file of the subtree at a commit, such as `.gitfleetignore`; `None` where there is none.
@@ -424,7 +402,7 @@ impl Reader {
         let edit = RefEdit::update(pin_name(name)?, id, PreviousValue::Any, "pin");
         repo.edit_reference(edit).map_err(Error::at(&self.location, "write a pin to"))?;
         // A commit is accepted only after this: without its pin its objects may be collected after a power cut.
-        heal::sync(&[&repo.common_dir().join(format!("{REF_PINS}{name}"))])
+        durable::sync(&[&repo.common_dir().join(format!("{REF_PINS}{name}"))])
     }
 
     /// Removes a pin; a pin that is not there is no error.
@@ -455,12 +433,6 @@ impl Reader {
         }
         Ok(pins)
     }
-}
-
-pub(super) fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
-    let file =
-        |(path, id, executable): (_, gix::ObjectId, _)| File { path, blob: BlobId::new(id.to_string()), executable };
-    Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors }
 }
 
 fn pin_name(name: &str) -> Result<gix::refs::FullName, Error> {

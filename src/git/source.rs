@@ -9,12 +9,12 @@ use sha2::{Digest, Sha256};
 
 use super::artifact::ArtifactMirror;
 use super::folder::FolderMirror;
-use super::https::HttpsAccess;
 use super::mirror::{Mirror, full_branch_name};
 use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
-use super::ssh::{SshAccess, is_ssh};
-use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, compact, heal};
+use super::ssh::is_ssh;
+use super::{Error, JOINED_FOLDER, PACKS_MAX, REF_PREFIX, RENDERED_FOLDER, heal, mirror};
+use crate::spec::{SourceSpec, Tip};
 use model::artifact::{SeenArtifact, is_artifact, without_digest};
 use model::id::CommitId;
 use model::text::hexadecimal;
@@ -23,42 +23,6 @@ use model::text::hexadecimal;
 const MIRROR_NAME_BYTES: usize = 8;
 /// How much of a location's own text names its mirror, in characters, as text for users who look.
 const MIRROR_TEXT_MAX: usize = 40;
-
-/// What to follow.
-#[derive(Clone, Debug, Default)]
-pub struct SourceSpec {
-    /// An https, http, ssh, oci or file URL, `USER@HOST:PATH`, or the path of a local repository or of a plain folder.
-    pub location: String,
-    /// The branch; absent means the checked-out branch of a local repository, the default branch of a remote.
-    pub branch: Option<String>,
-    /// The subtree that is read; `.` is all.
-    pub path: String,
-    /// The token for an https remote, or for an http one where that is allowed.
-    pub token: Option<SecretString>,
-    /// The account of a registry that the token belongs to.
-    pub user: Option<String>,
-    /// Whether the token may be sent in clear text, and a registry is spoken to so.
-    pub allow_insecure_http: bool,
-    /// Whether the signatures beside an artifact are read.
-    pub signatures: bool,
-    /// How hosts are reached over ssh.
-    pub ssh: Option<SshAccess>,
-    /// How servers are reached over https.
-    pub https: HttpsAccess,
-    /// Folders of a plain folder that are never read: the folders of directory members. The state folder always is.
-    pub excluded: Vec<PathBuf>,
-    /// Record every file of a plain folder, and not only what may be a manifest: programs that render folders read others too.
-    pub everything: bool,
-}
-
-/// Where a branch is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tip {
-    /// The commit.
-    pub commit: CommitId,
-    /// The branch's short name; `None` for a plain folder and a detached `HEAD`.
-    pub branch: Option<String>,
-}
 
 /// A followed branch.
 pub struct Source {
@@ -171,7 +135,7 @@ impl Source {
 
     pub(super) fn compact_above(&mut self, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
         match &mut self.kind {
-            SourceKind::Remote(mirror) => compact::compact(mirror, packs_max, interrupt),
+            SourceKind::Remote(mirror) => mirror::compact(mirror, packs_max, interrupt),
             SourceKind::Local(_) | SourceKind::Folder(_) | SourceKind::Artifact(_) => Ok(false),
         }
     }

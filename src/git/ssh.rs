@@ -5,7 +5,6 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -18,13 +17,14 @@ use gix::protocol::transport::client::git::blocking_io::Connection;
 
 use self::address::SshAddress;
 use super::error::Secrets;
-use super::mirror::Transport;
 use super::watchdog::{Stopped, watched};
 use super::{Cause, Error, SSH_ALIVE_INTERVAL, SSH_CONNECT_TIME_MAX, SSH_SILENCE_MAX, WATCHDOG_INTERVAL};
 
+mod access;
 mod address;
 mod said;
 
+pub use self::access::SshAccess;
 pub(super) use self::address::is_ssh;
 
 /// The program.
@@ -36,14 +36,8 @@ const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// How many signs of life in a row the host may leave unanswered.
 const ALIVE_COUNT_MAX: u32 = 3;
 
-/// How hosts are reached over ssh.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SshAccess {
-    /// The private key, without a passphrase.
-    pub key_file: PathBuf,
-    /// The keys of hosts that count. No other host is spoken to.
-    pub known_hosts_file: PathBuf,
-}
+/// What gix speaks to a server through.
+pub(super) type Transport = dyn gix::protocol::transport::client::blocking_io::Transport + Send;
 
 /// A repository behind ssh, and the process that is connected to it now.
 pub(super) struct Ssh {
@@ -172,7 +166,7 @@ impl Ssh {
             // What a host says beside git may have nothing to do with it.
             (false, false) => Cause::text(&format!("{} ({of_gix})", said.trim()), &Secrets::default()),
         };
-        said::error(self, location, &said, by_ssh, cause)
+        said::error(&self.address, &self.access, location, &said, by_ssh, cause)
     }
 
     fn command(&self) -> Command {

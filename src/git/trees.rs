@@ -6,10 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 
-use super::repository::Reader;
-use super::{Error, TREE_SIZE_MAX_BYTES};
-use model::id::BlobId;
-
 /// Memory for them, in bytes; with more, all are read again.
 const KNOWN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -35,11 +31,11 @@ struct TreeMemory {
 }
 
 impl KnownTrees {
-    fn get(&self, id: &ObjectId) -> Option<TreeEntries> {
+    pub(super) fn get(&self, id: &ObjectId) -> Option<TreeEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trees.get(id).cloned()
     }
 
-    fn insert(&self, id: ObjectId, entries: &TreeEntries) {
+    pub(super) fn insert(&self, id: ObjectId, entries: &TreeEntries) {
         let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
         let bytes = size_of_val::<[TreeEntry]>(entries) + names;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,49 +49,6 @@ impl KnownTrees {
             known.trees.insert(id, Arc::clone(entries));
             known.bytes += bytes;
         }
-    }
-}
-
-impl Reader {
-    /// Returns what stands in a folder.
-    pub(super) fn tree(&self, repo: &gix::Repository, id: ObjectId) -> Result<TreeEntries, Error> {
-        if let Some(known) = self.trees.get(&id) {
-            return Ok(known);
-        }
-        // Asked of the header: the list of a hostile commit's folder could fill the memory.
-        if self.size_in(repo, &BlobId::new(id.to_string()))? > TREE_SIZE_MAX_BYTES {
-            return Err(Error::SourceTooLarge { location: self.location().to_owned() });
-        }
-        let reading = Error::at(self.location(), "read a folder of");
-        let tree = self.find(repo, id)?.try_into_tree().map_err(&reading)?;
-        let tree = tree.decode().map_err(&reading)?;
-        let entry = |entry: &gix::objs::tree::EntryRef<'_>| TreeEntry {
-            name: entry.filename.to_vec().into(),
-            kind: entry.mode.kind(),
-            id: entry.oid.to_owned(),
-        };
-        let entries: TreeEntries = tree.entries.iter().map(entry).collect();
-        self.trees.insert(id, &entries);
-        Ok(entries)
-    }
-
-    /// Returns what stands at a path below a folder; `None` where nothing does.
-    pub(super) fn entry(
-        &self,
-        repo: &gix::Repository,
-        root: ObjectId,
-        path: &str,
-    ) -> Result<Option<(EntryKind, ObjectId)>, Error> {
-        let mut at = (EntryKind::Tree, root);
-        for name in path.split('/') {
-            if at.0 != EntryKind::Tree {
-                return Ok(None);
-            }
-            let entries = self.tree(repo, at.1)?;
-            let Some(entry) = entries.iter().find(|entry| *entry.name == *name.as_bytes()) else { return Ok(None) };
-            at = (entry.kind, entry.id);
-        }
-        Ok(Some(at))
     }
 }
 

@@ -4,6 +4,7 @@
 //! blocks no other: each has its own task, connection and limits.
 
 pub mod apply;
+mod common;
 mod counted;
 pub mod decryption;
 mod fenced;
@@ -25,11 +26,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use crate::decryption::Decryption;
 use cluster::{IN_FLIGHT_MAX, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
-use decide::deliver::health::HealthRules;
 use decide::deliver::inventory::Parent;
-use decide::deliver::live::KnownContents;
 use decide::deliver::step::Step;
 use engine::member::result::StepResult;
 use engine::member::{Reconciler, Task};
@@ -39,8 +37,9 @@ use model::id::{ClusterName, PlacementKey};
 use model::work::SourceName;
 use system::clock;
 use system::fence::Fence;
-use system::telemetry::metrics::{ByDrift, Drift, Metrics};
+use system::telemetry::metrics::{ByDrift, Drift};
 
+pub use common::Common;
 use counted::Counted;
 use fenced::Fenced;
 pub use limits::SharedLimits;
@@ -58,21 +57,6 @@ const RECONNECT_MAX: Duration = Duration::from_secs(30);
 /// How long a connection must last before the pauses start again with the first: a member that answers and fails immediately
 /// would be listed again and again.
 const STEADY_AFTER: Duration = Duration::from_mins(1);
-
-/// What all members have in common.
-#[derive(Debug, Default)]
-pub struct Common {
-    /// When an object is available.
-    pub health: HealthRules,
-    /// What decrypts their objects.
-    pub decryption: Decryption,
-    /// What was read of their objects.
-    pub known: KnownContents,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// What all of them do at once.
-    pub limits: SharedLimits,
-}
 
 /// The task of one member.
 pub struct Member {

@@ -4,16 +4,11 @@ mod walk;
 
 use serde_json::{Map, Value};
 
-use self::walk::Walk;
+pub use self::walk::{DIFFERENCES_MAX, VALUE_CHARS_MAX};
+use self::walk::{HIDDEN, Walk};
 use super::records::Difference;
 use super::secrets::for_each_secret;
 use crate::api::placement::ComparisonOption;
-
-/// Differences reported for one object at most, as KubeFleet limits them.
-pub const DIFFERENCES_MAX: usize = 100;
-
-/// Characters of a reported value at most: reports are for reading, not for restoring.
-pub const VALUE_CHARS_MAX: usize = 256;
 
 /// Path of the single difference of an object the member does not have.
 pub const WHOLE_OBJECT_PATH: &str = "/";
@@ -40,15 +35,6 @@ const KEYS_IGNORED: [&str; 4] = ["kubernetes.io/", "k8s.io/", "kubernetes-fleet.
 
 /// Paths of pod templates, whose `creationTimestamp` the server writes as null.
 const TEMPLATES: [&str; 3] = ["/spec/template", "/spec/jobTemplate", "/spec/jobTemplate/spec/template"];
-
-/// Marks a secret value during the comparison.
-const HIDDEN: &str = "\u{0}secret ";
-
-/// Fields that identify the items of a list, the best first: mounts repeat their volume's name, ports may have no name.
-///
-/// Source: `x-kubernetes-list-map-keys` of the built-in kinds.
-const LIST_KEYS: [&str; 9] =
-    ["mountPath", "devicePath", "containerPort", "name", "port", "key", "ip", "topologyKey", "type"];
 
 /// Returns the differences between a member's object and its manifest, at most [`DIFFERENCES_MAX`], sorted by path.
 ///

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::process::run;
-use super::{InputFile, Programs, Scratch, environment, launch, version_in};
+use super::{InputFile, Programs, launch};
+use crate::programs::{Scratch, environment, version_in};
 
 /// The name of the program.
 const PROGRAM: &str = "sops";
@@ -183,7 +184,7 @@ impl Keys {
             variables.push(("SOPS_AGE_KEY_FILE", path.clone().into_os_string()));
         }
         if let Some(path) = &self.gnupg_home {
-            let gpg = programs.locate(GPG).or_else(|| Programs { folder: None, ..programs.clone() }.locate(GPG));
+            let gpg = programs.locate(GPG).or_else(|| programs.of_path().locate(GPG));
             let gpg = gpg.ok_or_else(|| SopsError::NoGpg { places: programs.places() })?;
             variables.push(("GNUPGHOME", path.clone().into_os_string()));
             variables.push(("SOPS_GPG_EXEC", gpg.into_os_string()));

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use model::api::placement::ApplyStrategy;
+use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::cluster::Cluster;
+use model::id::{ClusterName, PlacementKey};
 use model::overrides::PickedOverrides;
-use model::records::{BindingState, ClusterScore};
+use model::records::{Binding, BindingState, ClusterDecision, ClusterScore};
 
 fn key() -> PlacementKey {
     PlacementKey::cluster_scoped("p")

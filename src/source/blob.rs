@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::budget::{COMMIT, OBJECTS_MAX, Weight};
 use super::encryption;
 use super::truth;
+use crate::blob_error::{BlobError, shortened};
 use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use model::api::identity::identify;
 use model::api::table;
@@ -16,7 +17,7 @@ use model::api::{FieldError, envelope};
 use model::encrypted::{Encrypted, MadeOf, is_encrypted, take_made_of};
 use model::id::{Digest, ObjectId};
 use model::kinds;
-use model::manifest::{InputError, malformed_metadata};
+use model::manifest::malformed_metadata;
 use model::tree::{NoObject, Scope};
 use model::yaml;
 use model::yaml::{Cost, Meter, TruthKey};
@@ -32,9 +33,6 @@ const ERRORS_MAX: usize = 1_000;
 
 /// Warnings about one file that are listed.
 const WARNINGS_MAX: usize = 100;
-
-/// The longest text of one complaint, in bytes.
-const ERROR_TEXT_MAX_BYTES: usize = 1_000;
 
 /// Complaints of one file for which the exact line is looked up; the others name the document's.
 const EXACT_LINES_MAX: usize = 50;
@@ -90,21 +88,6 @@ impl ParsedDocument {
     }
 }
 
-/// An error in a file of unknown path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlobError {
-    /// One-based line; 0 for the file as a whole.
-    pub line: u32,
-    /// The object, as kubectl would name it.
-    pub object: Option<String>,
-    /// The field, as a JSON path.
-    pub field: Option<String>,
-    /// What is wrong.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<String>,
-}
-
 impl ParsedBlob {
     /// Returns the files that SOPS encrypted: this one, or those that its objects were rendered from.
     pub fn encrypted_files(&self) -> BTreeSet<Arc<str>> {
@@ -122,18 +105,6 @@ impl ParsedBlob {
 
     fn objects(&self) -> usize {
         self.documents.len() + self.errors.len() + self.skipped.len()
-    }
-}
-
-impl BlobError {
-    /// Adds the file's path.
-    pub fn at(&self, path: &str) -> InputError {
-        let Self { line, object, field, message, hint } = self.clone();
-        InputError { path: path.to_owned(), line, object, field, message, hint }
-    }
-
-    fn new(line: u32, message: impl Into<String>, hint: &str) -> Self {
-        Self { line, object: None, field: None, message: message.into(), hint: Some(hint.to_owned()) }
     }
 }
 
@@ -409,16 +380,6 @@ fn no_object(value: &Value) -> NoObject {
         Value::Array(_) => NoObject::List,
         _ => NoObject::Scalar,
     }
-}
-
-/// Truncates foreign text in an error: a thousand errors may repeat one name.
-pub(super) fn shortened(mut text: String) -> String {
-    if text.len() > ERROR_TEXT_MAX_BYTES {
-        let end = (0..=ERROR_TEXT_MAX_BYTES).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
 }
 
 /// Checks a manifest of a foreign kind: its spec is for the members to evaluate.

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod blob;
+mod blob_error;
 mod budget;
 mod code_owners;
 mod encryption;
@@ -16,7 +17,8 @@ mod truth;
 mod variants;
 
 pub use assemble::{BYTES_MAX, assemble, skipped};
-pub use blob::{BLOB_BYTES_MAX, BlobError, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
+pub use blob::{BLOB_BYTES_MAX, ParsedBlob, ParsedDocument, parse_blob, parse_blob_within};
+pub use blob_error::BlobError;
 pub use budget::{Budget, COMMIT, OBJECTS_MAX, PULL, Weight};
 pub use code_owners::{CODE_OWNERS_BYTES_MAX, CODE_OWNERS_RULES_MAX, CodeOwners, OWNERS_OF_LINE_MAX, OwnersSyntax};
 pub use encryption::{ENCRYPTED_BYTES_MAX, ENCRYPTED_OBJECTS_MAX};

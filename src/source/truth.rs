@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::blob::{BlobError, shortened};
+use crate::blob_error::{BlobError, shortened};
 use model::api::{envelope, table};
 use model::id::ObjectId;
 use model::yaml::TruthKey;

@@ -3,6 +3,7 @@
 //! Columns are paths into objects, like `additionalPrinterColumns`, so records and answers of the daemon's API give the same
 //! table.
 
+use crate::table::kinds::Cell;
 use decide::status::rollout::StateKind;
 use jiff::Timestamp;
 use model::conditions::ConditionType;
@@ -10,45 +11,13 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 mod columns;
+mod kinds;
 
 use columns::{columns, own_columns};
+pub use kinds::{Columns, TableKind};
 
 /// Characters of a commit that are shown.
 const COMMIT_SHOWN: usize = 7;
-
-/// Whose columns a table has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Columns {
-    /// Our own: what people look for.
-    Own,
-    /// Those that kubectl prints on a hub of KubeFleet or OCM.
-    KubeFleet,
-}
-
-/// The kind of objects in a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableKind {
-    /// ClusterResourcePlacement and ResourcePlacement.
-    Placements,
-    /// Resource and policy snapshots.
-    Snapshots,
-    /// Bindings.
-    Bindings,
-    /// Works.
-    Works,
-    /// Member clusters.
-    Clusters,
-    /// OCM Placements.
-    OcmPlacements,
-    /// PlacementDecisions.
-    Decisions,
-    /// Evictions that were evaluated.
-    Evictions,
-    /// Staged update runs.
-    Runs,
-    /// Approval requests and closed deletion gates.
-    Approvals,
-}
 
 /// Headers and rows of text, without layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,34 +26,6 @@ pub struct Table {
     pub headers: Vec<String>,
     /// Rows with as many cells.
     pub rows: Vec<Vec<String>>,
-}
-
-/// The source of a cell.
-enum Cell {
-    /// A JSON pointer.
-    At(&'static str),
-    /// A JSON pointer to a time, shown as age.
-    Age(&'static str),
-    /// The status of a condition type; for a placement, the type with its kind as prefix.
-    Status(ConditionType),
-    /// The reason of such a condition.
-    Reason(ConditionType),
-    /// The length of the list at a JSON pointer.
-    Count(&'static str),
-    /// The observed generation of such a condition.
-    Generation(ConditionType),
-    /// The name, with the kind in front if a listing mixes kinds.
-    Name,
-    /// The name alone, as in commands.
-    BareName,
-    /// The state of a rollout at a JSON pointer, in words.
-    State(&'static str),
-    /// The beginning of the commit at a JSON pointer.
-    Commit(&'static str),
-    /// How many of how many, each at a JSON pointer.
-    Share(&'static str, &'static str),
-    /// The labels at a JSON pointer.
-    Labels(&'static str),
 }
 
 /// Returns the table of objects, in their order, with a namespace column where one of them has a namespace.

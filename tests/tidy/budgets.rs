@@ -9,16 +9,16 @@ use super::{circles, none, sources, words};
 type Budget = (&'static str, usize, fn() -> usize, &'static str);
 
 const BUDGETS: &[Budget] = &[
-    ("packages of others in Cargo.lock", 647, packages, "look for a feature to turn off or a library to do without"),
+    ("packages of others in Cargo.lock", 645, packages, "look for a feature to turn off or a library to do without"),
     (
         "lines of shipped code in src, without comments and blank lines",
-        94_738,
+        94_883,
         lines,
         "look for code that is there already",
     ),
-    ("words of the documentation", 107_634, documented, "say it once, and link to it; take out what no reader needs"),
+    ("words of the documentation", 107_402, documented, "say it once, and link to it; take out what no reader needs"),
     ("`pub` items in src", 3379, public, "take the `pub` from what no other crate and no other file names"),
-    ("files on circles in src", 353, circles::files_on_circles, "see tests/tidy/circles.rs"),
+    ("files on circles in src", 262, circles::files_on_circles, "see tests/tidy/circles.rs"),
 ];
 
 /// How far below its limit a number may fall before the limit has to follow, in percent.

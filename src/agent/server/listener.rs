@@ -10,7 +10,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,10 +25,12 @@ use rustls::{RootCertStore, ServerConfig};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use super::{AgentHub, Error, routes};
+use super::{Error, routes};
+use crate::server::connection::Connection;
+use crate::server::hub::AgentHub;
 use config::{AgentTls, Agents, read_certificates, read_pem};
 use system::secret_files::{SecretFile, reason};
 use system::supervise::Supervisor;
@@ -52,15 +54,6 @@ pub(super) struct AgentListener {
     /// The certificates as they are now; absent: plain HTTP on this machine.
     tls: Option<Arc<RwLock<Arc<ServerConfig>>>>,
     places: Arc<Semaphore>,
-}
-
-/// What requests of one connection share.
-#[derive(Debug, Default)]
-pub(super) struct Connection {
-    /// A request had a valid token.
-    pub(super) is_known: AtomicBool,
-    /// Wakes when the session of the connection has ended.
-    pub(super) hang_up: Arc<Notify>,
 }
 
 /// Listens on an address, and follows the files of the certificates.

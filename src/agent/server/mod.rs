@@ -4,19 +4,23 @@
 //! [`RemoteMember`] passes the commands of the core to the registry; what agents report comes back as the
 //! events of a member's task. Why it is this way: docs/design/052-agents-server.md.
 
+mod connection;
+mod hub;
 mod listener;
 mod routes;
 #[cfg(test)]
 mod tests;
 
+pub use hub::Error;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::server::hub::{AgentHub, SharedRegistry};
 use config::{AGENT_LEASE_DEFAULT, Agents as AgentsSection, Configuration, HealthSettings, MemberAccess, OtherKinds};
 use engine::agent_tokens::AgentTokens;
 use engine::{MemberCommand, MemberEvent};
@@ -24,142 +28,15 @@ use model::agent::AgentChoice;
 use model::id::ClusterName;
 use model::work::SourceName;
 use system::clock;
-use system::clock::Uptime;
 use system::fence::Fence;
 use system::secret_files::{SecretFile, reason};
 use system::supervise::Supervisor;
-use system::telemetry::metrics::{Metrics, Part};
-use wire::remote::registry::{AgentSettings, Registry, RegistryEffect};
+use system::telemetry::metrics::Part;
+use wire::remote::registry::{AgentSettings, Registry};
 use wire::{AgentHealth, AgentKindHealth, AgentReach};
 
 /// The epoch of a daemon whose store has no lease: it is the only one.
 const EPOCH_ALONE: u64 = 1;
-
-/// Why agents cannot connect.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A file of the section cannot be used.
-    #[error(transparent)]
-    File(#[from] config::Error),
-    /// The certificates cannot be used.
-    #[error("agents.tls: {0}")]
-    Tls(String),
-    /// The address cannot be listened on.
-    #[error("listening on {address} (agents.listen); is another daemon running there?")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-/// What the listener, the members and the event loop share.
-#[derive(Debug)]
-struct AgentHub {
-    shared: Mutex<SharedRegistry>,
-    /// Something changed that may end an earlier wait.
-    changed: Notify,
-    /// Agents are answered while it is open: another daemon gives their members away when the lease of this one is over.
-    fence: Fence,
-    metrics: Arc<Metrics>,
-}
-
-/// The registry, and whom its effects reach.
-#[derive(Debug)]
-struct SharedRegistry {
-    registry: Registry,
-    /// Where the core gets the events of a member, by the number of its registration.
-    members: BTreeMap<u64, mpsc::UnboundedSender<MemberEvent>>,
-    /// The streams of sessions, by the sessions' names.
-    streams: BTreeMap<String, StreamHandle>,
-    /// An agent gave up a member that has no registration.
-    parted: watch::Sender<()>,
-}
-
-/// What the stream of a session is woken and ended by.
-#[derive(Clone, Debug, Default)]
-struct StreamHandle {
-    wake: Arc<Notify>,
-    hang_up: Arc<Notify>,
-}
-
-impl SharedRegistry {
-    fn carry_out(&mut self) {
-        for effect in self.registry.take_effects() {
-            match effect {
-                RegistryEffect::Event(member, event) => {
-                    // The receiver goes only when the process ends.
-                    drop(self.members.get(&member).map(|events| events.send(event)));
-                }
-                RegistryEffect::Parted(_) => self.parted.send_replace(()),
-                RegistryEffect::Wake(session) => {
-                    if let Some(stream) = self.streams.get(&session) {
-                        stream.wake.notify_one();
-                    }
-                }
-                RegistryEffect::HangUp(session) => {
-                    if let Some(stream) = self.streams.remove(&session) {
-                        stream.wake.notify_one();
-                        stream.hang_up.notify_one();
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl AgentHub {
-    /// Does something with the registry, and what follows from it.
-    fn with<T>(&self, act: impl FnOnce(&mut Registry, Uptime) -> T) -> T {
-        self.change(|shared, now| act(&mut shared.registry, now))
-    }
-
-    /// Does something with the registry and whom it reaches, and what follows from it.
-    fn change<T>(&self, act: impl FnOnce(&mut SharedRegistry, Uptime) -> T) -> T {
-        let mut shared = self.read();
-        let opened = shared.registry.opened;
-        let done = act(&mut shared, clock::uptime());
-        shared.carry_out();
-        self.metrics.agent_sessions.inc_by(shared.registry.opened - opened);
-        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
-        self.changed.notify_one();
-        done
-    }
-
-    /// Reads something of the registry.
-    fn read(&self) -> MutexGuard<'_, SharedRegistry> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Acts on what time brings. Returns when to do it again.
-    fn tick(&self) -> Option<Uptime> {
-        let mut shared = self.read();
-        let next = shared.registry.tick(clock::uptime());
-        shared.carry_out();
-        self.metrics.agents.set(i64::try_from(shared.registry.connected()).unwrap_or(i64::MAX));
-        next
-    }
-
-    /// Acts on what time brings, for ever.
-    async fn follow_time(&self) {
-        loop {
-            let next = self.tick();
-            tokio::select! {
-                () = self.changed.notified() => {}
-                () = sleep_until(next) => {}
-            }
-        }
-    }
-}
-
-async fn sleep_until(at: Option<Uptime>) {
-    match at {
-        Some(at) => tokio::time::sleep(clock::uptime().until(at)).await,
-        None => std::future::pending().await,
-    }
-}
 
 /// The agents of a daemon; nobody is served any more when the last handle of a daemon is dropped.
 #[derive(Debug)]

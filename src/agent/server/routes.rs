@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
-use super::listener::Connection;
-use super::{AgentHub, StreamHandle};
+use crate::server::connection::Connection;
+use crate::server::hub::{AgentHub, StreamHandle};
 use model::id::Digest;
 use model::text::hexadecimal;
 use wire::remote::credentials::Credential;

@@ -20,6 +20,7 @@ use super::*;
 use model::agent::AgentToken;
 use model::id::{Digest, ObjectId, PlacementKey};
 use model::work::{Desired, WorkOrder};
+use system::clock::Uptime;
 use wire::{
     AGENT_HEADER, Acked, AgentOrder, FetchObjects, FetchedObject, Frames, FromServer, Hello, OBJECTS_PATH, ORDERS_PATH,
     Protocols, REPORTS_PATH, Refused, Reports, SESSION_PATH, ToServer, pack, unpack,

@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::folder::Folder;
 use super::names::{FileName, kind_prefix};
-use super::{Directory, blocking, with_uid};
+use super::{Directory, with_uid};
+use crate::directory::threads::blocking;
 use crate::{Error, Observation, WatchedKind, WatchedObject};
 use model::yaml;
 use system::watch;

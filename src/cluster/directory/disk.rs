@@ -9,7 +9,7 @@ use nix::sys::stat::fstat;
 use nix::unistd::fsync;
 use tokio::sync::oneshot;
 
-use super::blocking;
+use crate::directory::threads::blocking;
 
 /// Files that are synced one by one; if more wait, their whole file system is synced at once, which waits for the writes of
 /// others as well.

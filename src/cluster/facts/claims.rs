@@ -12,8 +12,8 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::Deserialize;
 
-use super::{REFUSED_RETRY, RETRY, is_refused};
 use crate::Error;
+use crate::retry::{REFUSED_RETRY, RETRY, is_refused};
 use crate::wire::Wire;
 use model::api::table::OCM_GROUP;
 

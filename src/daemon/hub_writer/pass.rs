@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{HubSettings, is_passing};
+use super::HubSettings;
+use crate::hub_writer::settings::is_passing;
 use cluster::Error;
 use cluster::hub::{Change, Hub, HubKind};
 use decide::status::decision_pages::{page_name, page_of, page_writes, retiring_writes};

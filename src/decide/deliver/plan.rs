@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::drift::{self, RECHECK_INTERVAL};
 use super::inventory::{Held, Parent, applyset_id, group_kind};
 use super::kept;
 use super::left_overs::{LeftOvers, left_overs};
 use super::live::LiveObject;
+pub use super::progress::PUT_BACK_WINDOW;
 use super::progress::{Attempt, Progress};
 use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::waves::definition_pending;
@@ -20,8 +21,7 @@ use model::work::{Desired, WorkOrder};
 
 /// Put-backs of one object within [`PUT_BACK_WINDOW`] before it counts as contested.
 pub const PUT_BACKS_MAX: usize = 3;
-/// The window in which put-backs are counted.
-pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
+
 /// Returns the steps to start now for an order.
 ///
 /// The order of steps is ApplySet's: widen the inventory, apply wave by wave, prune left-overs, narrow the inventory and record

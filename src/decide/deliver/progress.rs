@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::live::Uid;
-use super::plan::PUT_BACK_WINDOW;
 use super::step::DriftCheck;
 use model::api::placement::ApplyStrategyType;
 use model::id::{Digest, ObjectKey};
 use model::records::{ApplyOutcome, Difference, ManifestStatus};
 use model::shared::Pool;
 use model::work::{Desired, WorkOrder};
+
+/// The window in which put-backs are counted.
+pub const PUT_BACK_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 
 /// The last attempt to apply an object.
 #[derive(Clone, Debug, PartialEq)]

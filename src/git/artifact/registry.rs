@@ -16,13 +16,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::error::Secrets;
 use super::super::{Cause, Error, OCI_LAYER_MAX_BYTES, OCI_MANIFEST_MAX_BYTES, SourceSpec};
-use super::REVISION_CHARS_MAX;
 use model::artifact::{ArtifactReference, digest_of, is_digest};
 
+mod connection;
 mod sign_in;
-mod signatures;
-
-pub(super) use self::signatures::SignaturesSeen;
+pub(super) mod signatures;
 
 /// Bytes that are read between two looks at the stop flag.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -30,6 +28,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Where a manifest names what the artifact was made from.
 const REVISION: &str = "org.opencontainers.image.revision";
+/// Characters of a revision that are kept.
+const REVISION_CHARS_MAX: usize = 200;
+
 /// Kinds of layers that are unpacked, and whether they are compressed: those of Flux, and those of images and oras.
 const LAYERS: [(&str, bool); 3] = [
     ("application/vnd.cncf.flux.content.v1.tar+gzip", true),
@@ -105,8 +106,8 @@ impl<'a> RegistryClient<'a> {
         spec: &'a SourceSpec,
         stop: &'a AtomicBool,
     ) -> Result<Self, Error> {
-        let builder = spec.https.configured(sign_in::builder(), &spec.location)?;
-        let client = builder.build().map_err(|error| sign_in::failed(spec, error))?;
+        let builder = spec.https.configured(connection::builder(), &spec.location)?;
+        let client = builder.build().map_err(|error| connection::failed(spec, error))?;
         Ok(Self { client, reference, spec, stop, authorization: None })
     }
 
@@ -200,7 +201,7 @@ impl<'a> RegistryClient<'a> {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        request.send().map_err(|error| sign_in::failed(self.spec, error))
+        request.send().map_err(|error| connection::failed(self.spec, error))
     }
 
     /// Reads a whole answer. `digest` says what it is of.

@@ -3,6 +3,7 @@
 //! Source: cosign's specification of signatures, and its format `simplesigning`; bundles are in the module below.
 
 mod bundle;
+mod objection;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,14 +17,14 @@ use sha2::{Digest as _, Sha256, Sha512};
 use webpki::{RawPublicKeyEntity, aws_lc_rs as verify};
 
 use self::bundle::Envelope;
-use super::{SIGNATURE_BYTES_MAX, about};
+use super::SIGNATURE_BYTES_MAX;
+use crate::signature::cosign::objection::{Objection, shown};
+use crate::signature::signer::about;
 use model::artifact::{ArtifactSignature, SeenArtifact, digest_of};
 use model::manifest::InputError;
 
 /// What the payload says that it is.
 const TYPE: &str = "cosign container image signature";
-/// Characters of a stranger's text that a message repeats.
-const SHOWN_MAX: usize = 100;
 /// How keys sign. With P-384, earlier versions of cosign hash with SHA-256, and later ones with SHA-384.
 const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     verify::ECDSA_P256_SHA256,
@@ -167,14 +168,6 @@ impl Signed {
     }
 }
 
-/// Why something that a listed key signed does not count.
-enum Objection {
-    /// It is about something else, as this says.
-    NotOfThis(String),
-    /// It states something else of an artifact; this is its type.
-    Attestation(String),
-}
-
 /// Checks an artifact: one signature of a listed key is enough. Returns the fingerprint of the key: SHA-256 of its DER form.
 ///
 /// # Errors
@@ -208,11 +201,6 @@ fn objection(payload: &[u8], digest: &str) -> Option<String> {
         return Some(format!("signs a {:?}, which is no {TYPE:?}", shown(&kind)));
     }
     (image.digest != digest).then(|| format!("signs another artifact, {}", shown(&image.digest)))
-}
-
-/// Returns a text of a stranger as a message repeats it.
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
 /// Returns the complaint about an artifact that is refused.

@@ -1,6 +1,7 @@
 //! Signatures of SSH keys, and the file of those that count, as `ssh-keygen -Y verify` reads it.
 
 mod certificate;
+mod patterns;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -10,6 +11,7 @@ use ssh_key::public::KeyData;
 use ssh_key::{Certificate, HashAlg, LineEnding, PublicKey, SshSig};
 
 use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
+use crate::signature::ssh::patterns::is_among;
 
 /// What git signs for: a signature of a file, which anybody may have asked for, is none of a commit.
 ///
@@ -171,38 +173,6 @@ fn time(text: &str) -> Result<Timestamp, String> {
     civil.and_then(|civil| TimeZone::UTC.to_timestamp(civil)).map_err(|_| wrong())
 }
 
-/// Tells whether patterns with `*` and `?`, of which those after `!` exclude, have a text.
-///
-/// Source: ssh_config(5), PATTERNS: a pattern that excludes has the last word.
-fn is_among(patterns: &str, text: &str) -> bool {
-    let (excluded, included): (Vec<&str>, Vec<&str>) =
-        patterns.split(',').partition(|pattern| pattern.starts_with('!'));
-    let has = |pattern: &str| matches(pattern.trim_start_matches('!').as_bytes(), text.as_bytes());
-    included.into_iter().any(has) && !excluded.into_iter().any(has)
-}
-
-/// Tells whether a pattern has a text, in steps of at most the length of one times that of the other.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // After the last `*`: the pattern that follows, and how much of the text the `*` stands for.
-    let mut star = None;
-    while read < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at + 1, read));
-                at += 1;
-            }
-            Some(wanted) if *wanted == b'?' || *wanted == text[read] => (at, read) = (at + 1, read + 1),
-            _ => {
-                let Some((after, end)) = star else { return false };
-                star = Some((after, end + 1));
-                (at, read) = (after, end + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|rest| *rest == b'*')
-}
-
 /// Returns why a key is too weak; `None` where it is not.
 fn weakness(key: &KeyData) -> Option<String> {
     let bits = key.rsa()?.n.as_positive_bytes().map_or(0, |bytes| bytes.len() * 8);
@@ -267,37 +237,4 @@ fn wrapped(text: &str) -> String {
         wrapped.push(character);
     }
     wrapped + "\n" + end + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_have_texts_or_not() {
-        for (patterns, text, wanted) in [
-            ("git", "git", true),
-            ("git", "gitt", false),
-            ("g?t", "git", true),
-            ("g?t", "gt", false),
-            ("*", "", true),
-            ("", "", true),
-            ("", "a", false),
-            ("?", "", false),
-            ("*@example.com", "alice@example.com", true),
-            ("*@example.com", "alice@example.com.evil.example", false),
-            ("*a*b", "aXbXab", true),
-            ("*a*b", "aXbXa", false),
-            ("a*", "ba", false),
-            ("*?", "a", true),
-            ("**a", "a", true),
-            ("*,!alice@*", "alice@example.com", false),
-            ("!alice@*,*", "bob", true),
-            ("bob,al*", "alice", true),
-        ] {
-            assert_eq!(is_among(patterns, text), wanted, "{patterns} {text}");
-        }
-        // With a step for each way to share the text among the stars, this would not end.
-        assert!(!is_among(&format!("{}b", "*a".repeat(30)), &"a".repeat(10_000)));
-    }
 }

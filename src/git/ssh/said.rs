@@ -1,6 +1,7 @@
 //! What ssh and the host said, as an error with what to do.
 
-use super::Ssh;
+use super::access::SshAccess;
+use super::address::SshAddress;
 use crate::{Cause, Error};
 
 /// What hosts say where there is no repository, or none for this key.
@@ -16,21 +17,28 @@ const NO_REPOSITORY: [&str; 5] = [
 ///
 /// Source: the messages of OpenSSH 9.2 in the language C (`sshconnect.c`, `sshconnect2.c`, `clientloop.c`), of git's `upload-pack`, and of
 /// GitHub, GitLab and Gitea where there is no such repository.
-pub(super) fn error(ssh: &Ssh, location: &str, said: &str, by_ssh: bool, cause: Cause) -> Error {
+pub(super) fn error(
+    address: &SshAddress,
+    access: &SshAccess,
+    location: &str,
+    said: &str,
+    by_ssh: bool,
+    cause: Cause,
+) -> Error {
     let words = said.to_ascii_lowercase();
     let says = |text: &str| words.contains(text);
     let location = location.to_owned();
     let ssh_says = |text: &str| by_ssh && says(text);
     if ssh_says("host key verification failed") || ssh_says("host identification has changed") {
-        return Error::Untrusted { location, reason: host_key_reason(ssh, &words), cause };
+        return Error::Untrusted { location, reason: host_key_reason(address, access, &words), cause };
     }
     if ssh_says("unprotected private key file") || ssh_says("bad permissions") {
         let reason = "others may read it, so ssh does not use it: chmod 600".to_owned();
-        return Error::AccessFile { location, path: ssh.access.key_file.clone(), reason };
+        return Error::AccessFile { location, path: access.key_file.clone(), reason };
     }
     if ssh_says("load key ") {
         let reason = "ssh cannot read it as a private key without a passphrase".to_owned();
-        return Error::AccessFile { location, path: ssh.access.key_file.clone(), reason };
+        return Error::AccessFile { location, path: access.key_file.clone(), reason };
     }
     if ssh_says("no user exists for uid") {
         let reason = "the user that gitfleet runs as is not in /etc/passwd, which ssh demands: add an entry".to_owned();
@@ -48,8 +56,8 @@ pub(super) fn error(ssh: &Ssh, location: &str, said: &str, by_ssh: bool, cause: 
     Error::Unreachable { location, cause }
 }
 
-fn host_key_reason(ssh: &Ssh, words: &str) -> String {
-    let (host, file) = (ssh.address.known_as(), ssh.access.known_hosts_file.display());
+fn host_key_reason(address: &SshAddress, access: &SshAccess, words: &str) -> String {
+    let (host, file) = (address.known_as(), access.known_hosts_file.display());
     if words.contains("host identification has changed") {
         return format!(
             "its host key is another than {file} has for {host}. Somebody may be in between, or the host has a new key: ask \
@@ -59,10 +67,10 @@ fn host_key_reason(ssh: &Ssh, words: &str) -> String {
     if words.contains("revoked") {
         return format!("{file} has its host key as revoked: ask who runs {host}");
     }
-    let port = ssh.address.port.map(|port| format!("-p {port} ")).unwrap_or_default();
+    let port = address.port.map(|port| format!("-p {port} ")).unwrap_or_default();
     format!(
         "{file} has no key of {host}: `ssh-keyscan {port}{}` prints them; compare with what whoever runs the host \
          publishes, and add a line",
-        ssh.address.host
+        address.host
     )
 }

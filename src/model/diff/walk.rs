@@ -4,7 +4,18 @@ use crate::records::Difference;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-use super::{DIFFERENCES_MAX, HIDDEN, LIST_KEYS, VALUE_CHARS_MAX};
+/// Differences reported for one object at most, as KubeFleet limits them.
+pub const DIFFERENCES_MAX: usize = 100;
+/// Characters of a reported value at most: reports are for reading, not for restoring.
+pub const VALUE_CHARS_MAX: usize = 256;
+/// Marks a secret value during the comparison.
+pub(super) const HIDDEN: &str = "\u{0}secret ";
+
+/// Fields that identify the items of a list, the best first: mounts repeat their volume's name, ports may have no name.
+///
+/// Source: `x-kubernetes-list-map-keys` of the built-in kinds.
+const LIST_KEYS: [&str; 9] =
+    ["mountPath", "devicePath", "containerPort", "name", "port", "key", "ip", "topologyKey", "type"];
 
 pub(super) struct Walk {
     pub(super) full: bool,

@@ -11,8 +11,10 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::common::types::{CelInt, CelList, CelString};
 use cel::common::value::Val;
 
-use super::{EXPRESSION_COST_MAX, names, patterns};
+use super::names;
 
+/// The budget of one expression on one object, in steps: nodes evaluated, and characters handled, ten for one.
+pub const EXPRESSION_COST_MAX: u64 = 1_000_000;
 /// Levels to which an expression may nest.
 const DEPTH_MAX: usize = 100;
 /// The function that meters its first argument; no expression can name it.
@@ -249,7 +251,7 @@ fn rewrite_call(id: u64, mut call: CallExpr, result: Option<&str>) -> IdedExpr {
     });
     let inner = if gathers { result } else { None };
     if call.func_name == "matches" {
-        patterns::MATCHES.clone_into(&mut call.func_name);
+        names::MATCHES.clone_into(&mut call.func_name);
     }
     let short = names::PRODUCT.contains(&call.func_name.as_str());
     let linear = names::LINEAR.contains(&call.func_name.as_str());

@@ -4,64 +4,20 @@
 //! which functions there are; `patterns.rs`, `network.rs`, `urls.rs` and `formats.rs` have the other libraries.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use cel::common::types::{BOOL_TYPE, CelBool, CelDouble, CelInt, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE};
 use cel::common::types::{STRING_TYPE, Type};
 use cel::common::value::{CowVal, StaticVal, Val};
-use cel::{Context, DeclarationError, Env, ExecutionError, FunctionContext};
+use cel::{DeclarationError, Env, ExecutionError, FunctionContext};
 use serde_json::{Value, json};
 
-use super::cost::{CostMeter, METER, SHORT, SHORT_MAX, weight};
-use super::names::SCORES_FUNCTION;
-use super::{SCORES, formats, json, network, urls};
+use super::json;
 use model::api::check::quantity_nanos;
 use model::api::ocm::AddOnScoreStatus;
-
-/// Returns the language with its functions.
-pub(super) fn environment() -> Env {
-    let mut env = Env::stdlib();
-    env.add_extension(cel::extensions::strings).expect("the names are free");
-    quantities(&mut env).expect("the names are free");
-    versions(&mut env).expect("the names are free");
-    texts_and_lists(&mut env).expect("the names are free");
-    network::add_to(&mut env).expect("the names are free");
-    urls::add_to(&mut env).expect("the names are free");
-    formats::add_validate(&mut env).expect("the names are free");
-    env
-}
 
 /// A function with state between calls.
 pub(super) type Native =
     Box<dyn for<'c, 'v> Fn(&mut FunctionContext<'c, 'v>) -> Result<CowVal<'c, 'v>, ExecutionError> + Send + Sync>;
-
-/// Adds the functions that need the cluster or the meter.
-pub(super) fn add_to(context: &mut Context<'_, '_>, meter: &Arc<CostMeter>) {
-    let charged = meter.clone();
-    let charge: Native = Box::new(move |call| {
-        let body = call.args.pop().and_then(|body| Some(*body.downcast_ref::<CelInt>()?.inner()));
-        let value = call.args.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
-        charged.charge(value.as_ref(), u64::try_from(body.unwrap_or(0)).unwrap_or(0))?;
-        Ok(value)
-    });
-    let short: Native = Box::new(|call| {
-        let value = call.args.drain(..).next().ok_or_else(ExecutionError::missing_argument_or_target)?;
-        if weight(value.as_ref(), SHORT_MAX) > SHORT_MAX {
-            return Err(ExecutionError::function_error(SHORT, format!("is longer than {SHORT_MAX} characters")));
-        }
-        Ok(value)
-    });
-    let scores: Native = Box::new(|call| {
-        let of_cluster = call.ptx.get_variable(SCORES).ok_or_else(|| ExecutionError::undeclared_reference(SCORES))?;
-        let name = call.args.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
-        let indexer = of_cluster.as_indexer().ok_or_else(|| ExecutionError::undeclared_reference(SCORES))?;
-        Ok(CowVal::Owned(indexer.get(name.as_ref())?.into_owned()))
-    });
-    for (name, function) in [(METER, charge), (SHORT, short), (SCORES_FUNCTION, scores)] {
-        context.add_function(name, function).expect("no overload has these names");
-    }
-    formats::add_to(context);
-}
 
 /// Returns a cluster's scores by the name of their AddOnPlacementScore, each a list of `{name, value}`.
 pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreStatus)>) -> Box<dyn Val> {
@@ -139,7 +95,7 @@ native_value!(Version, VERSION_TYPE, "kubernetes.Semver", |a, b| a.0.cmp_precede
 const UNIT: i128 = 1_000_000_000;
 
 /// Source: Kubernetes, CEL quantity library.
-fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
+pub(super) fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
         Ok(native::<CelQuantity>(args, 0)?.0.cmp(&native::<CelQuantity>(args, 1)?.0))
     }
@@ -198,7 +154,7 @@ fn sum<'b, 'v>(args: &Args<'_, '_>, sign: i128, operand: i128) -> CelResult<'b, 
 }
 
 /// Source: Kubernetes, CEL semver library.
-fn versions(env: &mut Env) -> Result<(), DeclarationError> {
+pub(super) fn versions(env: &mut Env) -> Result<(), DeclarationError> {
     fn parsed(args: &Args<'_, '_>) -> Result<Option<semver::Version>, ExecutionError> {
         let normalize = args.get(1).and_then(|arg| arg.downcast_ref::<CelBool>()).is_some_and(|n| *n.inner());
         let written = text(args, 0)?;
@@ -257,7 +213,7 @@ fn normal_version(written: &str) -> String {
 }
 
 /// Source: Kubernetes, CEL list library; `parseJSON` is Open Cluster Management's.
-fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
+pub(super) fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("parseJSON", "string_parse_json", STRING_TYPE, vec![], |args| {
         let parsed: Result<Value, _> = serde_json::from_str(text(&args, 0)?);
         Ok(CowVal::Owned(json::whole(&parsed.map_err(|error| ExecutionError::function_error("parseJSON", error))?)))

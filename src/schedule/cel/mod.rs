@@ -5,6 +5,7 @@
 //! URL, IP, CIDR and format functions are available. An expression that fails on an object does not match it.
 
 mod cost;
+mod environment;
 mod formats;
 mod functions;
 mod json;
@@ -26,22 +27,19 @@ use cel::{Context, Env, Value};
 use serde_json::Value as Json;
 
 use self::cost::CostMeter;
+pub use self::cost::EXPRESSION_COST_MAX;
 use self::patterns::Patterns;
+use crate::cel::names::SCORES;
 use model::api::ocm::AddOnScoreStatus;
 
 /// Characters of an expression.
 pub const EXPRESSION_LENGTH_MAX: usize = 5000;
-/// The budget of one expression on one object, in steps: nodes evaluated, and characters handled, ten for one.
-pub const EXPRESSION_COST_MAX: u64 = 1_000_000;
 /// The budget of all expressions of one list on one object, in steps.
 pub const EXPRESSIONS_COST_MAX: u64 = 10_000_000;
 
 /// Bytes of stack for compiling and evaluating expressions: enough for the deepest allowed one, and more than a thread may
 /// have. They are reserved, and take memory only as far as they are used.
 const STACK_SIZE: usize = 64 << 20;
-
-/// The variable that holds the scores of a cluster; no expression can name it.
-const SCORES: &str = "@scores";
 
 /// Compiled expressions over one variable; all must be true.
 #[derive(Clone, Default)]
@@ -92,7 +90,7 @@ impl Expressions {
     }
 
     fn compile_deep(variable: &'static str, expressions: &[String]) -> Result<Self, String> {
-        let environment = functions::environment();
+        let environment = environment::environment();
         let compiled =
             expressions.iter().map(|text| compile(&environment, variable, text)).collect::<Result<Vec<_>, _>>()?;
         let score_names = compiled.iter().try_fold(BTreeSet::new(), |mut names, expression| {
@@ -126,7 +124,7 @@ impl Expressions {
         let meter = Arc::new(CostMeter::default());
         // One context for all candidates, so that patterns are compiled once. Each candidate gets a scope in it.
         let mut context = Context::with_env(environment.clone());
-        functions::add_to(&mut context, &meter);
+        environment::add_to(&mut context, &meter);
         Patterns::default().add_to(&mut context);
         let holds = |candidate: &T| self.holds(subject(candidate), &context, &meter);
         stacker::grow(STACK_SIZE, || candidates.filter(holds).collect())
@@ -187,7 +185,7 @@ impl ObjectExpression {
 
 /// Returns the error in an expression over a variable.
 pub fn complaint(variable: &str, expression: &str) -> Option<String> {
-    stacker::grow(STACK_SIZE, || compile(&functions::environment(), variable, expression).err())
+    stacker::grow(STACK_SIZE, || compile(&environment::environment(), variable, expression).err())
 }
 
 fn compile(environment: &Env, variable: &str, text: &str) -> Result<Expression, String> {

@@ -4,6 +4,12 @@ use cel::common::ast::{CallExpr, Expr, operators};
 
 use super::formats;
 
+/// The variable that holds the scores of a cluster; no expression can name it.
+pub(super) const SCORES: &str = "@scores";
+
+/// The library's `matches` compiles its pattern at each call: calls of `matches` are replaced by this function.
+pub(super) const MATCHES: &str = "@matches";
+
 /// Lists a cluster's scores of an AddOnPlacementScore.
 pub(super) const SCORES_FUNCTION: &str = "scores";
 /// Functions that take a regular expression.

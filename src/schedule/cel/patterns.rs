@@ -9,9 +9,7 @@ use cel::{Context, ExecutionError, FunctionContext};
 use regex::{Regex, RegexBuilder};
 
 use super::functions::{Native, text};
-
-/// The library's `matches` compiles its pattern at each call: calls of `matches` are replaced by this function.
-pub(super) const MATCHES: &str = "@matches";
+use crate::cel::names::MATCHES;
 /// Bytes of a compiled pattern; one that is larger is an error.
 const PATTERN_SIZE_MAX: usize = 1 << 20;
 /// Compiled patterns that one evaluation of a predicate keeps. Literal patterns are few; others are built from cluster data.

@@ -1,6 +1,9 @@
 //! The reference's worked examples of scores and of topology spread.
 
 use super::*;
+use model::api::placement::PlacementPolicy;
+use model::id::PlacementKey;
+use model::records::ClusterDecision;
 
 #[allow(clippy::needless_pass_by_value, reason = "tables read better so")]
 fn preferred(terms: Value, number: i32) -> Value {

@@ -8,8 +8,10 @@ use super::*;
 use model::api::check::quantity_nanos;
 use model::api::cluster::{Taint, TaintEffect};
 use model::api::placement::{
-    ClusterSelectorTerm, PropertySelectorOperator as Op, SortOrder, TopologySpreadConstraint, UnsatisfiableAction,
+    ClusterSelectorTerm, PlacementPolicy, PropertySelectorOperator as Op, SortOrder, TopologySpreadConstraint,
+    UnsatisfiableAction,
 };
+use model::records::Binding;
 
 type Clusters = BTreeMap<String, Cluster>;
 

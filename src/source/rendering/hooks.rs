@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::blob::{BlobError, ParsedBlob};
+use crate::blob::ParsedBlob;
+use crate::blob_error::BlobError;
 
 /// The annotation that makes an object a hook.
 const HOOK: &str = "helm.sh/hook";

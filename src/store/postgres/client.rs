@@ -9,7 +9,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_postgres::Client;
 
 use super::connect::DatabaseServer;
-use engine::store::{Error, Result};
+use super::failure::CallFailure;
+use engine::store::Result;
 
 /// How long an ordinary call may take, connecting included.
 pub(super) const CALL_TIME_MAX: Duration = Duration::from_secs(30);
@@ -24,29 +25,6 @@ pub(super) struct Connection(Arc<Mutex<Option<Client>>>);
 
 /// A connection that a call has for itself.
 pub(super) type TakenConnection = OwnedMutexGuard<Option<Client>>;
-
-/// Why a call failed.
-#[derive(Debug)]
-pub(super) enum CallFailure {
-    /// The store's own word, which says nothing against the connection.
-    Store(Error),
-    /// The database's word, or the connection's.
-    Database(tokio_postgres::Error),
-    /// No connection, and why, for people.
-    Unconnected(String),
-}
-
-impl From<tokio_postgres::Error> for CallFailure {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl From<Error> for CallFailure {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
-}
 
 /// Runs calls on a thread of its own, so that callers may block.
 pub(super) struct Caller {

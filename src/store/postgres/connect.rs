@@ -12,7 +12,7 @@ use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::client::CallFailure;
+use super::failure::CallFailure;
 use super::{PostgresSettings, Tls};
 use engine::store::{Error, Result};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_postgres::types::ToSql;
 
-use super::client::{CALL_TIME_MAX, CallFailure};
+use super::client::CALL_TIME_MAX;
+use super::failure::CallFailure;
 use super::write::{number, signed};
 use super::{PostgresStore, client_of};
 use engine::store::Result;

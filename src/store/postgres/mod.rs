@@ -5,6 +5,7 @@
 
 mod client;
 mod connect;
+mod failure;
 mod lease;
 mod schema;
 mod write;
@@ -22,9 +23,10 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
 use crate::postgres_settings::{PostgresSettings, Tls};
-use client::{BATCH_TIME_MAX, CALL_TIME_MAX, CallFailure, Caller, Connection, TakenConnection};
+use client::{BATCH_TIME_MAX, CALL_TIME_MAX, Caller, Connection, TakenConnection};
 use connect::{DatabaseServer, IDLE_IN_TRANSACTION_MAX};
 use engine::store::{Error, JOURNAL_ENTRIES_MAX, Op, Result, Store, Versioned, check_limits};
+use failure::CallFailure;
 use model::records::JournalEntry;
 use write::{Batch, number, signed};
 

@@ -12,7 +12,7 @@
 
 use tokio_postgres::Client;
 
-use super::client::CallFailure;
+use super::failure::CallFailure;
 use engine::store::Error;
 
 /// The format written here.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Transaction};
 
-use super::client::CallFailure;
+use super::failure::CallFailure;
 use engine::store::{Error, Expected, Op, check_expected};
 use model::records::JournalEntry;
 

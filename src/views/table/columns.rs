@@ -1,6 +1,7 @@
 //! The columns of each kind of table: KubeFleet's, and our own.
 
-use super::{Cell, Columns, TableKind};
+use super::{Columns, TableKind};
+use crate::table::kinds::Cell;
 use model::conditions::ConditionType;
 
 /// A column: header, cell, whether only `-o wide` shows it.

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use super::{Objection, shown};
 use crate::signature::SIGNATURE_BYTES_MAX;
+use crate::signature::cosign::objection::{Objection, shown};
 
 /// What cosign states by a signature. Everything else that a bundle may state of an artifact, such as how it was built or what a scanner found,
 /// says nothing of whether it may run.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use ssh_key::certificate::CertType;
 use ssh_key::{Algorithm, Certificate, HashAlg, PublicKey};
 
-use super::is_among;
+use crate::signature::ssh::patterns::is_among;
 
 /// What a signature begins with: its name and its version.
 const HEAD_BYTES: usize = 10;
