@@ -9,13 +9,12 @@ readonly FAILED=1 MISSING=2 USAGE=64
 readonly GO_MINOR_MIN=21
 # Playwright runs with this one or a newer one; the system's package may be older, npm's `node` has NODE_INSTALLED.
 readonly NODE_MIN=20 NODE_INSTALLED=22
-# The parts of tests/it that start the servers of tests/testservers/fleet.
-readonly WITH_SERVERS="e2e postgres artifacts"
 
 help() {
     cat <<'HELP'
-Runs the checks that a change is made with: format, build, unit tests, the command line, simulation, the rules of the code, kept inputs of
-the fuzz targets, documentation. With --full everything: lints, real API servers, a Gitea, PostgreSQL, an OCI registry, the page in a browser.
+Runs the checks that a change is made with: format, build, unit tests, the command line, deliveries to doubles of API servers, simulation, the
+rules of the code, kept inputs of the fuzz targets, documentation. With --full everything: lints, the deliveries on real API servers, a Gitea,
+PostgreSQL, an OCI registry, the page in a browser.
 
 Usage: tests/run.sh [--full]
 
@@ -207,9 +206,12 @@ if $full; then part "lints and test servers" lints_and_test_servers; fi
 part "unit tests" cargo test --locked --workspace --lib -- "${ignored[@]}"
 part "the command line" cargo test --locked --workspace --test it -- "${ignored[@]}" cli::
 if $full; then
-    for servers in $WITH_SERVERS; do
+    part "members and end to end" cargo test --locked --workspace --test it -- "${ignored[@]}" members:: e2e::
+    for servers in postgres artifacts; do
         part "$servers" cargo test --locked --workspace --test it -- "${ignored[@]}" "$servers::"
     done
+else
+    part "members, by doubles" env GITFLEET_FLEET_PROVIDER=doubles cargo test --locked --workspace --test it -- members::
 fi
 part "simulation" cargo test --locked --workspace --test simulation
 part "rules of the code" cargo test --locked --workspace --test tidy

@@ -1,6 +1,7 @@
 //! Tests of the program from outside, in one binary, because each test binary links all crates again.
 //!
-//! `cli` needs the program alone, `e2e` real API servers and a Gitea, `postgres` PostgreSQL, `artifacts` an OCI registry.
+//! `cli` needs the program alone, `members` doubles of API servers or real ones, `e2e` real ones and a Gitea, `postgres` PostgreSQL,
+//! `artifacts` an OCI registry.
 
 #![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
@@ -8,4 +9,5 @@
 mod artifacts;
 mod cli;
 mod e2e;
+mod members;
 mod postgres;

@@ -16,7 +16,8 @@ use crate::e2e::apiserver;
 use crate::e2e::daemon::{Daemon, World, config_map, member_clusters, namespace, patch, placement, value};
 use crate::e2e::facts::{node, pick_one};
 use crate::e2e::fleet::{Member, free_port, http, write_count};
-use crate::e2e::{shared, staged};
+use crate::e2e::shared;
+use crate::members::staged;
 
 /// The shortest lease that the configuration allows.
 const LEASE: &str = "3s";

@@ -2,7 +2,7 @@
 //! begin in the order of their names.
 
 use crate::e2e::fleet::accepted_write_count;
-use crate::e2e::staged::{own, scenario};
+use crate::members::staged::{own, scenario};
 
 /// How often the daemon is killed, each time in another part of the rollout.
 const KILLS: usize = 20;

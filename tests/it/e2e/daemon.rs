@@ -344,7 +344,6 @@ pub fn value(member: &Member, namespace: &str, name: &str) -> String {
 
 /// Changes the value in a ConfigMap by hand.
 pub fn patch(member: &Member, namespace: &str, name: &str, value: &str) {
-    let change = serde_json::json!({"data": {"value": value}}).to_string();
-    let args = ["-n", namespace, "patch", "configmap", name, "--type=merge", "-p", &change];
-    member.kubectl(&args).expect("a change by hand");
+    let change = serde_json::json!({"data": {"value": value}});
+    member.patch((namespace, "configmap", name), &change).expect("a change by hand");
 }

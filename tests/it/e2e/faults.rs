@@ -27,44 +27,6 @@ fn own(count: usize) -> Fleet {
 }
 
 #[test]
-fn a_stopped_cluster_is_deferred_and_caught_up_when_it_returns() {
-    let fleet = own(3);
-    let world = World::new(None, &access(&fleet.members));
-    world.write("fleet.yaml", &member_clusters(names(&fleet.members)));
-    // Bindings are in the order of their clusters' names: the second is stopped before its turn.
-    let stopped = &fleet.members[1];
-    stopped.stop().expect("it stops");
-    world.write("a.yaml", &app("stopped", "1"));
-    world.commit("One");
-    let daemon = world.start();
-    let others = || [&fleet.members[0], &fleet.members[2]].iter().all(|m| value(m, "stopped", "settings") == "1");
-    daemon.until("the others continue", others);
-    let status = daemon.await_status("waits for offline clusters");
-    assert!(!status.contains("halted"), "{status}");
-    stopped.restart().expect("it starts");
-    daemon.await_rolled_out("stopped", 0);
-    assert_eq!(value(stopped, "stopped", "settings"), "1");
-
-    // Stopped in the middle: what it got before and what it gets after are one rollout.
-    let of = |version: &str| {
-        let web = deployment("stopped", "web", &format!("web:{version}"), "2s");
-        [app("stopped", version), web].concat()
-    };
-    world.write("a.yaml", &of("2"));
-    world.commit("Two");
-    daemon.until("it was started", || {
-        world.logged("rolling out to cluster").iter().filter(|(_, cluster)| *cluster == stopped.name).count() >= 2
-    });
-    stopped.stop().expect("it stops");
-    daemon.await_status("offline");
-    stopped.restart().expect("it starts");
-    daemon.await_rolled_out("stopped", 1);
-    for member in &fleet.members {
-        assert_eq!(value(member, "stopped", "settings"), "2");
-    }
-}
-
-#[test]
 fn a_cluster_that_hangs_holds_nobody_back() {
     let fleet = own(3);
     let world = World::new(None, &access(&fleet.members));

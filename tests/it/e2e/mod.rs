@@ -2,16 +2,15 @@
 //!
 //! One fleet serves all tests; each test has names of its own. Tests that stop or pause a server have a fleet of their own.
 
+mod admission;
 mod agents;
 mod approvals;
 mod chart;
 mod checks;
 mod console;
-mod contract;
 mod crashes;
-mod daemon;
+pub mod daemon;
 mod decisions;
-mod delivery;
 mod deploy;
 mod encrypted;
 mod facts;
@@ -19,13 +18,9 @@ mod faults;
 mod forge;
 mod health;
 mod joined;
-mod large;
-mod leaving;
-mod lists;
 mod ocm;
-mod owners;
 mod people;
-mod proxy;
+pub mod proxy;
 mod refused;
 mod rendering;
 mod replicas;
@@ -34,7 +29,6 @@ mod restored;
 mod rollout;
 mod scheduling;
 mod sources;
-mod staged;
 mod teams;
 mod tenants;
 
@@ -42,14 +36,21 @@ use std::sync::OnceLock;
 
 use testkit::argo;
 use testservers::doubles::forge_contract;
-use testservers::{apiserver, fleet, scratch};
+use testservers::scratch;
+pub use testservers::{apiserver, fleet};
 
-use self::fleet::{Fleet, Options, git};
+use self::fleet::{Fleet, Options, Provider, git};
 
-/// Returns the fleet that tests share: three members and a Gitea. Missing servers fail every test, they never skip one.
-fn shared() -> &'static Fleet {
+/// Returns the fleet that tests share: three members, and a Gitea where they are real. Missing servers fail every test, they never skip
+/// one.
+pub fn shared() -> &'static Fleet {
     static FLEET: OnceLock<Fleet> = OnceLock::new();
     FLEET.get_or_init(|| {
-        Fleet::start(Options::members(3).with_gitea().with_controller_manager()).expect("the test fleet starts")
+        let members = Options::members(3);
+        let options = match Provider::from_environment().expect("a provider") {
+            Provider::Doubles => members,
+            Provider::Processes | Provider::Running(_) => members.with_gitea().with_controller_manager(),
+        };
+        Fleet::start(options).expect("the test fleet starts")
     })
 }

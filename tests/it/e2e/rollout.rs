@@ -41,7 +41,7 @@ fn a_push_to_gitea_rolls_over_three_api_servers_one_at_a_time() {
     daemon.await_rolled_out("shop", 0);
     for member in &shared().members {
         let web = member.get("shop", "deployment", "web").expect("asked").expect("the Deployment is there");
-        assert_eq!(web["status"]["availableReplicas"], 2, "kwok makes it available");
+        assert_eq!(web["status"]["availableReplicas"], 2, "it is made available");
         let label = web["metadata"]["labels"]["applyset.kubernetes.io/part-of"].as_str().unwrap_or_default();
         assert!(label.starts_with("applyset-"), "the inventory's label is there");
         let parent =
@@ -84,55 +84,6 @@ fn a_push_to_gitea_rolls_over_three_api_servers_one_at_a_time() {
 
 fn instant(text: &str) -> jiff::Timestamp {
     text.parse().expect("a timestamp")
-}
-
-#[test]
-fn a_change_by_hand_is_put_back_and_silence_follows() {
-    let world = World::new(None, &access(&shared().members));
-    world.write("fleet.yaml", &member_clusters(names()));
-    world.write(
-        "app.yaml",
-        &[placement("drift", ""), namespace("drift"), config_map("drift", "settings", "ours")].concat(),
-    );
-    world.commit("Drift");
-    let daemon = world.start();
-    daemon.await_rolled_out("drift", 0);
-    let member = &shared().members[1];
-    member
-        .kubectl(&[
-            "-n",
-            "drift",
-            "patch",
-            "configmap",
-            "settings",
-            "--type=merge",
-            "-p",
-            r#"{"data":{"value":"theirs"}}"#,
-        ])
-        .expect("a change by hand");
-    let value = || member.get("drift", "configmap", "settings").ok().flatten().map(|c| c["data"]["value"].clone());
-    daemon.until("the value is put back", || value().is_some_and(|v| v == "ours"));
-    member.kubectl(&["-n", "drift", "delete", "configmap", "settings"]).expect("a deletion by hand");
-    daemon.until("the object is put back", || value().is_some_and(|v| v == "ours"));
-    // Fields that are not ours are nobody's business.
-    member
-        .kubectl(&[
-            "-n",
-            "drift",
-            "patch",
-            "configmap",
-            "settings",
-            "--type=merge",
-            "-p",
-            r#"{"data":{"other":"theirs"}}"#,
-        ])
-        .expect("another change by hand");
-    member.kubectl(&["-n", "drift", "annotate", "configmap", "settings", "a/b=c"]).expect("an annotation");
-    world.write("app2.yaml", &config_map("drift", "marker", "x"));
-    world.commit("Marker");
-    daemon.await_rolled_out("drift", 1);
-    let settings = member.get("drift", "configmap", "settings").expect("asked").expect("it is there");
-    assert_eq!(settings["data"]["other"], "theirs");
 }
 
 #[test]

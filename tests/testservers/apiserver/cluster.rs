@@ -116,6 +116,14 @@ impl State {
         self.tables.values().map(|table| table.objects.len()).sum()
     }
 
+    /// Forgets all events, as a server does that starts again.
+    pub(super) fn forget(&mut self) {
+        for table in self.tables.values_mut() {
+            table.history.clear();
+            table.forgotten = self.version;
+        }
+    }
+
     /// Makes an object of a version and a uid of its own.
     pub(super) fn new_object(&mut self, body: Arc<Body>, times: Times, now: u32) -> Object {
         self.uids += 1;

@@ -32,7 +32,8 @@ mod write;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -45,6 +46,9 @@ use tokio_rustls::TlsAcceptor;
 pub use cluster::HISTORY_EVENTS_MAX;
 use faults::{Faults, Turnstile};
 use serve::Double;
+
+/// How long connections may take to end.
+const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -76,10 +80,15 @@ pub fn name(number: u64) -> String {
 /// A running server.
 pub struct Server {
     double: Arc<Double>,
+    tls: TlsAcceptor,
+    /// Its certificate, as PEM.
+    authority: String,
+    threads: usize,
     port: u16,
     folder: PathBuf,
     _temporary: Option<tempfile::TempDir>,
-    _runtime: Runtime,
+    /// Nothing while it is stopped.
+    runtime: Mutex<Option<Runtime>>,
 }
 
 impl Server {
@@ -95,12 +104,6 @@ impl Server {
             (folder.path().to_owned(), Some(folder))
         };
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(options.threads)
-            .thread_name("apiserver")
-            .enable_all()
-            .build()
-            .context("a runtime")?;
         let (shared, now) = (cluster::Shared::default(), seconds());
         let clusters = (0..options.clusters)
             .zip(0_u32..)
@@ -115,14 +118,65 @@ impl Server {
             turnstile: Turnstile::default(),
         });
         let (tls, authority) = identity()?;
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port))).context("listen")?;
-        let port = listener.local_addr().context("the port")?.port();
-        runtime.spawn(serve::serve(Arc::clone(&double), listener, tls));
-        let server = Self { double, port, folder, _temporary: temporary, _runtime: runtime };
+        let (threads, port, runtime) = (options.threads, options.port, Mutex::new(None));
+        let mut server = Self { double, tls, authority, threads, port, folder, _temporary: temporary, runtime };
+        server.port = server.listen()?;
         for number in 0..options.clusters {
-            server.write_kubeconfig(&name(number), &authority)?;
+            server.write_kubeconfig(&name(number))?;
         }
         Ok(server)
+    }
+
+    /// Begins to serve; returns the port.
+    fn listen(&self) -> Result<u16> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.threads)
+            .thread_name("apiserver")
+            .enable_all()
+            .build()
+            .context("a runtime")?;
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))).context("listen")?;
+        let port = listener.local_addr().context("the port")?.port();
+        runtime.spawn(serve::serve(Arc::clone(&self.double), listener, self.tls.clone()));
+        *self.runtime() = Some(runtime);
+        Ok(port)
+    }
+
+    fn runtime(&self) -> MutexGuard<'_, Option<Runtime>> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all connections and takes none, as a server that ended; its objects stay.
+    pub fn stop(&self) {
+        let Some(runtime) = self.runtime().take() else { return };
+        // On a thread, because nobody may wait within another runtime. The port is free once it has ended.
+        let ending = std::thread::spawn(move || runtime.shutdown_timeout(STOP_MAX));
+        drop(ending.join());
+    }
+
+    /// Serves again, on the same port and with the same objects. What happened before is forgotten: watches begin again.
+    ///
+    /// # Errors
+    /// When somebody else has the port.
+    pub fn restart(&self) -> Result<()> {
+        self.stop();
+        self.double.clusters.values().for_each(|cluster| cluster.lock().forget());
+        self.listen().map(drop)
+    }
+
+    /// Returns the address of a cluster.
+    pub fn url(&self, cluster: &str) -> String {
+        format!("https://127.0.0.1:{}/clusters/{cluster}", self.port)
+    }
+
+    /// Returns the one token that it takes.
+    pub fn token(&self) -> String {
+        self.double.token.clone()
+    }
+
+    /// Returns its certificate, as PEM.
+    pub fn authority(&self) -> String {
+        self.authority.clone()
     }
 
     /// The port on 127.0.0.1.
@@ -145,9 +199,9 @@ impl Server {
         self.double.counts()
     }
 
-    fn write_kubeconfig(&self, cluster: &str, authority: &str) -> Result<()> {
-        let server = format!("https://127.0.0.1:{}/clusters/{cluster}", self.port);
-        let access = json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)});
+    fn write_kubeconfig(&self, cluster: &str) -> Result<()> {
+        let authority = STANDARD.encode(&self.authority);
+        let access = json!({"server": self.url(cluster), "certificate-authority-data": authority});
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": cluster,
             "clusters": [{"name": cluster, "cluster": access}],
@@ -183,4 +237,16 @@ fn token() -> String {
 #[expect(clippy::disallowed_methods, reason = "a server stamps what it stores")]
 fn seconds() -> u32 {
     u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Server").field("port", &self.port).finish_non_exhaustive()
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -356,19 +358,25 @@ fn drop_hollow(kind: &Kind, content: &mut Value) {
     }
 }
 
-/// The one check of a type: values of a ConfigMap are texts.
+/// The checks of types: values of a ConfigMap are texts, those of a Secret base64.
 fn check_data(kind: &Kind, name: &Name, content: &Value) -> Result<(), Status> {
-    let data = content.get("data").and_then(Value::as_object).filter(|_| kind.is_core("ConfigMap"));
-    match data.into_iter().flatten().find(|(_, value)| !value.is_string()) {
-        None => Ok(()),
-        Some((key, value)) => {
-            let namespace = content.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    let namespace = content.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    let object = format!("{namespace}/{}", name.name);
+    for (key, value) in content.get("data").and_then(Value::as_object).into_iter().flatten() {
+        if kind.is_core("ConfigMap") && !value.is_string() {
             let message = format!(
-                "failed to create typed patch object ({namespace}/{}; /v1, Kind=ConfigMap): .data.{key}: expected string, \
-                 got &value.valueUnstructured{{Value:{value}}}",
-                name.name,
+                "failed to create typed patch object ({object}; /v1, Kind=ConfigMap): .data.{key}: expected string, \
+                 got &value.valueUnstructured{{Value:{value}}}"
             );
-            Err(Status::new(500, "", message))
+            return Err(Status::new(500, "", message));
+        }
+        if kind.is_core("Secret") && value.as_str().is_some_and(|text| STANDARD.decode(text).is_err()) {
+            let message = format!(
+                "failed to convert new object ({object}; /v1, Kind=Secret) to proper version: unable to convert unstructured \
+                 object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 0"
+            );
+            return Err(Status::new(500, "", message));
         }
     }
+    Ok(())
 }

@@ -18,6 +18,10 @@ use sha2::{Digest, Sha256};
 /// Environment variable that names the cache folder.
 pub const CACHE_VARIABLE: &str = "GITFLEET_TEST_CACHE";
 
+/// Environment variables that name folders with programs to use in the stead of those that would be built, by their names: one of our own,
+/// and that of the envtest of controller-runtime.
+const GIVEN_VARIABLES: [&str; 2] = ["GITFLEET_TEST_BINARIES", "KUBEBUILDER_ASSETS"];
+
 /// How all are compiled. Without the compiler's own data for debuggers, which the linker would drop anyway, a sixth of the time is saved.
 /// Without inlining more is: the servers do little in a test, and are built on every new machine.
 const FLAGS: [&str; 2] = ["-trimpath", "-gcflags=all=-dwarf=false -l"];
@@ -58,15 +62,6 @@ const MODULES: &[Module] = &[
         cgo: false,
         files: None,
         cold: "4 to 5 minutes",
-    },
-    Module {
-        name: "kwok",
-        packages: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")],
-        ldflags: "-s -w",
-        tags: "",
-        cgo: false,
-        files: None,
-        cold: "1 minute",
     },
     Module {
         name: "gitea",
@@ -113,7 +108,7 @@ const TOOLS: &[Module] = &[
 
 /// The modules in the order in which they are built where several are missing: those that take longest first, so that none is left alone at
 /// the end, and after another what shares packages with it.
-const ORDER: [&str; 7] = ["kubernetes", "gitea", "sops", "helm", "kwok", "etcd", "kustomize"];
+const ORDER: [&str; 6] = ["kubernetes", "gitea", "sops", "helm", "etcd", "kustomize"];
 
 /// Modules that are built at a time: while one is fetched or linked, others compile.
 const AT_A_TIME: usize = 3;
@@ -129,8 +124,6 @@ pub struct Binaries {
     pub kube_controller_manager: PathBuf,
     /// `kubectl`.
     pub kubectl: PathBuf,
-    /// `kwok`.
-    pub kwok: PathBuf,
     /// `gitea`.
     pub gitea: PathBuf,
     /// Templates and the like, which Gitea reads at run time.
@@ -151,37 +144,55 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Returns the tools, built first where the cache does not have them; see `Binaries::build_or_cached`.
+    /// Returns the tools, built first where neither a given folder nor the cache has them; see [`Binaries::build_or_cached`].
     ///
     /// # Errors
     /// When Go is missing, a build fails, or the cache cannot be written.
     pub fn build_or_cached() -> Result<Self> {
-        let folders = build(TOOLS)?;
-        let [helm, kustomize, sops] = folders.as_slice() else { bail!("three modules, three folders") };
-        let (helm, kustomize) = (helm.join("helm"), kustomize.join("kustomize"));
-        Ok(Self { helm, kustomize, sops: sops.join("sops"), age_keygen: sops.join("age-keygen") })
+        Ok(Self {
+            helm: program("helm")?,
+            kustomize: program("kustomize")?,
+            sops: program("sops")?,
+            age_keygen: program("age-keygen")?,
+        })
     }
 }
 
 impl Binaries {
-    /// Returns the binaries. Those that the cache lacks are built first, one module after the other, which takes minutes and is said on stderr;
-    /// [`build_everything`] is faster. Of several processes one builds and the others wait for it.
+    /// Returns the binaries. Those that neither a given folder nor the cache has are built first, one module after the other, which takes
+    /// minutes and is said on stderr; [`build_everything`] is faster. Of several processes one builds and the others wait for it.
     ///
     /// # Errors
     /// When Go (or for Gitea, a C compiler) is missing, a build fails, or the cache cannot be written.
     pub fn build_or_cached() -> Result<Self> {
-        let folders = build(MODULES)?;
-        let [etcd, kubernetes, kwok, gitea] = folders.as_slice() else { bail!("four modules, four folders") };
+        let gitea = program("gitea")?;
         Ok(Self {
-            etcd: etcd.join("etcd"),
-            kube_apiserver: kubernetes.join("kube-apiserver"),
-            kube_controller_manager: kubernetes.join("kube-controller-manager"),
-            kubectl: kubernetes.join("kubectl"),
-            kwok: kwok.join("kwok"),
-            gitea: gitea.join("gitea"),
-            gitea_files: gitea.join("files"),
+            etcd: program("etcd")?,
+            kube_apiserver: program("kube-apiserver")?,
+            kube_controller_manager: program("kube-controller-manager")?,
+            kubectl: program("kubectl")?,
+            gitea_files: gitea.with_file_name("files"),
+            gitea,
         })
     }
+}
+
+/// Returns where a program is: in a folder that was given, or in the cache, where its module is built first if it is missing.
+fn program(name: &str) -> Result<PathBuf> {
+    if let Some(given) = given(name) {
+        return Ok(given);
+    }
+    let mut modules = MODULES.iter().chain(TOOLS);
+    let module = modules.find(|module| module.packages.iter().any(|(program, _)| *program == name));
+    let cache = cache()?;
+    fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
+    Ok(module.with_context(|| format!("no module has {name}"))?.ensured(&cache)?.join(name))
+}
+
+/// Returns the path of a program in the folders that the environment gives.
+fn given(name: &str) -> Option<PathBuf> {
+    let folders = GIVEN_VARIABLES.iter().filter_map(env::var_os).filter(|folder| !folder.is_empty());
+    folders.map(|folder| PathBuf::from(folder).join(name)).find(|path| path.is_file())
 }
 
 /// Returns the servers' binaries and those of the tools, all built first where the cache does not have them.
@@ -196,7 +207,10 @@ pub fn build_everything() -> Result<(Binaries, Tools)> {
         let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(name) = next() {
             let module = MODULES.iter().chain(TOOLS).find(|module| module.name == *name);
-            module.with_context(|| format!("no module `{name}`"))?.ensured(&cache)?;
+            let module = module.with_context(|| format!("no module `{name}`"))?;
+            if module.packages.iter().any(|(program, _)| given(program).is_none()) {
+                module.ensured(&cache)?;
+            }
         }
         anyhow::Ok(())
     };
@@ -207,13 +221,6 @@ pub fn build_everything() -> Result<(Binaries, Tools)> {
             .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     Ok((Binaries::build_or_cached()?, Tools::build_or_cached()?))
-}
-
-/// Returns the folder of each module in the cache.
-fn build(modules: &[Module]) -> Result<Vec<PathBuf>> {
-    let cache = cache()?;
-    fs::create_dir_all(&cache).with_context(|| format!("create the cache {}", cache.display()))?;
-    modules.iter().map(|module| module.ensured(&cache)).collect()
 }
 
 impl Module {

@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::{CLUSTERS, Console, Fleet, Options, Prometheus, Replicas, State, build_everything};
 use crate::repository;
@@ -28,7 +28,7 @@ Options:
   --state DIR           the fleet's folder (default target/fleet)
   -h, --help            this text
 
-Environment: GITFLEET_TEST_CACHE, GITFLEET_FLEET_PROVIDER; see tests/testservers/fleet/README.md.
+Environment: GITFLEET_TEST_CACHE and others; see tests/testservers/fleet/README.md.
 ";
 
 /// Exit code for errors.
@@ -56,6 +56,8 @@ enum Command {
     Up,
     Status,
     Down,
+    /// Makes workloads of a fleet available, until it is ended: what `up` leaves running.
+    Workloads,
     Help,
 }
 
@@ -78,6 +80,7 @@ impl Arguments {
             Some("up") => Command::Up,
             Some("status") => Command::Status,
             Some("down") => Command::Down,
+            Some("workloads") => Command::Workloads,
             Some("help" | "--help" | "-h") => return Ok(arguments),
             Some(other) => bail!("unknown command `{other}`"),
             None => bail!("a command is missing"),
@@ -151,6 +154,10 @@ impl Arguments {
                 let (processes, all) = state.processes()?;
                 println!("{}\n\n{processes}", state.describe());
                 return Ok(ExitCode::from(u8::from(!all)));
+            }
+            Command::Workloads => {
+                let state = State::read(&self.state)?.context("no fleet")?;
+                state.make_workloads_available()?;
             }
             Command::Down => match State::read(&self.state)? {
                 Some(state) => println!("{} processes ended", state.down()?),

@@ -28,7 +28,8 @@ pub struct Gitea {
     /// Token of the administrator with every scope.
     pub token: String,
     pub(super) port: u16,
-    pub(super) server: Process,
+    /// Nothing where somebody else started it.
+    server: Option<Process>,
 }
 
 impl Gitea {
@@ -50,8 +51,18 @@ impl Gitea {
         let log = fs::read_to_string(create.log()).context("read what Gitea said about the new user")?;
         let is_token = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
         let token = log.split_whitespace().find(is_token).with_context(|| create.tail())?.to_owned();
-        let server = spec("gitea").arg("web").spawn()?;
+        let server = Some(spec("gitea").arg("web").spawn()?);
         Ok(Self { url: format!("http://127.0.0.1:{port}"), user: USER.to_owned(), password, token, port, server })
+    }
+
+    /// Returns a Gitea that runs; nothing where its address has no port.
+    pub(super) fn running(url: String, user: String, password: String, token: String) -> Option<Self> {
+        let port = url.rsplit(':').next()?.parse().ok()?;
+        Some(Self { url, user, password, token, port, server: None })
+    }
+
+    pub(super) fn server(&self) -> Option<&Process> {
+        self.server.as_ref()
     }
 
     /// Waits until it serves.
@@ -59,10 +70,11 @@ impl Gitea {
     /// # Errors
     /// When it ended, or does not serve in time.
     pub fn await_ready(&self) -> Result<()> {
-        let ready = self.server.until("Gitea to serve", READY, || {
-            Ok(http("GET", self.port, "/api/v1/version", &[], "").ok().filter(|(status, _)| *status == 200))
-        });
-        ready.map(drop)
+        let look = || Ok(http("GET", self.port, "/api/v1/version", &[], "").ok().filter(|(status, _)| *status == 200));
+        match &self.server {
+            Some(server) => server.until("Gitea to serve", READY, look).map(drop),
+            None => until("Gitea to serve", READY, look).map(drop),
+        }
     }
 
     /// Asks the API as the administrator: `path` follows `/api/v1`. An empty answer is `null`.
@@ -120,7 +132,7 @@ impl Gitea {
 
     /// Ends the server at once; its data stay.
     pub fn stop(&self) {
-        self.server.stop();
+        self.server.iter().for_each(Process::stop);
     }
 
     /// Starts the server again, on the same port and with the same data, and waits until it serves.
@@ -128,8 +140,10 @@ impl Gitea {
     /// # Errors
     /// When it does not start, or not in time.
     pub fn restart(&self) -> Result<()> {
-        self.server.stop();
-        self.server.start()?;
+        if let Some(server) = &self.server {
+            server.stop();
+            server.start()?;
+        }
         self.await_ready()
     }
 }

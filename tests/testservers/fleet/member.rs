@@ -9,22 +9,29 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use reqwest::{Certificate, StatusCode, blocking::Client};
+use reqwest::{
+    Certificate, Method, StatusCode,
+    blocking::{Client, RequestBuilder},
+};
 use serde_json::Value;
 
 use super::{
     binaries::Binaries,
-    kind::Kind,
     process::Process,
     servers,
     wait::{free_port, listens, secret, until},
+    workloads::Access,
 };
+use crate::apiserver;
 
 /// No single request takes longer, so that a test against an API server that hangs ends by itself.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The same for a look whether the API server is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An object by its namespace, its kind in lower case or `PLURAL.GROUP` of a resource in version v1, and its name.
+pub type Named<'a> = (&'a str, &'a str, &'a str);
 
 /// One cluster of the fleet, with an administrator's rights.
 #[derive(Debug)]
@@ -37,21 +44,23 @@ pub struct Member {
     pub url: String,
     /// Bearer token of the administrator.
     pub token: String,
+    /// The certificate of the API server, as PEM, once it has one.
+    certificate: String,
+    client: Option<Client>,
     kubectl: PathBuf,
     folder: PathBuf,
     pub(super) backend: Backend,
 }
 
+/// What answers for a member.
 #[derive(Debug)]
 pub(super) enum Backend {
-    /// `client` is there once the API server has a certificate.
-    Processes {
-        port: u16,
-        apiserver: Process,
-        helpers: Vec<Process>,
-        client: Option<Client>,
-    },
-    Kind(Kind),
+    /// An API server of this process.
+    Process { port: u16, apiserver: Process, controllers: Option<Process> },
+    /// An API server of a fleet that was started by somebody else.
+    Running,
+    /// The double.
+    Double(apiserver::Server),
 }
 
 impl Member {
@@ -59,66 +68,75 @@ impl Member {
     pub(super) fn start(binaries: &Binaries, folder: &Path, name: &str, etcd: u16) -> Result<Self> {
         let (port, token) = (free_port()?, secret());
         let apiserver = servers::kube_apiserver(binaries, folder, name, etcd, port, &token)?.spawn()?;
-        Ok(Self {
-            name: name.to_owned(),
-            kubeconfig: folder.join(format!("{name}.kubeconfig")),
-            url: format!("https://127.0.0.1:{port}"),
-            token,
-            kubectl: binaries.kubectl.clone(),
-            folder: folder.to_owned(),
-            backend: Backend::Processes { port, apiserver, helpers: Vec::new(), client: None },
-        })
+        let backend = Backend::Process { port, apiserver, controllers: None };
+        Ok(Self::new(folder, name, format!("https://127.0.0.1:{port}"), token, binaries.kubectl.clone(), backend))
+    }
+
+    /// Makes a member of a double.
+    pub(super) fn double(folder: &Path, name: &str) -> Result<Self> {
+        let server = apiserver::Server::start(&apiserver::Options::clusters(1))?;
+        let (url, token, certificate) = (server.url(&apiserver::name(0)), server.token(), server.authority());
+        let mut member = Self::new(folder, name, url, token, PathBuf::new(), Backend::Double(server));
+        member.trust(certificate)?;
+        Ok(member)
+    }
+
+    /// Makes a member of an API server that runs, by the kubeconfig that [`servers::write_kubeconfig`] wrote of it.
+    pub(super) fn running(binaries: &Binaries, folder: &Path, name: &str, kubeconfig: &Path) -> Result<Self> {
+        let Access { url, token, certificate } = Access::read(kubeconfig)?;
+        let mut member = Self::new(folder, name, url, token, binaries.kubectl.clone(), Backend::Running);
+        member.trust(certificate)?;
+        member.await_ready()?;
+        Ok(member)
+    }
+
+    fn new(folder: &Path, name: &str, url: String, token: String, kubectl: PathBuf, backend: Backend) -> Self {
+        let (name, folder) = (name.to_owned(), folder.to_owned());
+        let kubeconfig = folder.join(format!("{name}.kubeconfig"));
+        Self { name, kubeconfig, url, token, certificate: String::new(), client: None, kubectl, folder, backend }
+    }
+
+    /// Takes the certificate of the server, and writes the kubeconfig with it.
+    fn trust(&mut self, certificate: String) -> Result<()> {
+        let certificates = Certificate::from_pem_bundle(certificate.as_bytes());
+        let certificates = certificates.context("parse the certificate of the API server")?;
+        let client = Client::builder().no_proxy().tls_certs_only(certificates).pool_max_idle_per_host(0).build();
+        self.client = Some(client.context("make a client of the API server")?);
+        servers::write_kubeconfig(&self.kubeconfig, &self.name, &self.url, &self.token, &certificate)?;
+        self.certificate = certificate;
+        Ok(())
     }
 
     /// Waits for the API server and starts what belongs beside it.
     pub(super) fn complete(&mut self, binaries: &Binaries, controller_manager: bool) -> Result<()> {
-        let Backend::Processes { port, apiserver, helpers, client } = &mut self.backend else { return Ok(()) };
-        let port = *port;
-        apiserver.until("the port of the API server", servers::READY, || Ok(listens(port).then_some(())))?;
-        // The server wrote its certificate before it listened. Embedded, so that the kubeconfig may be copied anywhere.
+        let Backend::Process { port, apiserver, .. } = &self.backend else { return Ok(()) };
+        apiserver.until("the port of the API server", servers::READY, || Ok(listens(*port).then_some(())))?;
+        // The server wrote its certificate before it listened.
         let certificate = self.folder.join(&self.name).join("apiserver.crt");
-        servers::write_kubeconfig(&self.kubeconfig, &self.name, &self.url, &self.token, &certificate)?;
-        *client = Some(client_of(&certificate)?);
-        let view = ["config", "view", "--raw", "--flatten"];
-        let flat = run(kubectl(&self.kubectl, &self.folder, &self.kubeconfig).args(view), None)?;
-        fs::write(&self.kubeconfig, flat).context("write the kubeconfig with the certificate in it")?;
-        helpers.push(servers::kwok(binaries, &self.folder, &self.name, &self.kubeconfig)?.spawn()?);
-        if controller_manager {
-            helpers.push(servers::controller_manager(binaries, &self.folder, &self.name, &self.kubeconfig)?.spawn()?);
+        let text = fs::read_to_string(&certificate).with_context(|| format!("read {}", certificate.display()))?;
+        self.trust(text)?;
+        if let (true, Backend::Process { controllers, .. }) = (controller_manager, &mut self.backend) {
+            let manager = servers::controller_manager(binaries, &self.folder, &self.name, &self.kubeconfig)?;
+            *controllers = Some(manager.spawn()?);
         }
         self.await_ready()?;
         match &self.backend {
-            Backend::Processes { helpers, .. } => helpers.iter().try_for_each(Process::check),
-            Backend::Kind(_) => Ok(()),
+            Backend::Process { controllers, .. } => controllers.iter().try_for_each(Process::check),
+            Backend::Running | Backend::Double(_) => Ok(()),
         }
     }
 
-    /// Makes a member of a kind cluster.
-    pub(super) fn of_kind(binaries: &Binaries, folder: &Path, name: &str) -> Result<Self> {
-        let kubeconfig = folder.join(format!("{name}.kubeconfig"));
-        let backend = Backend::Kind(Kind::create(name, &kubeconfig)?);
-        let kubectl = binaries.kubectl.clone();
-        let (name, folder) = (name.to_owned(), folder.to_owned());
-        let mut member = Self { name, kubeconfig, url: String::new(), token: String::new(), kubectl, folder, backend };
-        let context = member.kubectl(&["config", "current-context"])?;
-        member.kubectl(&["config", "rename-context", context.trim(), &member.name])?;
-        let config = member.kubectl(&["config", "view", "--raw", "-o", "json"])?;
-        let config: Value = serde_json::from_str(&config).context("parse the kubeconfig of kind")?;
-        config["clusters"][0]["cluster"]["server"].as_str().context("no server in it")?.clone_into(&mut member.url);
-        member.kubectl(&["-n", "kube-system", "create", "serviceaccount", "fleet-admin"])?;
-        let account = "--serviceaccount=kube-system:fleet-admin";
-        member.kubectl(&["create", "clusterrolebinding", "fleet-admin", "--clusterrole=cluster-admin", account])?;
-        let token = member.kubectl(&["-n", "kube-system", "create", "token", "fleet-admin", "--duration=24h"])?;
-        token.trim().clone_into(&mut member.token);
-        member.await_ready()?;
-        Ok(member)
+    /// Returns how the API server is asked.
+    pub(super) fn access(&self) -> Access {
+        Access { url: self.url.clone(), token: self.token.clone(), certificate: self.certificate.clone() }
     }
 
     /// Runs kubectl against this member and returns what it prints.
     ///
     /// # Errors
-    /// When kubectl does not succeed; the error holds its arguments and its stderr.
+    /// When kubectl does not succeed; the error holds its arguments and its stderr. On a double always: nothing there needs kubectl.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        ensure!(!matches!(self.backend, Backend::Double(_)), "kubectl {}: tests on doubles do without", args.join(" "));
         run(kubectl(&self.kubectl, &self.folder, &self.kubeconfig).args(args), None).with_context(|| self.name.clone())
     }
 
@@ -129,13 +147,62 @@ impl Member {
         command
     }
 
-    /// Runs `kubectl apply` on manifests, as a person would.
+    /// Runs `kubectl apply` on manifests, as a person would. A double gets a server-side apply.
     ///
     /// # Errors
-    /// When kubectl does not succeed.
-    pub fn kubectl_apply(&self, yaml: &str) -> Result<String> {
+    /// When kubectl does not succeed, or the double refuses.
+    pub fn kubectl_apply(&self, manifests: &str) -> Result<()> {
+        if let Backend::Double(_) = self.backend {
+            return self.apply_as("kubectl", true, manifests);
+        }
         let mut command = kubectl(&self.kubectl, &self.folder, &self.kubeconfig);
-        run(command.args(["apply", "-f", "-"]), Some(yaml)).with_context(|| self.name.clone())
+        run(command.args(["apply", "-f", "-"]), Some(manifests)).map(drop).with_context(|| self.name.clone())
+    }
+
+    /// Applies manifests as a field manager, by the server.
+    ///
+    /// # Errors
+    /// When the API server refuses one, or does not answer.
+    pub fn apply(&self, manager: &str, manifests: &str) -> Result<()> {
+        self.apply_as(manager, false, manifests)
+    }
+
+    fn apply_as(&self, manager: &str, force: bool, manifests: &str) -> Result<()> {
+        for object in serde_yaml::from_multiple::<Value>(manifests).context("parse the manifests")? {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let kind = text("/kind").to_lowercase();
+            let named = (text("/metadata/namespace"), kind.as_str(), text("/metadata/name"));
+            let request = self.request(Method::PATCH, named, &format!("?fieldManager={manager}&force={force}"))?;
+            self.send(request.header("Content-Type", "application/apply-patch+yaml").body(object.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Changes an object by a merge patch, as a person would by hand.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or does not answer.
+    pub fn patch(&self, named: Named<'_>, change: &Value) -> Result<()> {
+        let request = self.request(Method::PATCH, named, "?fieldManager=by-hand")?;
+        self.send(request.header("Content-Type", "application/merge-patch+json").body(change.to_string())).map(drop)
+    }
+
+    /// The same for the status of an object.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or does not answer.
+    pub fn patch_status(&self, named: Named<'_>, status: &Value) -> Result<()> {
+        let request = self.request(Method::PATCH, named, "/status?fieldManager=by-hand")?;
+        let change = serde_json::json!({ "status": status }).to_string();
+        self.send(request.header("Content-Type", "application/merge-patch+json").body(change)).map(drop)
+    }
+
+    /// Deletes an object, as a person would by hand.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or does not answer.
+    pub fn delete(&self, named: Named<'_>) -> Result<()> {
+        self.send(self.request(Method::DELETE, named, "")?).map(drop)
     }
 
     /// Returns an object as JSON, or nothing when it does not exist.
@@ -143,11 +210,9 @@ impl Member {
     /// # Errors
     /// When the cluster cannot be asked.
     pub fn get(&self, namespace: &str, kind: &str, name: &str) -> Result<Option<Value>> {
-        let text = match (&self.backend, path_of(namespace, kind, name)) {
-            (Backend::Processes { client: Some(client), .. }, Some(path)) => {
-                self.read(client, &path, REQUEST_TIMEOUT)?
-            }
-            _ => Some(self.kubectl(&["-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json"])?),
+        let text = match path_of((namespace, kind, name)) {
+            Some(path) => self.read(&path, REQUEST_TIMEOUT)?,
+            None => Some(self.kubectl(&["-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "json"])?),
         };
         let text = text.filter(|text| !text.trim().is_empty());
         let parse =
@@ -155,19 +220,34 @@ impl Member {
         text.map(parse).transpose()
     }
 
-    /// Reads a path of the API server, or nothing where there is none. A request costs much less than a kubectl, for what is
-    /// polled. Each has a connection of its own, as kubectl has, so that the server may go away between two.
-    fn read(&self, client: &Client, path: &str, limit: Duration) -> Result<Option<String>> {
-        let what = || format!("get {path} of {}", self.name);
-        let request = client.get(format!("{}{path}", self.url)).bearer_auth(&self.token).timeout(limit);
-        let answer = request.send().with_context(what)?;
-        let status = answer.status();
-        let text = answer.text().with_context(what)?;
+    /// Begins a request about an object. A request costs much less than a kubectl, for what is polled. Each has a connection of its
+    /// own, as kubectl has, so that the server may go away between two.
+    fn request(&self, method: Method, named: Named<'_>, rest: &str) -> Result<RequestBuilder> {
+        let path =
+            path_of(named).with_context(|| format!("where API servers have the kind `{}` is not known", named.1))?;
+        self.ask(method, &format!("{path}{rest}"))
+    }
+
+    fn ask(&self, method: Method, path: &str) -> Result<RequestBuilder> {
+        let client = self.client.as_ref().with_context(|| format!("{} does not run yet", self.name))?;
+        let request = client.request(method, format!("{}{path}", self.url));
+        Ok(request.bearer_auth(&self.token).timeout(REQUEST_TIMEOUT))
+    }
+
+    /// Sends a request; returns what the answer says, or nothing where there is nothing.
+    fn send(&self, request: RequestBuilder) -> Result<Option<String>> {
+        let answer = request.send().with_context(|| self.name.clone())?;
+        let (what, status) = (answer.url().path().to_owned(), answer.status());
+        let text = answer.text().with_context(|| format!("{what} of {}", self.name))?;
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        ensure!(status.is_success(), "{}: {status}: {text}", what());
+        ensure!(status.is_success(), "{what} of {}: {status}: {text}", self.name);
         Ok(Some(text))
+    }
+
+    fn read(&self, path: &str, limit: Duration) -> Result<Option<String>> {
+        self.send(self.ask(Method::GET, path)?.timeout(limit))
     }
 
     /// Waits until the object exists and `wanted` holds for it, and returns it.
@@ -208,12 +288,7 @@ impl Member {
     /// # Errors
     /// When the cluster cannot be asked.
     pub fn metrics(&self) -> Result<String> {
-        match &self.backend {
-            Backend::Processes { client: Some(client), .. } => {
-                self.read(client, "/metrics", REQUEST_TIMEOUT)?.context("the API server has no metrics")
-            }
-            _ => self.kubectl(&["get", "--raw", "/metrics"]),
-        }
+        self.read("/metrics", REQUEST_TIMEOUT)?.context("the API server has no metrics")
     }
 
     /// Waits until the API server is ready and has its first namespaces.
@@ -221,17 +296,12 @@ impl Member {
     /// # Errors
     /// When it ended, or is not ready in time.
     pub fn await_ready(&self) -> Result<()> {
-        let is_there = |path| match &self.backend {
-            Backend::Processes { client: Some(client), .. } => {
-                self.read(client, path, READY_TIMEOUT).is_ok_and(|answer| answer.is_some())
-            }
-            _ => self.kubectl(&["get", "--raw", path, "--request-timeout=5s"]).is_ok(),
-        };
+        let is_there = |path| self.read(path, READY_TIMEOUT).is_ok_and(|answer| answer.is_some());
         let look = || Ok((is_there("/readyz") && is_there("/api/v1/namespaces/default")).then_some(()));
         let what = format!("{} to be ready", self.name);
         match &self.backend {
-            Backend::Processes { apiserver, .. } => apiserver.until(&what, servers::READY, look),
-            Backend::Kind(_) => until(&what, servers::READY, look),
+            Backend::Process { apiserver, .. } => apiserver.until(&what, servers::READY, look),
+            Backend::Running | Backend::Double(_) => until(&what, servers::READY, look),
         }
     }
 
@@ -239,76 +309,97 @@ impl Member {
     /// zero.
     ///
     /// # Errors
-    /// Only with kind: when Docker refuses.
+    /// When it is a server of somebody else.
     pub fn stop(&self) -> Result<()> {
         match &self.backend {
-            Backend::Processes { apiserver, helpers, .. } => {
-                // The helpers too: after an outage of some length they would come back only after a long pause.
-                helpers.iter().for_each(Process::stop);
+            Backend::Process { apiserver, controllers, .. } => {
+                // The controllers too: after an outage of some length they would come back only after a long pause.
+                controllers.iter().for_each(Process::stop);
                 apiserver.stop();
                 Ok(())
             }
-            Backend::Kind(kind) => kind.docker("kill"),
+            Backend::Double(server) => {
+                server.stop();
+                Ok(())
+            }
+            Backend::Running => self.not_ours("ended"),
         }
     }
 
     /// Starts the API server again, on the same port and with the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not start, or not in time.
+    /// When it does not start, or not in time, or is a server of somebody else.
     pub fn restart(&self) -> Result<()> {
+        self.stop()?;
         match &self.backend {
-            Backend::Processes { apiserver, helpers, .. } => {
-                self.stop()?;
+            Backend::Process { apiserver, controllers, .. } => {
                 apiserver.start()?;
                 self.await_ready()?;
-                helpers.iter().try_for_each(Process::start)
+                controllers.iter().try_for_each(Process::start)
             }
-            Backend::Kind(kind) => {
-                kind.docker("restart")?;
+            Backend::Double(server) => {
+                server.restart()?;
                 self.await_ready()
             }
+            Backend::Running => self.not_ours("started again"),
         }
     }
 
     /// Makes the API server hang: connections are taken, answers never come.
     ///
     /// # Errors
-    /// When it does not run.
+    /// When it does not run, or is no process of ours.
     pub fn pause(&self) -> Result<()> {
         match &self.backend {
-            Backend::Processes { apiserver, .. } => apiserver.signal("STOP"),
-            Backend::Kind(kind) => kind.docker("pause"),
+            Backend::Process { apiserver, .. } => apiserver.signal("STOP"),
+            Backend::Running | Backend::Double(_) => self.not_ours("paused"),
         }
     }
 
     /// Ends what `pause` began.
     ///
     /// # Errors
-    /// When it does not run.
+    /// When it does not run, or is no process of ours.
     pub fn resume(&self) -> Result<()> {
         match &self.backend {
-            Backend::Processes { apiserver, .. } => apiserver.signal("CONT"),
-            Backend::Kind(kind) => kind.docker("unpause"),
+            Backend::Process { apiserver, .. } => apiserver.signal("CONT"),
+            Backend::Running | Backend::Double(_) => self.not_ours("continued"),
         }
+    }
+
+    fn not_ours(&self, what: &str) -> Result<()> {
+        bail!("{} cannot be {what}: it is no process of this fleet", self.name)
     }
 }
 
-/// Returns where an API server has an object, for the kinds that tests wait for; kubectl finds out for the others.
-fn path_of(namespace: &str, kind: &str, name: &str) -> Option<String> {
-    Some(match kind {
-        "namespace" => format!("/api/v1/namespaces/{name}"),
-        "configmap" | "secret" => format!("/api/v1/namespaces/{namespace}/{kind}s/{name}"),
-        "deployment" => format!("/apis/apps/v1/namespaces/{namespace}/{kind}s/{name}"),
-        _ => return None,
-    })
-}
+/// The kinds that tests name by one word, with the version of their API. kubectl finds out for the others.
+const KINDS: [(&str, &str); 11] = [
+    ("namespace", "v1"),
+    ("node", "v1"),
+    ("configmap", "v1"),
+    ("secret", "v1"),
+    ("pod", "v1"),
+    ("podtemplate", "v1"),
+    ("resourcequota", "v1"),
+    ("service", "v1"),
+    ("deployment", "apps/v1"),
+    ("job", "batch/v1"),
+    ("customresourcedefinition", "apiextensions.k8s.io/v1"),
+];
 
-fn client_of(certificate: &Path) -> Result<Client> {
-    let text = fs::read(certificate).with_context(|| format!("read {}", certificate.display()))?;
-    let certificates = Certificate::from_pem_bundle(&text).context("parse the certificate of the API server")?;
-    let client = Client::builder().no_proxy().tls_certs_only(certificates).pool_max_idle_per_host(0).build();
-    client.context("make a client of the API server")
+/// Returns where an API server has an object.
+fn path_of((namespace, kind, name): Named<'_>) -> Option<String> {
+    let known = KINDS.iter().find(|(known, _)| *known == kind);
+    let (api, plural) = match (known, kind.split_once('.')) {
+        (Some((kind, "v1")), _) => ("api/v1".to_owned(), format!("{kind}s")),
+        (Some((kind, version)), _) => (format!("apis/{version}"), format!("{kind}s")),
+        (None, Some((plural, group))) => (format!("apis/{group}/v1"), plural.to_owned()),
+        (None, None) => return None,
+    };
+    let of_cluster = namespace.is_empty() || ["namespace", "node", "customresourcedefinition"].contains(&kind);
+    let namespace = if of_cluster { String::new() } else { format!("namespaces/{namespace}/") };
+    Some(format!("/{api}/{namespace}{plural}/{name}"))
 }
 
 fn kubectl(program: &Path, folder: &Path, kubeconfig: &Path) -> Command {

@@ -23,7 +23,7 @@ pub fn request_count(metrics: &str, verb: &str, resource: &str) -> u64 {
 }
 
 /// Returns how many requests were meant to change objects of that resource themselves: writes of any verb without dry
-/// runs, without subresources (the status that kwok writes is one) and without what empties a namespace that is removed.
+/// runs, without subresources (the status of workloads is one) and without what empties a namespace that is removed.
 pub fn write_count(metrics: &str, resource: &str) -> u64 {
     sum(metrics, |series| writes(series, resource))
 }

@@ -8,8 +8,8 @@
 //! let url = fleet.gitea()?.create_repo("apps")?;
 //! ```
 //!
-//! A member is an API server on its own part of a common etcd, with a kwok that makes workloads available
-//! (`workloads.yaml`). A fleet ends with its handle; one in a `static` ends with the test process.
+//! A member is an API server on its own part of a common etcd; [`workloads`] makes its workloads available. A fleet ends with its handle;
+//! one in a `static` ends with the test process.
 
 mod agents;
 mod binaries;
@@ -19,7 +19,6 @@ mod data;
 mod debian;
 pub mod git;
 mod gitea;
-mod kind;
 mod member;
 mod metrics;
 mod oci_registry;
@@ -31,6 +30,7 @@ mod replicas;
 mod servers;
 mod state;
 mod wait;
+mod workloads;
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ pub use self::{
     console::{CLUSTERS, Console},
     git::{commit_all, git, push},
     gitea::Gitea,
-    member::Member,
+    member::{Member, Named},
     metrics::{accepted_write_count, forbidden_count, request_count, write_count},
     oci_registry::OciRegistry,
     people::{Account, BOT_SCOPES, MergeWay, PERSON_SCOPES},
@@ -57,36 +57,45 @@ pub use self::{
     wait::{free_port, http, until},
 };
 use self::{
-    kind::Kind,
+    member::Backend,
     process::{Process, Watchdog},
+    workloads::Workloads,
 };
 
 /// Environment variable that, set to 1, keeps a fleet's folder (logs, kubeconfigs, data) after its processes ended.
 pub const KEEP_VARIABLE: &str = "GITFLEET_KEEP_FLEET";
 
-/// Environment variable that chooses who makes the members: `processes` (the default) or `kind`.
+/// Environment variable that chooses what members are: `processes` (the default) or `doubles`.
 pub const PROVIDER_VARIABLE: &str = "GITFLEET_FLEET_PROVIDER";
 
-/// Who makes the members. Tests need kubeconfigs and do not ask how they came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Environment variable that names the folder of a fleet that runs (`tests/fleet.sh up --plain`), for tests to use; relative to the root of
+/// the repository.
+pub const RUNNING_VARIABLE: &str = "GITFLEET_FLEET";
+
+/// What members are. Tests need kubeconfigs and do not ask how they came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provider {
-    /// API servers as processes, kwok for the workloads.
+    /// API servers that are started as processes.
     Processes,
-    /// `kind` on Docker; untested.
-    Kind,
+    /// The doubles of [`crate::apiserver`], in this process.
+    Doubles,
+    /// The servers of a fleet that runs, by its folder.
+    Running(PathBuf),
 }
 
 impl Provider {
     /// Returns the provider that the environment asks for.
     ///
     /// # Errors
-    /// When it asks for an unknown one, or for kind where no Docker answers: never silently another one.
+    /// When it asks for an unknown one: never silently another one.
     pub fn from_environment() -> Result<Self> {
+        if let Some(folder) = std::env::var_os(RUNNING_VARIABLE).filter(|folder| !folder.is_empty()) {
+            return Ok(Self::Running(crate::repository().join(folder)));
+        }
         match std::env::var(PROVIDER_VARIABLE).unwrap_or_default().as_str() {
             "" | "processes" => Ok(Self::Processes),
-            "kind" if Kind::has_docker() => Ok(Self::Kind),
-            "kind" => bail!("{PROVIDER_VARIABLE}=kind needs Docker, and `docker info` does not succeed"),
-            other => bail!("{PROVIDER_VARIABLE}={other}: expected `processes` or `kind`"),
+            "doubles" => Ok(Self::Doubles),
+            other => bail!("{PROVIDER_VARIABLE}={other}: expected `processes` or `doubles`"),
         }
     }
 }
@@ -160,6 +169,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Fleet {
     // The order is that of ending: whoever uses a server ends before it, the folder goes last.
+    workloads: Option<Workloads>,
     /// The members, in the order in which they were asked for.
     pub members: Vec<Member>,
     gitea: Option<Gitea>,
@@ -175,37 +185,60 @@ impl Fleet {
     #[expect(clippy::needless_pass_by_value, reason = "what describes a fleet is written in place")]
     pub fn start(options: Options) -> Result<Self> {
         options.check()?;
-        let provider = Provider::from_environment()?;
-        let binaries = Binaries::build_or_cached()?;
         let started = Instant::now();
         let home = ServerHome::create(options.folder.as_deref())?;
-        let mut fleet = Self { members: Vec::new(), gitea: None, etcd: None, home };
-        let folder = fleet.folder().to_owned();
-        if provider == Provider::Processes && !options.names.is_empty() {
+        let mut fleet = Self { workloads: None, members: Vec::new(), gitea: None, etcd: None, home };
+        match Provider::from_environment()? {
+            Provider::Processes => fleet.start_processes(&options)?,
+            Provider::Doubles => {
+                ensure!(!options.gitea, "a fleet of doubles has no Gitea");
+                let folder = fleet.folder().to_owned();
+                let members = options.names.iter().map(|name| Member::double(&folder, name));
+                fleet.members = members.collect::<Result<_>>()?;
+            }
+            Provider::Running(running) => fleet.take(&running, &options)?,
+        }
+        // A fleet that runs has somebody for that.
+        if fleet.members.iter().any(|member| !matches!(member.backend, Backend::Running)) {
+            fleet.workloads = Some(Workloads::start(fleet.members.iter().map(Member::access))?);
+        }
+        eprintln!("fleet: ready after {:.1} s in {}", started.elapsed().as_secs_f32(), fleet.folder().display());
+        Ok(fleet)
+    }
+
+    fn start_processes(&mut self, options: &Options) -> Result<()> {
+        let binaries = Binaries::build_or_cached()?;
+        let folder = self.folder().to_owned();
+        if !options.names.is_empty() {
             let (etcd, port) = servers::etcd(&binaries, &folder, options.fsync)?;
-            fleet.etcd = Some((etcd, port));
+            self.etcd = Some((etcd, port));
             for name in &options.names {
-                fleet.members.push(Member::start(&binaries, &folder, name, port)?);
+                self.members.push(Member::start(&binaries, &folder, name, port)?);
             }
         }
         // Gitea prepares its database while the API servers come up.
         if options.gitea {
-            fleet.gitea = Some(Gitea::start(&binaries, &folder).context("start Gitea")?);
+            self.gitea = Some(Gitea::start(&binaries, &folder).context("start Gitea")?);
         }
-        if provider == Provider::Kind {
-            for name in &options.names {
-                fleet.members.push(Member::of_kind(&binaries, &folder, name)?);
-            }
-        }
-        for member in &mut fleet.members {
+        for member in &mut self.members {
             let what = format!("start the member {}", member.name);
             member.complete(&binaries, options.controller_manager).context(what)?;
         }
-        if let Some(gitea) = &fleet.gitea {
-            gitea.await_ready()?;
+        self.gitea.iter().try_for_each(Gitea::await_ready)
+    }
+
+    /// Takes the servers of a fleet that runs. What former tests left there is in the way of tests of the same names.
+    fn take(&mut self, running: &Path, options: &Options) -> Result<()> {
+        let state = State::read(running)?.with_context(|| format!("no fleet runs in {}", running.display()))?;
+        let (binaries, folder) = (Binaries::build_or_cached()?, self.folder().to_owned());
+        let members = state.members().into_iter().take(options.names.len());
+        let members = members.map(|(name, kubeconfig)| Member::running(&binaries, &folder, &name, &kubeconfig));
+        self.members = members.collect::<Result<_>>()?;
+        ensure!(self.members.len() == options.names.len(), "tests need {} members", options.names.len());
+        if options.gitea {
+            self.gitea = Some(state.gitea().context("the fleet that runs has no Gitea")?);
         }
-        eprintln!("fleet: ready after {:.1} s in {}", started.elapsed().as_secs_f32(), folder.display());
-        Ok(fleet)
+        Ok(())
     }
 
     /// The folder with kubeconfigs (`NAME.kubeconfig`), logs and data.
@@ -243,14 +276,20 @@ impl Fleet {
     /// # Errors
     /// When the state cannot be written; then everything ends, as without the call.
     pub fn detach(mut self) -> Result<State> {
-        let state = State::write(&mut self)?;
-        for process in self.etcd.iter().map(|(etcd, _)| etcd).chain(self.gitea.iter().map(|gitea| &gitea.server)) {
+        let state = State::write(&self)?;
+        // Another process makes workloads available from here on: this program, with another command.
+        self.workloads = None;
+        let own = std::env::current_exe().context("the path of this program")?;
+        let workloads = process::Spec::new("workloads", &own, self.folder()).arg("workloads");
+        let workloads = workloads.flag("state", format!("{}/", self.folder().display())).spawn()?;
+        workloads.release();
+        for process in self.etcd.iter().map(|(etcd, _)| etcd).chain(self.gitea.iter().filter_map(Gitea::server)) {
             process.release();
         }
         for member in &self.members {
-            if let member::Backend::Processes { apiserver, helpers, .. } = &member.backend {
+            if let Backend::Process { apiserver, controllers, .. } = &member.backend {
                 apiserver.release();
-                helpers.iter().for_each(Process::release);
+                controllers.iter().for_each(Process::release);
             }
         }
         self.home.keep = true;

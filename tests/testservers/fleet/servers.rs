@@ -1,9 +1,10 @@
-//! The command lines of the servers behind a member: one etcd for all, and for each an API server, a kwok and, where
-//! asked for, a controller manager.
+//! The command lines of the servers behind a member: one etcd for all, and for each an API server and, where asked
+//! for, a controller manager.
 
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::{
@@ -15,11 +16,8 @@ use super::{
 /// How long a server may take until it is ready, on a loaded machine too.
 pub(super) const READY: Duration = Duration::from_mins(1);
 
-/// What kwok plays; the file explains itself.
-const WORKLOADS: &str = include_str!("workloads.yaml");
-
 /// Controllers that run when a controller manager is asked for: what removes namespaces and dependent objects and gives
-/// namespaces their usual furniture. Workload controllers are left out: kwok stands in for them, with no pods at all.
+/// namespaces their usual furniture. Workload controllers are left out: `workloads` stands in for them, with no pods at all.
 const CONTROLLERS: &str = "namespace-controller,garbage-collector-controller,serviceaccount-controller,\
                            serviceaccount-token-controller,root-ca-certificate-publisher-controller,resourcequota-controller";
 
@@ -88,16 +86,6 @@ pub(super) fn kube_apiserver(
         .flag("disable-admission-plugins", "ServiceAccount"))
 }
 
-/// Describes the kwok of one member.
-pub(super) fn kwok(binaries: &Binaries, folder: &Path, name: &str, kubeconfig: &Path) -> Result<Spec> {
-    let config = folder.join("workloads.yaml");
-    fs::write(&config, WORKLOADS).context("write the configuration of kwok")?;
-    Ok(Spec::new(&format!("{name}-kwok"), &binaries.kwok, folder)
-        .flag("kubeconfig", kubeconfig.display())
-        .flag("config", config.display())
-        .arg("--manage-all-nodes"))
-}
-
 /// Describes the controller manager of one member.
 pub(super) fn controller_manager(binaries: &Binaries, folder: &Path, name: &str, kubeconfig: &Path) -> Result<Spec> {
     let own = folder.join(name);
@@ -114,15 +102,17 @@ pub(super) fn controller_manager(binaries: &Binaries, folder: &Path, name: &str,
         .flag("controllers", CONTROLLERS))
 }
 
-/// Writes the kubeconfig of a member; JSON, which is YAML too. The context has the member's name.
+/// Writes the kubeconfig of a member; JSON, which is YAML too. The context has the member's name. The certificate (PEM) is in it, so that the
+/// file may be copied anywhere.
 ///
 /// # Errors
-/// When it cannot be written, or the certificate not read.
-pub(super) fn write_kubeconfig(path: &Path, name: &str, url: &str, token: &str, certificate: &Path) -> Result<()> {
+/// When it cannot be written.
+pub(super) fn write_kubeconfig(path: &Path, name: &str, url: &str, token: &str, certificate: &str) -> Result<()> {
+    let authority = BASE64_STANDARD.encode(certificate);
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{ "name": name, "cluster": { "server": url, "certificate-authority": certificate } }],
+        "clusters": [{ "name": name, "cluster": { "server": url, "certificate-authority-data": authority } }],
         "users": [{ "name": name, "user": { "token": token } }],
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
         "current-context": name,

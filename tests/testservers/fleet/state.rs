@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use super::{
     Fleet,
     console::{self, Console},
-    kind::Kind,
-    member::{Backend, Member},
+    gitea::Gitea,
+    member::Member,
     process::{self, Entry},
     replicas::{self, Replicas},
     wait::until,
+    workloads::{Access, Workloads},
 };
 
 /// File of the fleet's folder that says what runs; a folder without it is no fleet and is never removed.
@@ -33,7 +34,7 @@ pub struct State {
 }
 
 impl State {
-    pub(super) fn write(fleet: &mut Fleet) -> Result<Self> {
+    pub(super) fn write(fleet: &Fleet) -> Result<Self> {
         let folder = fleet.folder().to_owned();
         let kubeconfig = fleet.kubeconfig()?;
         let gitea = fleet.gitea.as_ref().map(
@@ -42,12 +43,7 @@ impl State {
         let member =
             |member: &Member| json!({ "name": member.name, "url": member.url, "kubeconfig": member.kubeconfig });
         let members: Vec<Value> = fleet.members.iter().map(member).collect();
-        let kinds = fleet.members.iter_mut().filter_map(|member| match &mut member.backend {
-            Backend::Kind(kind) => Some(kind.release()),
-            Backend::Processes { .. } => None,
-        });
-        let kinds: Vec<String> = kinds.collect();
-        let content = json!({ "members": members, "kubeconfig": kubeconfig, "gitea": gitea, "kind": kinds });
+        let content = json!({ "members": members, "kubeconfig": kubeconfig, "gitea": gitea });
         fs::write(folder.join(FILE), format!("{content:#}\n")).context("write the state of the fleet")?;
         Ok(Self { folder, content })
     }
@@ -86,6 +82,32 @@ impl State {
         let content = serde_json::from_str(&text).with_context(|| format!("parse {}", file.display()))?;
         let folder = folder.canonicalize().with_context(|| format!("the full path of {}", folder.display()))?;
         Ok(Some(Self { folder, content }))
+    }
+
+    /// Returns the names of the members, with their kubeconfigs.
+    pub(super) fn members(&self) -> Vec<(String, PathBuf)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let members = self.content["members"].as_array().into_iter().flatten();
+        members.map(|member| (text(&member["name"]), text(&member["kubeconfig"]).into())).collect()
+    }
+
+    /// Makes the workloads of all members available, and never returns.
+    ///
+    /// # Errors
+    /// When a kubeconfig cannot be read.
+    pub(super) fn make_workloads_available(&self) -> Result<()> {
+        let members = self.members().into_iter().map(|(_, kubeconfig)| Access::read(&kubeconfig));
+        let _workloads = Workloads::start(members.collect::<Result<Vec<_>>>()?)?;
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Returns its Gitea; nothing where it has none.
+    pub(super) fn gitea(&self) -> Option<Gitea> {
+        let [url, user, password, token] =
+            ["url", "user", "password", "token"].map(|key| self.content["gitea"][key].as_str().map(str::to_owned));
+        Gitea::running(url?, user?, password?, token?)
     }
 
     /// Describes how to use the fleet, for people.
@@ -146,9 +168,6 @@ impl State {
         until("the processes of the fleet to end", END, || {
             Ok((!entries.iter().any(|entry| entry.is_alive(&self.folder))).then_some(()))
         })?;
-        for cluster in self.content["kind"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            Kind::delete(cluster)?;
-        }
         remove(&self.folder)?;
         Ok(entries.len())
     }
@@ -171,14 +190,14 @@ pub(super) fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// Merges the members' kubeconfigs into one file.
+/// Merges the members' kubeconfigs, which are JSON, into one file.
 pub(super) fn merge(folder: &Path, members: &[Member]) -> Result<PathBuf> {
     let mut merged = json!({ "apiVersion": "v1", "kind": "Config" });
     for key in ["clusters", "users", "contexts"] {
         merged[key] = json!([]);
     }
     for member in members {
-        let text = member.kubectl(&["config", "view", "--raw", "--flatten", "-o", "json"])?;
+        let text = fs::read_to_string(&member.kubeconfig).context("read a kubeconfig")?;
         let config: Value = serde_json::from_str(&text).context("parse a kubeconfig")?;
         for key in ["clusters", "users", "contexts"] {
             let (Some(all), Some(own)) = (merged[key].as_array_mut(), config[key].as_array()) else {

@@ -257,6 +257,11 @@ async fn refusals_say_why(api: &Api) {
     }
     let number = map("there", json!({}), json!({"x": 1}));
     assert_eq!(api.apply("a", "", &path, &number).await.0, 500, "a number is no text");
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bad"}, "data": {"x": "not base64!"}});
+    let refused = api.apply("a", "", "/api/v1/namespaces/api-contract/secrets/bad", &secret).await;
+    assert_eq!(refused.0, 500, "the value of a Secret is base64: {}", refused.1);
+    assert!(refused.1["message"].as_str().is_some_and(|why| why.contains("illegal base64 data")), "{}", refused.1);
     assert_eq!(api.get(&path).await.1["metadata"], there["metadata"], "nothing of that was written");
 }
 
@@ -432,7 +437,8 @@ async fn is_told_to_list_again(api: &Api, since: &str) {
 
 #[test]
 fn a_kube_apiserver_keeps_the_api() {
-    run(async { keeps_the_api(&Api::connect(&shared().members[2].kubeconfig).await).await });
+    let kubeconfig = &shared().members[2].kubeconfig;
+    run(async { keeps_the_api(&Api::connect(kubeconfig).await).await });
 }
 
 #[test]
@@ -448,7 +454,8 @@ fn a_kube_apiserver_that_started_again_says_that_a_watch_is_too_old() {
     let list = || async { Api::connect(&member.kubeconfig).await.get("/api/v1/configmaps").await.1 };
     let mut since = String::new();
     run(async { since = version(&list().await).to_owned() });
-    member.kubectl(&["create", "namespace", NAMESPACE]).expect("a namespace");
+    let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}");
+    member.apply("a", &namespace).expect("a namespace");
     member.restart().expect("the API server starts again");
     run(async { is_told_to_list_again(&Api::connect(&member.kubeconfig).await, &since).await });
 }

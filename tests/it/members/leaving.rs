@@ -5,10 +5,9 @@ use std::fs;
 use serde_json::Value;
 
 use crate::e2e::daemon::{
-    Daemon, World, access, applied, config_map, deployment, manifest, member_clusters, namespace, patch, placement,
-    value,
+    Daemon, World, access, config_map, deployment, member_clusters, namespace, patch, placement, value,
 };
-use crate::e2e::fleet::Member;
+use crate::e2e::fleet::{Fleet, Member, Options};
 use crate::e2e::shared;
 
 fn world(members: &[Member]) -> World {
@@ -184,67 +183,42 @@ fn a_suspended_cluster_is_deferred_and_caught_up() {
 }
 
 #[test]
-fn a_secrets_data_is_never_told() {
-    const PASSWORD: &str = "correct-horse-battery";
-    const CODE: &str = "4815162342";
-    let member = &shared().members[2];
-    let world = world(std::slice::from_ref(member));
-    let secret = |ns: &str, name: &str, data: &str| {
-        format!("---\napiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: {ns}}}\n{data}\n")
+fn a_stopped_cluster_is_deferred_and_caught_up_when_it_returns() {
+    let fleet = Fleet::start(Options::members(3)).expect("the test fleet starts");
+    let world = World::new(None, &access(&fleet.members));
+    world.write("fleet.yaml", &member_clusters(fleet.members.iter().map(|m| m.name.as_str())));
+    // Bindings are in the order of their clusters' names: the second is stopped before its turn.
+    let stopped = &fleet.members[1];
+    let app = |version: &str| {
+        [placement("stopped", ""), namespace("stopped"), config_map("stopped", "settings", version)].concat()
     };
-    let password = format!("stringData: {{password: {PASSWORD}}}");
-    member
-        .kubectl_apply(
-            &[namespace("secret-b"), secret("secret-b", "known", "stringData: {password: other-battery}")].concat(),
-        )
-        .expect("a Secret by hand");
-    let leave = "    applyStrategy: {whenToApply: IfNotDrifted, whenToTakeOver: IfNoDiff}\n";
-    world.write(
-        "a.yaml",
-        &[
-            placement("secret-a", leave),
-            namespace("secret-a"),
-            secret("secret-a", "good", &password),
-            // The API server's complaint about it quotes the value.
-            secret("secret-a", "bad", &format!("stringData: {{code: {CODE}}}")),
-            placement("secret-b", "    applyStrategy: {type: ReportDiff}\n"),
-            namespace("secret-b"),
-            secret("secret-b", "known", &password),
-        ]
-        .concat(),
-    );
-    world.commit("Secrets");
+    stopped.stop().expect("it stops");
+    world.write("a.yaml", &app("1"));
+    world.commit("One");
     let daemon = world.start();
-    let find = |name: &str, object: &str| manifest(&daemon, name, &member.name, object);
-    daemon
-        .until("the good one is applied", || applied(&find("secret-a", "Secret secret-a/good"))["reason"] == "Applied");
-    daemon.until("the bad one is refused", || {
-        applied(&find("secret-a", "Secret secret-a/bad"))["reason"] == "ManifestApplyFailed"
-    });
-    daemon.until("the known one is compared", || {
-        find("secret-b", "Secret secret-b/known")["conditions"][0]["reason"] == "FoundDiff"
-    });
-    let by_hand = r#"{"stringData":{"password":"drifted-battery"}}"#;
-    member
-        .kubectl(&["-n", "secret-a", "patch", "secret", "good", "--type=merge", "-p", by_hand])
-        .expect("a change by hand");
-    daemon.until("the drift is told", || applied(&find("secret-a", "Secret secret-a/good"))["reason"] == "FoundDrifts");
-    daemon.until("with its place", || find("secret-a", "Secret secret-a/good").to_string().contains("/data/password"));
+    let others = || [&fleet.members[0], &fleet.members[2]].iter().all(|m| value(m, "stopped", "settings") == "1");
+    daemon.until("the others continue", others);
+    let status = daemon.await_status("waits for offline clusters");
+    assert!(!status.contains("halted"), "{status}");
+    stopped.restart().expect("it starts");
+    daemon.await_rolled_out("stopped", 0);
+    assert_eq!(value(stopped, "stopped", "settings"), "1");
 
-    let mut told = vec![("the log".to_owned(), fs::read_to_string(world.path().join("log.json")).expect("the log"))];
-    told.push(("status".to_owned(), daemon.status()));
-    for kind in ["placements", "snapshots", "policies", "bindings", "works", "clusters"] {
-        for format in ["json", "yaml", "wide"] {
-            let output = world.gitfleet(&["get", kind, "-c", "gitfleet.yaml", "-o", format]);
-            told.push((format!("get {kind} -o {format}"), String::from_utf8_lossy(&output.stdout).into_owned()));
-        }
-    }
-    let encoded = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-    for secret in [PASSWORD, CODE, "drifted-battery", "other-battery"] {
-        for needle in [secret.to_owned(), encoded(secret)] {
-            for (place, text) in &told {
-                assert!(!text.contains(&needle), "{needle} stands in {place}");
-            }
-        }
+    // Stopped in the middle: what it got before and what it gets after are one rollout.
+    let of = |version: &str| {
+        let web = deployment("stopped", "web", &format!("web:{version}"), "2s");
+        [app(version), web].concat()
+    };
+    world.write("a.yaml", &of("2"));
+    world.commit("Two");
+    daemon.until("it was started", || {
+        world.logged("rolling out to cluster").iter().filter(|(_, cluster)| *cluster == stopped.name).count() >= 2
+    });
+    stopped.stop().expect("it stops");
+    daemon.await_status("offline");
+    stopped.restart().expect("it starts");
+    daemon.await_rolled_out("stopped", 1);
+    for member in &fleet.members {
+        assert_eq!(value(member, "stopped", "settings"), "2");
     }
 }

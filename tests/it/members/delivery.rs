@@ -1,15 +1,13 @@
-//! What the strategies of delivery do on a real API server.
+//! What the strategies of delivery do on a member.
 
 use std::fs;
-use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::e2e::daemon::{
-    World, access, applied, config_map, deployment, label, manifest, member_clusters, namespace, patch, placement,
-    value,
+    World, access, applied, config_map, label, manifest, member_clusters, namespace, patch, placement, value,
 };
-use crate::e2e::fleet::{Member, until, write_count};
+use crate::e2e::fleet::Member;
 use crate::e2e::shared;
 
 /// One member and a world that knows only it.
@@ -60,7 +58,7 @@ fn what_was_there_before_is_taken_over_as_the_placement_says() {
 
     daemon.await_rolled_out("take-always", 0);
     let settings = member.get("take-always", "configmap", "settings").expect("asked").expect("it is there");
-    assert_eq!(settings["data"], serde_json::json!({"other": "kept", "value": "ours"}), "only what git names changes");
+    assert_eq!(settings["data"], json!({"other": "kept", "value": "ours"}), "only what git names changes");
     assert_eq!(settings["metadata"]["labels"]["team"], "a");
     assert_eq!(settings["metadata"]["annotations"]["note"], "b");
     assert!(label(&settings).starts_with("applyset-"), "it is ours");
@@ -97,12 +95,7 @@ fn what_was_there_before_is_taken_over_as_the_placement_says() {
 #[test]
 fn a_field_of_another_manager_is_a_conflict_unless_forced() {
     let (member, world) = one(1);
-    let file = world.path().join("team.yaml");
-    let team = |text: &str| {
-        fs::write(&file, text).expect("the file is written");
-        let file = file.to_str().expect("a path");
-        member.kubectl(&["apply", "--server-side", "--field-manager=team-a", "-f", file]).expect("an apply by hand");
-    };
+    let team = |manifests: &str| member.apply("team-a", manifests).expect("an apply by hand");
     member.kubectl_apply(&[namespace("conflict"), namespace("forced")].concat()).expect("namespaces by hand");
     team(&[config_map("conflict", "settings", "theirs"), config_map("forced", "settings", "theirs")].concat());
     let of = |name: &str, force: &str| {
@@ -133,88 +126,6 @@ fn a_field_of_another_manager_is_a_conflict_unless_forced() {
     team("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: conflict}\n");
     daemon.until("the retry goes through", || value(member, "conflict", "settings") == "ours");
     daemon.await_rolled_out("conflict", 0);
-}
-
-#[test]
-fn report_diff_compares_and_writes_nothing() {
-    const PROBE: &str = ", livenessProbe: {tcpSocket: {port: 80}}";
-    let (member, world) = one(2);
-    // Pod templates: no other test and no example writes any, so every write counted here is one of this test.
-    let template = |namespace: &str, name: &str, probe: &str| {
-        format!(
-            "---\napiVersion: v1\nkind: PodTemplate\nmetadata: {{name: {name}, namespace: {namespace}}}\ntemplate:\n  spec:\n    \
-             containers:\n      - {{name: main, image: main:1{probe}}}\n"
-        )
-    };
-    let writes = || write_count(&member.metrics().expect("metrics"), "podtemplates");
-    let begun = writes();
-    member
-        .kubectl_apply(
-            &[namespace("compare"), template("compare", "differs", ""), template("compare", "same", PROBE)].concat(),
-        )
-        .expect("objects by hand");
-    // A server counts a request a moment after it has answered it.
-    let both = || Ok((writes() >= begun + 2).then_some(()));
-    until("both writes to be counted", Duration::from_secs(30), both).expect("they are");
-    let version = |name: &str| {
-        let object = member.get("compare", "podtemplate", name).expect("asked").expect("it is there");
-        object["metadata"]["resourceVersion"].clone()
-    };
-    let before = (version("differs"), version("same"));
-    let written = writes();
-    let report = |name: &str| [placement(name, &strategy("type: ReportDiff")), namespace(name)].concat();
-    world.write(
-        "compare.yaml",
-        &[
-            report("compare"),
-            template("compare", "differs", PROBE),
-            template("compare", "same", PROBE),
-            template("compare", "missing", PROBE),
-        ]
-        .concat(),
-    );
-    world.write("nowhere.yaml", &[report("compare-nowhere"), template("compare-nowhere", "missing", PROBE)].concat());
-    world.commit("Compare");
-    let daemon = world.start();
-    let report = |name: &str, object: &str, reason: &str| {
-        let mut found = Value::Null;
-        daemon.until(&format!("{object} is {reason}"), || {
-            found = manifest(&daemon, name, &member.name, object);
-            found["conditions"][0]["type"] == "DiffReported" && found["conditions"][0]["reason"] == reason
-        });
-        found["diffDetails"]["observedDiffs"].clone()
-    };
-    let differs = report("compare", "PodTemplate compare/differs", "FoundDiff");
-    assert_eq!(differs[0]["path"], "/template/spec/containers/0/livenessProbe");
-    // The API server would set defaults with it: the comparison is with what it would make of the manifest.
-    let found = differs[0]["valueInHub"].as_str().unwrap_or_default();
-    assert!(found.contains("\"port\":80") && found.contains("\"periodSeconds\":10"), "{differs}");
-    assert_eq!(differs.as_array().map(Vec::len), Some(1), "{differs}");
-    report("compare", "PodTemplate compare/same", "NoDiffFound");
-    report("compare", "Namespace compare", "NoDiffFound");
-    let missing = report("compare", "PodTemplate compare/missing", "FoundDiff");
-    assert_eq!(missing[0]["path"], "/");
-    assert_eq!(report("compare-nowhere", "Namespace compare-nowhere", "FoundDiff")[0]["path"], "/");
-    assert_eq!(report("compare-nowhere", "PodTemplate compare-nowhere/missing", "FoundDiff")[0]["path"], "/");
-    daemon.await_status("differ");
-
-    assert_eq!(writes(), written, "no write, whatever was found");
-    assert_eq!((version("differs"), version("same")), before);
-    for name in ["crp.compare", "crp.compare-nowhere"] {
-        assert!(member.get("gitfleet-system", "configmap", name).expect("asked").is_none(), "no inventory: {name}");
-    }
-    assert!(member.get("", "namespace", "compare-nowhere").expect("asked").is_none());
-
-    // Turned into an apply, everything is put right; turned back, it is compared again.
-    world.write(
-        "compare.yaml",
-        &[placement("compare", ""), namespace("compare"), template("compare", "differs", PROBE)].concat(),
-    );
-    world.commit("Apply");
-    daemon.until("it is applied", || {
-        let object = member.get("compare", "podtemplate", "differs").expect("asked").expect("it is there");
-        object["template"]["spec"]["containers"][0]["livenessProbe"]["tcpSocket"]["port"] == 80
-    });
 }
 
 #[test]
@@ -306,48 +217,10 @@ fn a_definition_and_its_resources_go_out_in_one_commit() {
     let found = member.get("define", "widgets.e2e.example.org", "w").expect("asked").expect("it is there");
     assert_eq!(found["spec"]["size"], 1);
     // Drift of a kind that was unknown when the watch began is seen too.
-    member
-        .kubectl(&[
-            "-n",
-            "define",
-            "patch",
-            "widgets.e2e.example.org",
-            "w",
-            "--type=merge",
-            "-p",
-            r#"{"spec":{"size":2}}"#,
-        ])
-        .expect("a change by hand");
+    member.patch(("define", "widgets.e2e.example.org", "w"), &json!({"spec": {"size": 2}})).expect("a change by hand");
     daemon.until("it is put back", || {
         member.get("define", "widgets.e2e.example.org", "w").ok().flatten().is_some_and(|w| w["spec"]["size"] == 1)
     });
-}
-
-#[test]
-fn a_refused_object_holds_the_rollout_and_the_next_commit_repairs_it() {
-    let world = World::new(None, &access(&shared().members));
-    world.write("fleet.yaml", &member_clusters(shared().members.iter().map(|m| m.name.as_str())));
-    let of = |version: &str, app: &str| {
-        let web = deployment("refuse", "web", "web:1", "1s");
-        let web = web.replace("labels: {app: web}", &format!("labels: {{app: {app}}}"));
-        [placement("refuse", ""), namespace("refuse"), config_map("refuse", "settings", version), web].concat()
-    };
-    world.write("a.yaml", &of("1", "web"));
-    world.commit("Good");
-    let daemon = world.start();
-    daemon.await_rolled_out("refuse", 0);
-    world.write("a.yaml", &of("2", "other"));
-    world.commit("The selector does not match");
-    let status = daemon.await_status("halted");
-    assert!(status.contains("Deployment.apps refuse/web") || status.contains("refuse/web"), "{status}");
-    assert!(status.contains("selector"), "the API server's own words are there: {status}");
-    let values = || shared().members.iter().map(|m| value(m, "refuse", "settings")).collect::<Vec<_>>();
-    let (new, old): (Vec<_>, Vec<_>) = values().into_iter().partition(|value| value == "2");
-    assert_eq!((new.len(), old.len()), (1, 2), "the first cluster has the other objects, nobody else was started");
-    world.write("a.yaml", &of("3", "web"));
-    world.commit("Repaired");
-    daemon.await_rolled_out("refuse", 2);
-    assert_eq!(values(), ["3", "3", "3"]);
 }
 
 #[test]
@@ -364,13 +237,38 @@ fn an_inventory_that_somebody_else_writes_is_put_right_while_the_member_stays_co
     };
     let right = digest().expect("the inventory says what the member holds");
     // As a leader of before would, whose write arrives late.
-    let late =
-        serde_json::json!({"metadata": {"annotations": {"gitfleet.io/digest": "0000", "gitfleet.io/epoch": "1"}}});
-    let change =
-        ["-n", "gitfleet-system", "patch", "configmap", "crp.late-write", "--type=merge", "-p", &late.to_string()];
-    member.kubectl(&change).expect("a late write");
+    let late = json!({"metadata": {"annotations": {"gitfleet.io/digest": "0000", "gitfleet.io/epoch": "1"}}});
+    let inventory = ("gitfleet-system", "configmap", "crp.late-write");
+    member.patch(inventory, &late).expect("a late write");
     daemon.until("the inventory is put right", || digest().as_deref() == Some(&right));
-    member.kubectl(&["-n", "gitfleet-system", "delete", "configmap", "crp.late-write"]).expect("a late removal");
+    member.delete(inventory).expect("a late removal");
     daemon.until("the inventory is there again", || digest().as_deref() == Some(&right));
     assert_eq!(value(member, "late-write", "settings"), "1");
+}
+
+#[test]
+fn a_change_by_hand_is_put_back_and_silence_follows() {
+    let world = World::new(None, &access(&shared().members));
+    world.write("fleet.yaml", &member_clusters(shared().members.iter().map(|m| m.name.as_str())));
+    world.write(
+        "app.yaml",
+        &[placement("drift", ""), namespace("drift"), config_map("drift", "settings", "ours")].concat(),
+    );
+    world.commit("Drift");
+    let daemon = world.start();
+    daemon.await_rolled_out("drift", 0);
+    let (member, settings) = (&shared().members[1], ("drift", "configmap", "settings"));
+    member.patch(settings, &json!({"data": {"value": "theirs"}})).expect("a change by hand");
+    let value = || member.get("drift", "configmap", "settings").ok().flatten().map(|c| c["data"]["value"].clone());
+    daemon.until("the value is put back", || value().is_some_and(|v| v == "ours"));
+    member.delete(settings).expect("a deletion by hand");
+    daemon.until("the object is put back", || value().is_some_and(|v| v == "ours"));
+    // Fields that are not ours are nobody's business.
+    member.patch(settings, &json!({"data": {"other": "theirs"}})).expect("another change by hand");
+    member.patch(settings, &json!({"metadata": {"annotations": {"a/b": "c"}}})).expect("an annotation");
+    world.write("app2.yaml", &config_map("drift", "marker", "x"));
+    world.commit("Marker");
+    daemon.await_rolled_out("drift", 1);
+    let settings = member.get("drift", "configmap", "settings").expect("asked").expect("it is there");
+    assert_eq!(settings["data"]["other"], "theirs");
 }
