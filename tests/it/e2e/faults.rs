@@ -164,21 +164,17 @@ fn expired_server() -> (u16, String) {
 fn members_that_cannot_be_reached_are_told_apart_and_hold_nobody_back() {
     let member = &shared().members[0];
     let world = World::new(None, &[]);
-    let token = format!("token: {}", member.token);
     let (port, certificate) = expired_server();
-    let ca = {
-        let text = fs::read_to_string(&member.kubeconfig).expect("a kubeconfig");
-        let line = text.lines().find(|l| l.trim_start().starts_with("certificate-authority-data:"));
-        line.expect("the certificate is in it").trim().to_owned()
-    };
-    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &certificate);
-    let other_ca = format!("certificate-authority-data: {encoded}");
+    let config = fs::read_to_string(&member.kubeconfig).expect("a kubeconfig");
+    let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    let ca = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str().expect("the certificate is in it");
+    let other_ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &certificate);
     let expired = format!("https://127.0.0.1:{port}");
     let nowhere = format!("https://127.0.0.1:{}", crate::e2e::fleet::free_port().expect("a port"));
-    let wrong_token = changed(&world, "wrong-token", member, &[(&token, "token: wrong")]);
+    let wrong_token = changed(&world, "wrong-token", member, &[(&member.token, "wrong")]);
     let no_server = changed(&world, "nowhere", member, &[(&member.url, &nowhere)]);
-    let wrong_ca = changed(&world, "wrong-ca", member, &[(&ca, &other_ca)]);
-    let old = changed(&world, "expired", member, &[(&ca, &other_ca), (&member.url, &expired)]);
+    let wrong_ca = changed(&world, "wrong-ca", member, &[(ca, &other_ca)]);
+    let old = changed(&world, "expired", member, &[(ca, &other_ca), (&member.url, &expired)]);
     let missing = world.path().join("missing.kubeconfig");
     let members = [
         ("expired", old.as_path()),
