@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 /// The name of the configuration in the demo's folder.
 pub(super) const CONFIGURATION: &str = "gitfleet.yaml";
 
-/// A table of files by their path below `examples-repo`.
+/// A table of files by their path below `examples-repo`: the crate has a link to it, so that its package has the files.
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
-        &[$(($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples-repo/", $path)))),*]
+        &[$(($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples-repo/", $path)))),*]
     };
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_example_is_in_the_program() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples-repo");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples-repo");
         let mut found = Vec::new();
         below(&root, &mut found);
         let relative = |path: PathBuf| path.strip_prefix(&root).expect("below").display().to_string();
