@@ -19,7 +19,7 @@ enum VersionFormat {
     /// One line.
     #[default]
     Text,
-    /// JSON: version, commit where the build knew it, and the API versions of the kinds that are read.
+    /// JSON: version, commit where the build knew it, system, features, and the API versions of the kinds that are read.
     Json,
     /// YAML of the same.
     Yaml,
@@ -28,10 +28,31 @@ enum VersionFormat {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match args.output {
-        VersionFormat::Text => output::print(&format!("gitfleet {VERSION}\n")),
+        VersionFormat::Text => output::print(&line()),
         VersionFormat::Json => output::print_json(&facts()),
         VersionFormat::Yaml => output::print(&output::render_yaml(&[facts()])),
     }
+}
+
+/// The system that this binary is for.
+const SYSTEM: [&str; 2] = [std::env::consts::ARCH, std::env::consts::OS];
+
+/// Returns the features that are built in.
+fn features() -> Vec<&'static str> {
+    let all = [
+        ("github", cfg!(feature = "github")),
+        ("jemalloc", cfg!(feature = "jemalloc")),
+        ("openpgp", cfg!(feature = "openpgp")),
+        ("postgres", cfg!(feature = "postgres")),
+    ];
+    all.into_iter().filter_map(|(name, is_in)| is_in.then_some(name)).collect()
+}
+
+fn line() -> String {
+    let commit = format!("commit {}", COMMIT.unwrap_or("unknown"));
+    let mut parts = vec![format!("gitfleet {VERSION}"), commit, SYSTEM.join("-")];
+    parts.extend(features().into_iter().map(str::to_owned));
+    format!("{}\n", parts.join(", "))
 }
 
 fn facts() -> Value {
@@ -43,7 +64,7 @@ fn facts() -> Value {
             Some((crd.pointer("/metadata/name")?.as_str()?.to_owned(), json!(versions)))
         })
         .collect();
-    let mut facts = json!({"version": VERSION, "kinds": kinds});
+    let mut facts = json!({"version": VERSION, "system": SYSTEM.join("-"), "features": features(), "kinds": kinds});
     if let Some(commit) = COMMIT {
         facts["commit"] = commit.into();
     }
