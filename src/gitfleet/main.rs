@@ -1,6 +1,6 @@
 //! The `gitfleet` binary: installs the TLS provider and calls the library.
 
-#[cfg(feature = "jemalloc")]
+#[cfg(all(feature = "jemalloc", not(target_os = "macos")))]
 mod allocator;
 
 use std::process::ExitCode;

@@ -41,7 +41,7 @@ const SYSTEM: [&str; 2] = [std::env::consts::ARCH, std::env::consts::OS];
 fn features() -> Vec<&'static str> {
     let all = [
         ("github", cfg!(feature = "github")),
-        ("jemalloc", cfg!(feature = "jemalloc")),
+        ("jemalloc", cfg!(all(feature = "jemalloc", not(target_os = "macos")))),
         ("openpgp", cfg!(feature = "openpgp")),
         ("postgres", cfg!(feature = "postgres")),
     ];

@@ -74,12 +74,14 @@ fn end_with_the_starter() -> nix::Result<()> {
 fn limit() -> nix::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-    use super::{ADDRESSES_BYTES_MAX, FILE_BYTES_MAX, MEMORY_BYTES_MAX, OPEN_FILES_MAX, TIME_MAX};
+    use super::{FILE_BYTES_MAX, MEMORY_BYTES_MAX, OPEN_FILES_MAX, TIME_MAX};
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Seconds of all cores together.
     let processor = TIME_MAX.as_secs() * u64::try_from(cores).unwrap_or(1);
     let limits = [
-        (Resource::RLIMIT_AS, ADDRESSES_BYTES_MAX),
+        // macOS refuses less than what its own libraries reserve.
+        #[cfg(not(target_os = "macos"))]
+        (Resource::RLIMIT_AS, super::ADDRESSES_BYTES_MAX),
         // Counts what may be written to, and not what is only reserved.
         (Resource::RLIMIT_DATA, MEMORY_BYTES_MAX),
         (Resource::RLIMIT_CPU, processor),

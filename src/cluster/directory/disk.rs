@@ -13,13 +13,14 @@ use crate::directory::threads::blocking;
 
 /// Files that are synced one by one; if more wait, their whole file system is synced at once, which waits for the writes of
 /// others as well.
+#[cfg(target_os = "linux")]
 const SINGLE_MAX: usize = 8;
 
 /// How often a file waits. The task that syncs for all may end with its runtime, of which tests have several.
 const TURNS_MAX: usize = 3;
 
 /// The file systems that members' folders are on, by device number.
-static DISKS: Mutex<BTreeMap<u64, Arc<Disk>>> = Mutex::new(BTreeMap::new());
+static DISKS: Mutex<BTreeMap<nix::libc::dev_t, Arc<Disk>>> = Mutex::new(BTreeMap::new());
 
 /// One file system.
 #[derive(Debug, Default)]
