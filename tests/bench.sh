@@ -8,4 +8,6 @@ if [[ ${1-} == build ]]; then
     exec tests/bench/build.sh "$@"
 fi
 cargo build -q --profile dist --workspace --bin gitfleet --example apiserver --example bench
-exec "${CARGO_TARGET_DIR:-target}/dist/examples/bench" "$@"
+# The one that was built: for its package alone, cargo would build libraries again with fewer features.
+built=$(realpath "${CARGO_TARGET_DIR:-target}/dist")
+GITFLEET_PROGRAM=$built/gitfleet exec "$built/examples/bench" "$@"
