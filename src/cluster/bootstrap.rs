@@ -117,10 +117,10 @@ impl Admin {
             TokenSource::Request(lifetime) => {
                 let seconds = i64::try_from(lifetime.as_secs()).ok();
                 let spec = TokenRequestSpec { expiration_seconds: seconds, ..TokenRequestSpec::default() };
-                let request = TokenRequest { spec, ..TokenRequest::default() };
+                let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
                 let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
                 let made = accounts.create_token_request(account, &PostParams::default(), &request).await;
-                Ok(made.map_err(refused)?.status.map(|status| status.token).unwrap_or_default())
+                Ok(made.map_err(refused)?.status.and_then(|status| status.token).unwrap_or_default())
             }
             TokenSource::Secret(name) => {
                 let secrets: Api<Secret> = Api::namespaced(client, namespace);

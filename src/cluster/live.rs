@@ -199,8 +199,10 @@ fn uid_of(object: &Value) -> &str {
     object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Returns the resource of a kind that every member serves in this version, or in the one of the table.
 fn built_in(group: &str, version: Option<&str>, kind: &str) -> Option<ApiResource> {
-    let known = kinds::lookup(group, kind).filter(|known| version.is_none_or(|v| v == known.version))?;
+    let is_served = |known: &&kinds::BuiltIn| known.is_settled && version.is_none_or(|v| v == known.version);
+    let known = kinds::lookup(group, kind).filter(is_served)?;
     Some(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, known.version, kind), known.plural))
 }
 

@@ -9,6 +9,7 @@ mod assets;
 mod budgets;
 mod circles;
 mod fields;
+mod kinds;
 mod licences;
 mod monitoring;
 mod names;

@@ -10,6 +10,8 @@ fn kinds_are_known_by_group_and_kind() {
         ("autoscaling", "HorizontalPodAutoscaler", Some(("v2", Scope::Namespaced))),
         ("rbac.authorization.k8s.io", "ClusterRole", Some(("v1", Scope::Cluster))),
         ("apiextensions.k8s.io", "CustomResourceDefinition", Some(("v1", Scope::Cluster))),
+        ("certificates.k8s.io", "PodCertificateRequest", Some(("v1", Scope::Namespaced))),
+        ("scheduling.k8s.io", "PodGroup", Some(("v1beta1", Scope::Namespaced))),
         ("example.com", "Widget", None),
     ];
     for (group, kind, expected) in table {
