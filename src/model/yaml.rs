@@ -3,7 +3,6 @@
 //! A manifest must mean here what it means to kubectl, or a file mode, a port or a flag would change. The crate provides syntax
 //! events; `scalar` determines the value of a plain scalar, by the rules of kubectl's own reader.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -13,7 +12,6 @@ mod keys;
 mod lines;
 mod meter;
 pub mod outline;
-mod quoted;
 mod scalar;
 mod typed;
 
@@ -64,13 +62,11 @@ pub struct YamlError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Where a line of a quoted scalar stands that is indented less than YAML wants and no less than kubectl does: an offset.
-    quoted_at: Option<usize>,
 }
 
 impl YamlError {
     fn new(line: u32, message: impl Into<String>) -> Self {
-        Self { line, message: message.into(), hint: None, quoted_at: None }
+        Self { line, message: message.into(), hint: None }
     }
 
     fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -125,19 +121,6 @@ fn chunks(text: &str) -> Vec<(&str, u32)> {
 }
 
 fn parse_chunk(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
-    let mut documents = parse_strictly(chunk, first_line, meter);
-    let mut text = Cow::Borrowed(chunk);
-    for _ in 0..quoted::repairs_max(chunk) {
-        // Reading ends with the first error, so only the last answer can be one.
-        let Some(Err(YamlError { quoted_at: Some(at), .. })) = documents.last() else { break };
-        let Some(repaired) = quoted::indented(&text, *at) else { break };
-        documents = parse_strictly(&repaired, first_line, meter);
-        text = Cow::Owned(repaired);
-    }
-    documents
-}
-
-fn parse_strictly(chunk: &str, first_line: u32, meter: &Meter<'_>) -> Vec<Result<Document, YamlError>> {
     let mut reader = YamlReader::new(chunk, first_line, meter);
     let mut documents = Vec::new();
     loop {
@@ -223,13 +206,9 @@ impl<'t> YamlReader<'t> {
     }
 
     fn syntax(&self, error: &ScanError) -> YamlError {
-        let (line, error_at) = (self.line(error.marker().line()), error.marker().byte_offset());
+        let line = self.line(error.marker().line());
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => too_deep(line),
-            kind @ ErrorKind::InvalidQuotedScalarIndent => {
-                let error = YamlError::new(line, format!("not YAML: {kind}"));
-                YamlError { quoted_at: error_at, ..error }
-            }
             kind => YamlError::new(line, format!("not YAML: {kind}")),
         }
     }

@@ -1,10 +1,8 @@
 //! Finds the line of a field in a document.
 
-use std::borrow::Cow;
-
 use serde_yaml::granit_parser::{Event, Span};
 
-use super::{Meter, TEXT_COST_MAX, YamlError, YamlReader, chunks, quoted};
+use super::{Meter, TEXT_COST_MAX, YamlError, YamlReader, chunks};
 
 /// Returns the line of a field of a document, for users: that of the deepest part of the path in the document.
 ///
@@ -15,21 +13,10 @@ pub fn line_of(text: &str, first_line: u32, path: &str) -> u32 {
     let segments: Vec<&str> =
         path.split(['.', '[']).map(|s| s.trim_end_matches(']')).filter(|s| !s.is_empty()).collect();
     let chunk = chunks(text).into_iter().take_while(|(_, line)| *line <= first_line).last();
-    chunk.and_then(|(chunk, first)| walk_to(chunk, first, &segments)).unwrap_or(first_line)
+    chunk.and_then(|(chunk, first)| walk_to(chunk, first, &segments).ok().flatten()).unwrap_or(first_line)
 }
 
-fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Option<u32> {
-    let mut text = Cow::Borrowed(chunk);
-    for _ in 0..=quoted::repairs_max(chunk) {
-        match walk_strictly(&text, first_line, segments) {
-            Ok(line) => return line,
-            Err(error) => text = Cow::Owned(quoted::indented(&text, error.quoted_at?)?),
-        }
-    }
-    None
-}
-
-fn walk_strictly(chunk: &str, first_line: u32, segments: &[&str]) -> Result<Option<u32>, YamlError> {
+fn walk_to(chunk: &str, first_line: u32, segments: &[&str]) -> Result<Option<u32>, YamlError> {
     // What is read here is thrown away at once.
     let meter = Meter::new(TEXT_COST_MAX);
     let mut reader = YamlReader::new(chunk, first_line, &meter);
