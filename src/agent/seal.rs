@@ -1,11 +1,11 @@
 //! Seals what is kept on disk: AES-256-GCM with a key that is derived from the token, which lies elsewhere.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use hmac::{Hmac, Mac as _};
+use aws_lc_rs::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
 
 use model::encrypted::DigestKey;
+use model::text::hexadecimal;
 
 /// The first bytes of a sealed file: the version of its form.
 const MAGIC: &[u8] = b"GFS1";
@@ -19,30 +19,26 @@ const DIGEST_PURPOSE: &[u8] = b"gitfleet agent state: digests";
 
 /// Returns the key of digests of what members hold in plaintext: the server stores such digests, and must not be able to check guesses.
 pub(super) fn digest_key(token: &SecretString) -> DigestKey {
-    DigestKey::new(derive(token.expose_secret().as_bytes(), DIGEST_PURPOSE).finalize().into_bytes().into())
+    DigestKey::new(derive(token, DIGEST_PURPOSE).as_ref().try_into().expect("SHA-256 gives the 32 bytes of the key"))
 }
 
 /// Seals and opens files.
 pub(super) struct Seal {
     key: RandomizedNonceKey,
-    names: Hmac<Sha256>,
+    names: hmac::Key,
 }
 
 impl Seal {
     /// Derives the keys from a token.
     pub(super) fn new(token: &SecretString) -> Self {
-        let of = |purpose: &[u8]| derive(token.expose_secret().as_bytes(), purpose).finalize().into_bytes();
-        let key =
-            RandomizedNonceKey::new(&AES_256_GCM, &of(KEY_PURPOSE)).expect("SHA-256 gives the 32 bytes of the key");
-        let names = Hmac::new_from_slice(&of(NAME_PURPOSE)).expect("HMAC takes keys of any length");
-        Self { key, names }
+        let key = RandomizedNonceKey::new(&AES_256_GCM, derive(token, KEY_PURPOSE).as_ref())
+            .expect("SHA-256 gives the 32 bytes of the key");
+        Self { key, names: hmac::Key::new(hmac::HMAC_SHA256, derive(token, NAME_PURPOSE).as_ref()) }
     }
 
     /// Returns the file name of something that a digest names. It reveals nothing of the content.
     pub(super) fn name(&self, digest: &str) -> String {
-        let mut name = self.names.clone();
-        name.update(digest.as_bytes());
-        format!("{:x}", name.finalize().into_bytes())
+        hexadecimal(hmac::sign(&self.names, digest.as_bytes()).as_ref())
     }
 
     /// Seals content under a name; it can be opened under that name alone. `None` where the system gives no random bytes.
@@ -63,10 +59,9 @@ impl Seal {
     }
 }
 
-fn derive(secret: &[u8], purpose: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-    mac.update(purpose);
-    mac
+/// Derives bytes from a secret for a purpose.
+fn derive(secret: &SecretString, purpose: &[u8]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes()), purpose)
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, Mac as _};
 use reqwest::header;
 use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
 
 use crate::http_client;
 use crate::http_client::causes;
@@ -67,7 +66,7 @@ impl Classify for Error {
 
 /// A key that bodies are signed with.
 #[derive(Clone)]
-pub struct SigningKey(Hmac<Sha256>);
+pub struct SigningKey(hmac::Key);
 
 impl SigningKey {
     /// Makes a key from a secret: what follows `whsec_` in base64, else the secret's bytes.
@@ -85,15 +84,15 @@ impl SigningKey {
         if key.len() < KEY_BYTES_MIN {
             return Err(Error::Secret("is shorter than 24 bytes"));
         }
-        Ok(Self(Hmac::new_from_slice(&key).expect("a key of an HMAC has any length")))
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
     }
 
     /// Returns the value of the header `webhook-signature`. `timestamp` is in seconds since 1970.
     ///
     /// Source: Standard Webhooks, "Signature scheme".
     pub fn signature(&self, id: &str, timestamp: i64, body: &str) -> String {
-        let mac = self.0.clone().chain_update(format!("{id}.{timestamp}.{body}"));
-        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        let mac = hmac::sign(&self.0, format!("{id}.{timestamp}.{body}").as_bytes());
+        format!("v1,{}", STANDARD.encode(mac))
     }
 }
 

@@ -8,17 +8,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version, header};
 use axum::response::{IntoResponse as _, Response};
-use hmac::{Hmac, Mac as _};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use sha2::Sha256;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -200,7 +199,8 @@ impl Front {
         let known = sent.and_then(|(address, signature)| {
             let address: IpAddr = address.parse().ok()?;
             let signature = unhex(signature)?;
-            signed(&self.0.parts.own, request, address).verify_slice(&signature).ok()?;
+            let (key, signed) = signed(&self.0.parts.own, request, address);
+            hmac::verify(&key, &signed, &signature).ok()?;
             Some(address)
         });
         let Some(address) = known else {
@@ -215,7 +215,8 @@ impl Front {
     async fn pass_on(&self, leader: Leader, mut request: Request) -> Response {
         let url = leader.holder.url.clone();
         let address = request.extensions().get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-        let signature = hexadecimal(&signed(&leader.holder, &request, address).finalize().into_bytes());
+        let (key, signed) = signed(&leader.holder, &request, address);
+        let signature = hexadecimal(hmac::sign(&key, &signed).as_ref());
         let Ok(passed_on) = HeaderValue::try_from(format!("{address} {signature}")) else {
             return unavailable("the request cannot be passed on to the leader".to_owned());
         };
@@ -294,12 +295,11 @@ fn not_leading(role: &Role) -> Response {
     })
 }
 
-/// Begins the signature of a request for its leader.
-fn signed(leader: &Holder, request: &Request, address: IpAddr) -> Hmac<Sha256> {
-    let mut signed = Hmac::<Sha256>::new_from_slice(leader.id.as_bytes()).expect("a key of any length signs");
+/// Returns the key that signs a request for its leader, and what is signed of it.
+fn signed(leader: &Holder, request: &Request, address: IpAddr) -> (hmac::Key, Vec<u8>) {
     let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    signed.update(format!("{} {path}\n{address}", request.method()).as_bytes());
-    signed
+    let signed = format!("{} {path}\n{address}", request.method());
+    (hmac::Key::new(hmac::HMAC_SHA256, leader.id.as_bytes()), signed.into_bytes())
 }
 
 fn without_connection(headers: &mut HeaderMap) {

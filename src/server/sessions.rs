@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hmac::{Hmac, Mac as _};
+use aws_lc_rs::hmac;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -89,9 +89,8 @@ impl Sessions {
 
     /// Returns what a form of somebody holds. Another site cannot know it, and it is of no use to anybody else.
     pub(super) fn form_token(&self, identity: &str) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length is taken");
-        mac.update(identity.as_bytes());
-        hexadecimal(&mac.finalize().into_bytes())
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.key);
+        hexadecimal(hmac::sign(&key, identity.as_bytes()).as_ref())
     }
 
     /// Tells whether a form came from a page that was made for somebody. The duration reveals nothing.

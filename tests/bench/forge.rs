@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use hmac::{Hmac, Mac as _};
+use aws_lc_rs::hmac;
+use model::text::hexadecimal;
 use serde_json::{Value, json};
-use sha2::Sha256;
 
 use crate::daemon::{Daemon, World, binary};
 use crate::fleet::{BOT_SCOPES, Fleet, Gitea, MergeWay, Options, PERSON_SCOPES, git, http, push, until};
@@ -402,8 +402,8 @@ pub async fn deliveries() -> Result<Value> {
     let id = &hosted.gitea()?.api("GET", &format!("/repos/{}", hosted.repo), None)?["id"];
     let filling = "x".repeat(DELIVERY_BYTES);
     let body = json!({"ref": "refs/heads/main", "repository": {"id": id}, "filling": filling}).to_string();
-    let mac = Hmac::<Sha256>::new_from_slice(hosted.secret.as_bytes())?.chain_update(&body).finalize();
-    let signature = mac.into_bytes().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, hosted.secret.as_bytes()), body.as_bytes());
+    let signature = hexadecimal(mac.as_ref());
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let bare = format!("http://{}/", listener.local_addr()?);
     let app = axum::Router::new().fallback(|headers: http::HeaderMap, _: bytes::Bytes| async move {

@@ -1,18 +1,22 @@
 //! Signatures and payloads as the hosts send them.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+use model::text::hexadecimal;
 
 use super::*;
 
 const SECRET: &str = "s3cret";
 
 fn hex(secret: &str, body: &[u8]) -> String {
-    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(body);
-    mac.finalize().into_bytes().iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    hexadecimal(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body).as_ref())
+}
+
+/// Source: GitHub, "Validating webhook deliveries", the values for tests.
+#[test]
+fn a_signature_is_that_of_githubs_manual() {
+    let signature = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    assert_eq!(hex("It's a Secret to Everybody", b"Hello, World!"), signature);
 }
 
 type Headers = BTreeMap<&'static str, String>;

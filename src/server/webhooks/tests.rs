@@ -1,28 +1,23 @@
 //! Deliveries as the hosts see them answered, without a socket.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use axum::body::{Body, Bytes};
-use hmac::{Hmac, Mac as _};
 use http_body_util::BodyExt as _;
-use sha2::Sha256;
 use tower::ServiceExt as _;
 
 use super::*;
 use crate::router;
 use crate::tests::shared;
 use engine::store::MemoryStore;
+use model::text::hexadecimal;
 
 const SECRET: &str = "s3cret";
 const PUSH: &str = r#"{"ref": "refs/heads/main", "repository": {"id": 7}}"#;
 
 fn signed(body: &str) -> String {
-    let mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap().chain_update(body);
-    mac.finalize().into_bytes().iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    hexadecimal(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes()).as_ref())
 }
 
 fn delivery(path: &str, event: &str, signature: Option<&str>, body: impl Into<Body>) -> Request {

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use hmac::{Hmac, Mac as _};
-use sha2::Sha256;
+use aws_lc_rs::hmac;
+use model::text::hexadecimal;
 
 use crate::cli::edges::{Daemon, RUN, reconfigure, until};
 use crate::cli::page::post;
@@ -59,15 +59,11 @@ fn is_known(daemon: &Daemon, request: &str, token: &str) -> bool {
 
 /// Tells whether the daemon takes a delivery that is signed with a secret.
 fn is_taken(daemon: &Daemon, secret: &str) -> bool {
-    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length").chain_update("{}");
-    let signature = hex(&mac.finalize().into_bytes());
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"{}");
+    let signature = hexadecimal(mac.as_ref());
     let headers =
         format!("Content-Type: application/json\r\nX-Gitea-Event: fork\r\nX-Gitea-Signature: {signature}\r\n");
     status(daemon, "POST /webhooks/gitea", &headers) == 202
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A fleet whose daemon has every kind of secret, `old-FILE` in each file.
