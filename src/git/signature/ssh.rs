@@ -2,6 +2,7 @@
 
 mod certificate;
 mod patterns;
+mod verify;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -12,15 +13,12 @@ use ssh_key::{Certificate, HashAlg, LineEnding, PublicKey, SshSig};
 
 use super::{KeyName, SignatureKind, SignatureRefusal, Signer};
 use crate::signature::ssh::patterns::is_among;
+use crate::signature::ssh::verify::{RSA_BITS_MIN, is_signed};
 
 /// What git signs for: a signature of a file, which anybody may have asked for, is none of a commit.
 ///
 /// Source: git, gpg-interface.c.
 const NAMESPACE: &str = "git";
-/// The shortest RSA key that counts, in bits.
-///
-/// Source: NIST SP 800-131A, which disallows shorter ones.
-const RSA_BITS_MIN: usize = 2048;
 /// Characters of a namespace that a message repeats: whoever signed chose it.
 const NAMESPACE_CHARS_MAX: usize = 40;
 /// How long a line of base64 is in a signature that ssh-keygen writes: the library reads no other length, and other programs write 64.
@@ -214,7 +212,9 @@ pub(super) fn check(
         let namespace: String = signature.namespace().chars().take(NAMESPACE_CHARS_MAX).collect();
         return Err(SignatureRefusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
     }
-    if key.verify(NAMESPACE, payload, &signature).is_err() {
+    let message = SshSig::signed_data(NAMESPACE, signature.hash_alg(), payload).unwrap_or_default();
+    // What is reserved would be signed, too, and nobody has anything there.
+    if !signature.reserved().is_empty() || !is_signed(key.key_data(), &message, signature.signature()) {
         return Err(SignatureRefusal::Bad(signer));
     }
     match line.objection(certificate, now) {

@@ -6,12 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ssh_key::certificate::CertType;
-use ssh_key::{Algorithm, Certificate, HashAlg, PublicKey};
+use ssh_key::{Algorithm, Certificate, PublicKey};
 
 use crate::signature::ssh::patterns::is_among;
+use crate::signature::ssh::verify::{is_signed, prefixed};
 
 /// What a signature begins with: its name and its version.
 const HEAD_BYTES: usize = 10;
+/// The length that stands before a part.
+const LENGTH_BYTES: usize = 4;
 /// How the types of certificates end.
 const TYPE_END: &str = "-cert-v01@openssh.com";
 /// The longest name of a person that counts, in bytes: it is compared with patterns.
@@ -60,18 +63,19 @@ pub(super) fn read(text: &str) -> Result<Option<Certified>, String> {
     Ok(Some(Certified { certificate, plain: format!("{begin}\n{}\n{end}", STANDARD.encode(plain)) }))
 }
 
-/// Takes a text with its length before it off some bytes.
-fn prefixed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
-}
-
 /// Tells whether an authority issued a certificate, at whatever time.
 pub(super) fn is_of(certificate: &Certificate, authority: &PublicKey) -> bool {
-    // The library checks a signature together with a time: any within the certificate's own.
-    let fingerprint = authority.fingerprint(HashAlg::Sha256);
     certificate.signature_key() == authority.key_data()
-        && certificate.validate_at(certificate.valid_after(), [&fingerprint]).is_ok()
+        && certificate.valid_after() < certificate.valid_before()
+        && signed(certificate).is_some_and(|signed| is_signed(authority.key_data(), &signed, certificate.signature()))
+}
+
+/// Returns what the authority signed of a certificate: all but the signature, which is its end.
+fn signed(certificate: &Certificate) -> Option<Vec<u8>> {
+    let mut bytes = certificate.to_bytes().ok()?;
+    let signature = Vec::try_from(certificate.signature().clone()).ok()?;
+    bytes.truncate(bytes.len().checked_sub(LENGTH_BYTES + signature.len())?);
+    Some(bytes)
 }
 
 /// Returns who signed: the people of a certificate whom the patterns of a line have; nobody where they have none.
