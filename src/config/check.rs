@@ -8,9 +8,7 @@ use serde_json::Value;
 use super::complaint;
 use super::values::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, parse_duration};
 use model::manifest::InputError;
-
-/// How alike two names must be for one to be suggested instead of the other; 0 to 1.
-const SUGGESTION_LIKENESS_MIN: f64 = 0.85;
+use model::text::suggest;
 
 /// Returns everything in a value that its schema does not allow.
 pub(super) fn against(root: &Value, value: &Value) -> Vec<InputError> {
@@ -78,7 +76,8 @@ impl<'a> Check<'a> {
             match known.get(name) {
                 Some(schema) => self.value(&join(name), schema, inner),
                 None => self.errors.push(InputError {
-                    hint: suggestion(name, known.keys().map(String::as_str)),
+                    hint: suggest(name, known.keys().map(String::as_str))
+                        .map(|known| format!("did you mean `{known}`?")),
                     ..complaint(&join(name), "is unknown")
                 }),
             }
@@ -151,13 +150,4 @@ fn constants(schema: &Value) -> Option<Vec<&str>> {
         return choices.iter().map(|choice| choice.get("const")?.as_str()).collect();
     }
     Some(vec![schema.get("const")?.as_str()?])
-}
-
-fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let lower = name.to_lowercase();
-    known
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness >= SUGGESTION_LIKENESS_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use super::Pass;
 use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
-use model::api::check::suggest;
 use model::api::placement::{PlacementType, StrategyType};
 use model::id::ClusterName;
 use model::names::first_of;
 use model::records::{PickReason, PlacementRecord, PolicySnapshot};
+use model::text::suggest;
 use model::warning::{Warning, WarningKind};
 
 /// So many clusters that every nonzero percentage allows at least one.

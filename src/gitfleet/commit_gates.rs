@@ -12,7 +12,7 @@ use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX};
 use engine::store::saved::Records;
 use model::commands::{Command, Verb, WaitingGate};
 use model::runs::{RunRecord, Runs};
-use model::yaml;
+use model::text;
 
 /// Returns the gates of a commit that wait for a person, with the digests that are shown.
 ///
@@ -111,5 +111,5 @@ pub(crate) fn near(options: &CommandOptions, name: &str) -> Option<String> {
     let runs = saved.runs.values().flat_map(Runs::values);
     let runs = runs.map(|run| command_name(&run.placement, &run.name));
     let known: Vec<String> = saved.placements.iter().map(|record| record.key.to_string()).chain(runs).collect();
-    yaml::suggest(name, known.iter().map(String::as_str)).map(str::to_owned)
+    text::suggest(name, known.iter().map(String::as_str)).map(str::to_owned)
 }

@@ -15,6 +15,7 @@ use engine::store::records::{BINDING_PREFIX, PLACEMENT_PREFIX, SOURCE_PREFIX};
 use engine::store::saved::Records;
 use git::NewCommit;
 use model::id::{ClusterName, CommitId};
+use model::text;
 use model::tree::Tree;
 use model::yaml;
 use plan::cordon::{cordoned, uncordoned};
@@ -210,7 +211,7 @@ impl<'a> Edit<'a> {
     fn member_file(&self) -> anyhow::Result<(String, String)> {
         let cluster = self.change.cluster.as_str();
         let Some(origin) = self.tree.member_origins.get(&ClusterName::from(cluster)) else {
-            let near = yaml::suggest(cluster, self.tree.member_origins.keys().map(ClusterName::as_str));
+            let near = text::suggest(cluster, self.tree.member_origins.keys().map(ClusterName::as_str));
             let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             bail!("the tree has no MemberCluster {cluster}{hint}");
         };

@@ -17,7 +17,7 @@ use decide::status::placement::PlacementView;
 use engine::store::records::{OVERRIDE_PREFIX, PLACEMENT_PREFIX};
 use model::id::ClusterName;
 use model::records::Binding;
-use model::yaml;
+use model::text;
 use system::clock;
 use views::differences::{ClusterDifference, changes, live_differences, report};
 use views::tree::{Line, Style};
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn not_there(view: &PlacementView, cluster: &ClusterName) -> anyhow::Error {
     let known: Vec<&str> = view.bindings().map(|binding| binding.cluster.as_str()).collect();
-    let near = yaml::suggest(cluster.as_str(), known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let near = text::suggest(cluster.as_str(), known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     anyhow::anyhow!("{} is not on {cluster}{near}", view.record.key)
 }
 

@@ -24,8 +24,8 @@ use engine::persist::SavedRecords;
 use model::explanation::{Explained, Explanation, Query};
 use model::id::CommitId;
 use model::records::SourceRecord;
+use model::text;
 use model::tree::Tree;
-use model::yaml;
 use plan::explain;
 use system::clock;
 use views::explanation::{EXPLAINED_MAX, cluster_lines, heading, moved_lines, table};
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 fn only(explained: &mut Explained, cluster: &str) -> anyhow::Result<()> {
     let clusters = &mut explained.explanation.clusters;
     if !clusters.iter().any(|c| c.cluster_name.as_str() == cluster) {
-        let near = yaml::suggest(cluster, clusters.iter().map(|c| c.cluster_name.as_str()));
+        let near = text::suggest(cluster, clusters.iter().map(|c| c.cluster_name.as_str()));
         let hint = match near {
             Some(near) => format!("did you mean {near}?"),
             None => format!("it has {}; without --cluster all are shown", counted(clusters.len(), "cluster")),

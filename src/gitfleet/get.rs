@@ -25,7 +25,7 @@ use super::wanted::ShownPart;
 use daemon::manifests::Manifests;
 use engine::store::saved::Records;
 use model::records::Binding;
-use model::yaml;
+use model::text;
 use system::clock;
 use views::objects::{member_namespace, work_name};
 use views::rows::{line_key, without_heartbeat};
@@ -342,7 +342,7 @@ fn full_name(object: &Value) -> String {
 }
 
 fn unknown(kind: GetKind, name: &str, known: &[String]) -> anyhow::Error {
-    let near = yaml::suggest(name, known.iter().map(String::as_str));
+    let near = text::suggest(name, known.iter().map(String::as_str));
     let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
     anyhow::anyhow!("there is no {name} among the {}{near}", kind.name())
 }

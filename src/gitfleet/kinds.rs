@@ -8,7 +8,7 @@ use clap::error::{Error, ErrorKind};
 
 use model::api::table;
 use model::api::table::KINDS;
-use model::yaml::suggest;
+use model::text::suggest;
 use views::table::{Columns, TableKind};
 
 /// What lists together.

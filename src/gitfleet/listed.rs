@@ -14,7 +14,7 @@ use engine::store::saved::Records;
 use model::id::PlacementKey;
 use model::overrides::OverrideSnapshot;
 use model::records::{Binding, PlacementRecord, WorkStatus};
-use model::yaml;
+use model::text;
 use views::conventions::conventional;
 use views::objects::{
     binding_object, eviction_objects, member_cluster_object, override_snapshot_object, placement_object,
@@ -126,7 +126,7 @@ pub(crate) fn one_placement<'a>(saved: &'a Records, name: &str) -> anyhow::Resul
         (Some(one), Some(other)) => bail!("{name} fits {} and {}; name one as NAMESPACE/NAME", one.key, other.key),
         (None, _) => {
             let known: Vec<String> = saved.placements.iter().map(|record| record.key.to_string()).collect();
-            let near = yaml::suggest(name, known.iter().map(String::as_str));
+            let near = text::suggest(name, known.iter().map(String::as_str));
             bail!(
                 "there is no placement {name}{}",
                 near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()

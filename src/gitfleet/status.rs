@@ -14,7 +14,7 @@ use super::records::{RecordsSource, locate};
 use super::run::duration;
 use super::subjects::Subjects;
 use model::id::PlacementKey;
-use model::yaml;
+use model::text;
 use system::clock;
 use views::overview::overview;
 use views::status_document::StatusDocument;
@@ -157,7 +157,7 @@ impl Args {
         for name in &self.names {
             let Some(row) = source.row(name)? else {
                 let known: Vec<String> = summary.placements.iter().map(|row| row.placement.to_string()).collect();
-                let hint = match yaml::suggest(&name.to_string(), known.iter().map(String::as_str)) {
+                let hint = match text::suggest(&name.to_string(), known.iter().map(String::as_str)) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "see `gitfleet get placements`".to_owned(),
                 };

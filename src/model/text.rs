@@ -1,5 +1,5 @@
 //! Text: foreign text where people read lines, logs and errors, in which what would not be seen, or would begin a line that nobody wrote, is
-//! shown as an escape; and bytes as digits.
+//! shown as an escape; bytes as digits; and which name was meant.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -75,6 +75,29 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// How much of a name may be mistyped for it to be meant all the same: one letter of so many.
+const LETTERS_FOR_A_MISTAKE: usize = 4;
+
+/// Returns how many letters two words differ by. One too many, missing, other or exchanged with the next counts as one.
+pub(crate) fn distance(one: &str, other: &str) -> usize {
+    strsim::osa_distance(one, other)
+}
+
+/// Returns the candidate that a misspelt name is likely to mean; capital letters do not count.
+pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    let measured = candidates.into_iter().map(|candidate| {
+        let known = candidate.to_lowercase();
+        let letters = lower.chars().count().max(known.chars().count());
+        (distance(&lower, &known), letters, candidate)
+    });
+    // The nearest, by the share of its letters that is right.
+    measured
+        .filter(|(mistakes, letters, _)| mistakes * LETTERS_FOR_A_MISTAKE <= *letters)
+        .max_by(|one, other| (other.0 * one.1).cmp(&(one.0 * other.1)))
+        .map(|(_, _, candidate)| candidate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +117,23 @@ mod tests {
             assert_eq!(one_line(line), line, "an escape stays what it is");
         }
         assert_eq!(lines("a\nb\u{1b}"), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn a_name_is_meant_where_one_letter_of_four_is_wrong() {
+        let rows: [(&str, &[&str], Option<&str>); 8] = [
+            ("wst", &["east", "west"], Some("west")),
+            ("PickAl", &["PickN", "PickAll"], Some("PickAll")),
+            ("tokenfile", &["token", "tokenFile"], Some("tokenFile")),
+            ("directroy", &["directory"], Some("directory")),
+            ("sorce", &["source", "store"], Some("source")),
+            ("eu1", &["eu2", "us"], None),
+            ("strategy", &["policy"], None),
+            ("west", &[], None),
+        ];
+        for (name, known, meant) in rows {
+            assert_eq!(suggest(name, known.iter().copied()), meant, "{name}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use keys::TruthKey;
 use keys::{Inside, TruthKeys};
 pub use lines::line_of;
 pub use meter::{Cost, DOCUMENT_BYTES, Meter};
-pub use typed::{FieldError, suggest, typed};
+pub use typed::{FieldError, typed};
 
 /// Nesting levels a document may have. CustomResourceDefinitions, the deepest manifests known, need about 60.
 pub const NESTING_MAX: usize = 200;

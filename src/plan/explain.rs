@@ -18,8 +18,8 @@ use model::api::table::named;
 use model::explanation::{ClusterExplanation, Explained, Explanation, Query};
 use model::id::{ClusterName, PlacementKey};
 use model::records::Binding;
+use model::text;
 use model::tree::Tree;
-use model::yaml;
 use schedule::{BadValues, Request, differences, explain as explain_policy, ocm};
 
 /// What a decision says of scores where nothing was scored.
@@ -191,7 +191,7 @@ fn hint(fleet: &FleetState, placements: &BTreeMap<PlacementKey, PlacementState>,
         return "there is one of another kind; leave --kind out".to_owned();
     }
     let in_namespace = known.iter().find(|name| name.rsplit_once('/').is_some_and(|(_, name)| name == asked));
-    let near = in_namespace.map(String::as_str).or_else(|| yaml::suggest(asked, known.iter().map(String::as_str)));
+    let near = in_namespace.map(String::as_str).or_else(|| text::suggest(asked, known.iter().map(String::as_str)));
     match near {
         Some(name) => format!("did you mean {name}?"),
         None if known.is_empty() => "there are none at all".to_owned(),

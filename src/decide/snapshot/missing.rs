@@ -1,10 +1,10 @@
 //! Warnings about what a selection leaves out: names that nothing has, Pods, objects without a namespace.
 
 use super::select::{Selection, elsewhere};
-use model::api::check::suggest;
 use model::api::placement::{ResourceSelector, SelectionScope};
 use model::manifest::Manifest;
 use model::names::first_of;
+use model::text::suggest;
 use model::tree::{Placement, Tree};
 use model::warning::{Warning, WarningKind};
 

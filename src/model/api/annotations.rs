@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::check::{self, FieldError, suggest};
+use super::check::{self, FieldError};
 use crate::id::PlacementKey;
+use crate::text::suggest;
 
 /// Prefix of every extension.
 pub const PREFIX: &str = "gitfleet.io/";

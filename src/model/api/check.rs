@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use crate::yaml::{FieldError, suggest};
+pub use crate::yaml::FieldError;
 
 /// Characters a label value, a label name and a DNS label may have.
 pub const LABEL_LENGTH_MAX: usize = 63;

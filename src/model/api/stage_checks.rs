@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::annotations::STAGE_CHECKS;
-use super::check::{self, FieldError, count, suggest, unique};
+use super::check::{self, FieldError, count, unique};
 use super::staged::StagedUpdateStrategySpec;
+use crate::text::suggest;
 use crate::yaml;
 
 /// Metrics of one stage.

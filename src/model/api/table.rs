@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::annotations::{self, Rule};
-use super::check::{FieldError, LABEL_LENGTH_MAX, NAME_LENGTH_MAX, suggest};
+use super::check::{FieldError, LABEL_LENGTH_MAX, NAME_LENGTH_MAX};
 use super::cluster::{MemberCluster, MemberClusterSpec};
 use super::envelope::Envelope;
 use super::eviction::{DisruptionBudgetSpec, EvictionSpec};
@@ -20,6 +20,7 @@ use super::placement::PlacementSpec;
 use super::placement_rules::{cluster_scope_errors, extension_errors};
 use super::stage_checks;
 use super::staged::{ApprovalRequestSpec, StagedUpdateRunSpec, StagedUpdateStrategySpec};
+use crate::text::suggest;
 use crate::tree::Scope;
 use crate::yaml;
 

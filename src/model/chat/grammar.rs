@@ -18,6 +18,7 @@ mod lines;
 
 use self::lines::spoken_lines;
 use crate::chat::{Chat, ChatCommand, ChatVerb, SHA_CHARS_MIN};
+use crate::text::distance;
 
 /// The largest parsed comment in bytes; a longer one contains no command.
 pub const COMMENT_BYTES_MAX: usize = 16 << 10;
@@ -120,7 +121,7 @@ fn is_near(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     VERBS.iter().any(|(name, _)| {
         let is_inflected = word.strip_prefix(name).is_some_and(|rest| matches!(rest, "d" | "s"));
-        !is_inflected && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && strsim::osa_distance(&word, name) == 1
+        !is_inflected && word.bytes().all(|byte| byte.is_ascii_alphabetic()) && distance(&word, name) == 1
     })
 }
 

@@ -8,11 +8,10 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserialize
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
+use crate::text::suggest;
+
 /// Unknown fields reported for one value; the first is enough to stop, the rest save the writer a round.
 const UNKNOWN_FIELDS_MAX: usize = 20;
-
-/// How different a name may be, from 0 to 1, and still be meant.
-const SUGGESTION_SIMILARITY_MIN: f64 = 0.75;
 
 /// One complaint about a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,17 +81,6 @@ pub fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<FieldError>> {
         }
         reduced = Some(copy);
     }
-}
-
-/// Returns the candidate that a misspelt name is likely to mean.
-pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(similarity, _)| *similarity >= SUGGESTION_SIMILARITY_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 /// One step of a path.

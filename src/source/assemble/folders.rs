@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{FoundObject, Scopes};
 use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
-use model::api::check::suggest;
 use model::api::placement::{PlacementSpec, ResourceSelector, SelectionScope};
 use model::api::table::Checked;
 use model::folder::{folder_of, holding, holds};
 use model::id::ObjectKey;
 use model::manifest::InputError;
+use model::text::suggest;
 
 /// Folders of one commit that are looked for where a name is misspelt: each is compared with every folder.
 const SUGGESTED_MAX: usize = 10;
