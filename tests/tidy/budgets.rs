@@ -12,11 +12,11 @@ const BUDGETS: &[Budget] = &[
     ("packages of others in Cargo.lock", 645, packages, "look for a feature to turn off or a library to do without"),
     (
         "lines of shipped code in src, without comments and blank lines",
-        94_901,
+        94_892,
         lines,
         "look for code that is there already",
     ),
-    ("words of the documentation", 107_605, documented, "say it once, and link to it; take out what no reader needs"),
+    ("words of the documentation", 107_594, documented, "say it once, and link to it; take out what no reader needs"),
     ("`pub` items in src", 3379, public, "take the `pub` from what no other crate and no other file names"),
     ("files on circles in src", 262, circles::files_on_circles, "see tests/tidy/circles.rs"),
 ];
