@@ -8,7 +8,7 @@
 //! let url = fleet.gitea()?.create_repo("apps")?;
 //! ```
 //!
-//! A member is an API server on its own part of a common etcd; [`workloads`] makes its workloads available. A fleet ends with its handle;
+//! A member is an API server on its own part of a common etcd; `workloads` makes its workloads available. A fleet ends with its handle;
 //! one in a `static` ends with the test process.
 
 mod agents;
