@@ -113,21 +113,15 @@ const ORDER: [&str; 6] = ["kubernetes", "gitea", "sops", "helm", "etcd", "kustom
 /// Modules that are built at a time: while one is fetched or linked, others compile.
 const AT_A_TIME: usize = 3;
 
-/// Where the servers' binaries are.
+/// Where the binaries of the servers are that every fleet has.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     /// `etcd`.
     pub etcd: PathBuf,
     /// `kube-apiserver`.
     pub kube_apiserver: PathBuf,
-    /// `kube-controller-manager`.
-    pub kube_controller_manager: PathBuf,
     /// `kubectl`.
     pub kubectl: PathBuf,
-    /// `gitea`.
-    pub gitea: PathBuf,
-    /// Templates and the like, which Gitea reads at run time.
-    pub gitea_files: PathBuf,
 }
 
 /// Where the tools' binaries are.
@@ -165,15 +159,25 @@ impl Binaries {
     /// # Errors
     /// When Go (or for Gitea, a C compiler) is missing, a build fails, or the cache cannot be written.
     pub fn build_or_cached() -> Result<Self> {
+        Ok(Self { etcd: program("etcd")?, kube_apiserver: program("kube-apiserver")?, kubectl: program("kubectl")? })
+    }
+
+    /// Returns the controller manager, which not every fleet has; as [`Self::build_or_cached`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn controller_manager() -> Result<PathBuf> {
+        program("kube-controller-manager")
+    }
+
+    /// Returns Gitea, which not every fleet has, and the folder with templates and the like, which it reads at run time.
+    ///
+    /// # Errors
+    /// As [`Self::build_or_cached`].
+    pub fn gitea() -> Result<(PathBuf, PathBuf)> {
         let gitea = program("gitea")?;
-        Ok(Self {
-            etcd: program("etcd")?,
-            kube_apiserver: program("kube-apiserver")?,
-            kube_controller_manager: program("kube-controller-manager")?,
-            kubectl: program("kubectl")?,
-            gitea_files: gitea.with_file_name("files"),
-            gitea,
-        })
+        let files = gitea.with_file_name("files");
+        Ok((gitea, files))
     }
 }
 

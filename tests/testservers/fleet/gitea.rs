@@ -34,15 +34,14 @@ pub struct Gitea {
 
 impl Gitea {
     /// Starts a Gitea in `folder`, creates the administrator and does not wait until it serves.
-    pub(super) fn start(binaries: &Binaries, folder: &Path) -> Result<Self> {
+    pub(super) fn start(folder: &Path) -> Result<Self> {
         let (port, password) = (free_port()?, secret());
         let own = folder.join("gitea");
         fs::create_dir_all(&own).context("create the folder of Gitea")?;
         let config = own.join("app.ini");
-        let files = &binaries.gitea_files;
-        fs::write(&config, settings(&own, files, port, &os_user()?)).context("write the settings of Gitea")?;
-        let spec =
-            |name: &str| Spec::new(name, &binaries.gitea, folder).arg("--config").arg(config.display().to_string());
+        let (program, files) = Binaries::gitea()?;
+        fs::write(&config, settings(&own, &files, port, &os_user()?)).context("write the settings of Gitea")?;
+        let spec = |name: &str| Spec::new(name, &program, folder).arg("--config").arg(config.display().to_string());
         spec("gitea-migrate").arg("migrate").run()?;
         let create = spec("gitea-user").arg("admin").arg("user").arg("create").arg("--admin");
         let create = create.flag("username", USER).flag("password", &password).flag("email", "fleet@example.test");

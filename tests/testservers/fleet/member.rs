@@ -108,7 +108,7 @@ impl Member {
     }
 
     /// Waits for the API server and starts what belongs beside it.
-    pub(super) fn complete(&mut self, binaries: &Binaries, controller_manager: bool) -> Result<()> {
+    pub(super) fn complete(&mut self, controller_manager: bool) -> Result<()> {
         let Backend::Process { port, apiserver, .. } = &self.backend else { return Ok(()) };
         apiserver.until("the port of the API server", servers::READY, || Ok(listens(*port).then_some(())))?;
         // The server wrote its certificate before it listened.
@@ -116,7 +116,7 @@ impl Member {
         let text = fs::read_to_string(&certificate).with_context(|| format!("read {}", certificate.display()))?;
         self.trust(text)?;
         if let (true, Backend::Process { controllers, .. }) = (controller_manager, &mut self.backend) {
-            let manager = servers::controller_manager(binaries, &self.folder, &self.name, &self.kubeconfig)?;
+            let manager = servers::controller_manager(&self.folder, &self.name, &self.kubeconfig)?;
             *controllers = Some(manager.spawn()?);
         }
         self.await_ready()?;

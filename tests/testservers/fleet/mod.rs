@@ -218,11 +218,11 @@ impl Fleet {
         }
         // Gitea prepares its database while the API servers come up.
         if options.gitea {
-            self.gitea = Some(Gitea::start(&binaries, &folder).context("start Gitea")?);
+            self.gitea = Some(Gitea::start(&folder).context("start Gitea")?);
         }
         for member in &mut self.members {
             let what = format!("start the member {}", member.name);
-            member.complete(&binaries, options.controller_manager).context(what)?;
+            member.complete(options.controller_manager).context(what)?;
         }
         self.gitea.iter().try_for_each(Gitea::await_ready)
     }
@@ -280,8 +280,8 @@ impl Fleet {
         // Another process makes workloads available from here on: this program, with another command.
         self.workloads = None;
         let own = std::env::current_exe().context("the path of this program")?;
-        let workloads = process::Spec::new("workloads", &own, self.folder()).arg("workloads");
-        let workloads = workloads.flag("state", format!("{}/", self.folder().display())).spawn()?;
+        let workloads = process::Spec::new("workloads", &own, self.folder()).arg("workloads").arg("--state");
+        let workloads = workloads.arg(format!("{}/", self.folder().display())).spawn()?;
         workloads.release();
         for process in self.etcd.iter().map(|(etcd, _)| etcd).chain(self.gitea.iter().filter_map(Gitea::server)) {
             process.release();

@@ -87,9 +87,9 @@ pub(super) fn kube_apiserver(
 }
 
 /// Describes the controller manager of one member.
-pub(super) fn controller_manager(binaries: &Binaries, folder: &Path, name: &str, kubeconfig: &Path) -> Result<Spec> {
+pub(super) fn controller_manager(folder: &Path, name: &str, kubeconfig: &Path) -> Result<Spec> {
     let own = folder.join(name);
-    Ok(Spec::new(&format!("{name}-controller-manager"), &binaries.kube_controller_manager, folder)
+    Ok(Spec::new(&format!("{name}-controller-manager"), &Binaries::controller_manager()?, folder)
         .flag("kubeconfig", kubeconfig.display())
         .flag("authentication-kubeconfig", kubeconfig.display())
         .flag("authorization-kubeconfig", kubeconfig.display())
