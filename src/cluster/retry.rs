@@ -6,10 +6,10 @@ use kube::runtime::watcher;
 
 /// Pause before a failed watch is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(5);
-/// The same where the member refused it: somebody has to grant it first.
+/// Pause before a refused watch is tried again: it fails until an administrator of the member grants the right.
 pub(super) const REFUSED_RETRY: Duration = Duration::from_mins(5);
 
-/// Tells whether the member will say the same again until somebody changes something there.
+/// Tells whether the member refused the watch, and will do so until its rights or its kinds change.
 pub(super) fn is_refused(error: &watcher::Error) -> bool {
     let code = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

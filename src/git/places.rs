@@ -10,5 +10,5 @@ pub const RENDERED_FOLDER: &str = "rendered.git";
 pub(crate) const JOINED_FOLDER: &str = "joined.git";
 /// Where pins stand.
 pub(crate) const REF_PINS: &str = "refs/gitfleet/pin/";
-/// Where heads of pull requests stand, for as long as somebody plans them.
+/// Where heads of pull requests are kept while they are planned.
 pub(crate) const REF_PULLS: &str = "refs/gitfleet/pull/";

@@ -15,7 +15,7 @@ use crate::process::{Output, run};
 use crate::{error, launch};
 use model::rendering::{Capabilities, Release, Renderer};
 
-/// A proxy that nobody answers for: where the network could not be taken away, requests end there.
+/// The address of a proxy that does not exist: requests fail there where the network could not be taken away.
 const NO_PROXY_THERE: &str = "http://127.0.0.1:9";
 
 /// Where programs are, and how they are started.
@@ -61,7 +61,7 @@ pub struct InputFile {
     pub content: Vec<u8>,
 }
 
-/// What is to be rendered. Paths are relative to the root of the source's subtree.
+/// What to render. Paths are relative to the root of the source's subtree.
 #[derive(Clone, Copy, Debug)]
 pub enum Job<'a> {
     /// A kustomization: its folder; the root is an empty text.

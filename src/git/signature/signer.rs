@@ -88,7 +88,7 @@ pub enum SignatureRefusal {
     /// The key is not listed.
     #[error("is signed with {0}, which `source.verify` does not list")]
     Unknown(KeyName),
-    /// The certificate leads to no authority, or to nobody who is listed.
+    /// The certificate leads to no listed authority, or its identity is not listed.
     #[error("is signed with {0}, {1}")]
     Untrusted(KeyName, String),
     /// The key is listed and does not count, or what it signed is not what counts.

@@ -213,7 +213,7 @@ pub(super) fn check(
         return Err(SignatureRefusal::NotValid(signer, format!("but for {namespace:?} instead of {NAMESPACE:?}")));
     }
     let message = SshSig::signed_data(NAMESPACE, signature.hash_alg(), payload).unwrap_or_default();
-    // What is reserved would be signed, too, and nobody has anything there.
+    // The signature covers the reserved field, too, which ssh-keygen always leaves empty.
     if !signature.reserved().is_empty() || !is_signed(key.key_data(), &message, signature.signature()) {
         return Err(SignatureRefusal::Bad(signer));
     }

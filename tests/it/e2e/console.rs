@@ -1,13 +1,12 @@
 //! The pull request as the console: the whole scenario through Gitea's API alone, on three real clusters. With webhooks, and again
 //! with polling only.
 
-use std::fmt::Write as _;
 use std::fs;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-use crate::e2e::daemon::{Daemon, World, access, namespace};
+use crate::e2e::daemon::{Daemon, World, access, clusters_of, namespace};
 use crate::e2e::fleet::{Account, BOT_SCOPES, Gitea, Member, MergeWay, PERSON_SCOPES, git, http};
 use crate::e2e::shared;
 
@@ -85,7 +84,7 @@ impl Stage {
 
     /// Writes the fleet, and a version of what is rolled out.
     pub fn write(&self, version: &str) {
-        self.world.write("fleet.yaml", &clusters());
+        self.world.write("fleet.yaml", &clusters_of(&shared().members, ["canary", "early", "rest"]));
         self.world.write("app.yaml", &app(&self.name, version));
     }
 
@@ -161,21 +160,6 @@ const PLANTED: &str = "planted-value";
 
 /// What webhooks are signed with.
 const SECRET: &str = "a secret for webhooks of this test";
-
-/// The members, one in each stage.
-fn clusters() -> String {
-    let stages = ["canary", "early", "rest"];
-    shared().members.iter().zip(stages).fold(String::new(), |mut text, (member, stage)| {
-        write!(
-            text,
-            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\n\
-             metadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
-            member.name
-        )
-        .expect("a string");
-        text
-    })
-}
 
 fn app(name: &str, version: &str) -> String {
     let stage = |stage: &str, more: &str| {

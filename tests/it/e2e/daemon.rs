@@ -279,6 +279,18 @@ pub fn member_clusters<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(document).collect()
 }
 
+/// Returns MemberCluster documents, each with the label of its stage.
+pub fn clusters_of<'a>(members: &[Member], stages: impl IntoIterator<Item = &'a str>) -> String {
+    let document = |(member, stage): (&Member, &str)| {
+        format!(
+            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\n\
+             metadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
+            member.name
+        )
+    };
+    members.iter().zip(stages).map(document).collect()
+}
+
 /// Returns a placement of a namespace, with everything in it, on every cluster.
 pub fn placement(name: &str, extra: &str) -> String {
     format!(

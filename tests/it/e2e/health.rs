@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::e2e::daemon::{Daemon, World, access, manifest, namespace};
+use crate::e2e::daemon::{Daemon, World, access, clusters_of, manifest, namespace};
 use crate::e2e::fleet::{Fleet, Member, Options};
 
 const DEFINITIONS: [(&str, &str, &str, &str); 2] = [
@@ -53,16 +53,6 @@ fn payload(name: &str, chart: &str) -> String {
     .concat()
 }
 
-fn clusters(members: &[Member]) -> String {
-    let of = |(member, stage): (&Member, &str)| {
-        format!(
-            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\nmetadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
-            member.name
-        )
-    };
-    members.iter().zip(["canary", "rest"]).map(of).collect()
-}
-
 fn write_status(member: &Member, namespace: &str, kind: &str, name: &str, status: &Value) {
     let change = json!({"status": status}).to_string();
     member
@@ -107,7 +97,7 @@ fn a_canary_waits_for_jobs_and_custom_resources_and_halts_when_one_fails() {
     let fleet = Fleet::start(Options::members(2)).expect("the test fleet starts");
     let [canary, rest] = &fleet.members[..] else { panic!("a fleet of two") };
     let world = World::new(None, &access(&fleet.members));
-    world.write("fleet.yaml", &clusters(&fleet.members));
+    world.write("fleet.yaml", &clusters_of(&fleet.members, ["canary", "rest"]));
     world.write("a.yaml", &payload(NAME, "one"));
     world.commit("One");
     let daemon = world.start();

@@ -2,13 +2,12 @@
 //! `crashes` plays the same with the daemon killed anywhere.
 
 use std::cell::RefCell;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::e2e::daemon::{Daemon, World, access, namespace};
+use crate::e2e::daemon::{Daemon, World, access, clusters_of, namespace};
 use crate::e2e::fleet::{Fleet, Member, Options};
 
 const STAGES: [(&str, usize); 3] = [("canary", 1), ("early", 2), ("rest", 2)];
@@ -20,17 +19,7 @@ pub fn own() -> Fleet {
 
 /// The five clusters, each with the label of its stage.
 pub fn clusters(members: &[Member]) -> String {
-    let stages = STAGES.iter().flat_map(|(stage, count)| std::iter::repeat_n(*stage, *count));
-    members.iter().zip(stages).fold(String::new(), |mut text, (member, stage)| {
-        write!(
-            text,
-            "---\napiVersion: cluster.kubernetes-fleet.io/v1\nkind: MemberCluster\n\
-             metadata: {{name: {}, labels: {{stage: {stage}}}}}\nspec: {{}}\n",
-            member.name
-        )
-        .expect("a string");
-        text
-    })
+    clusters_of(members, STAGES.iter().flat_map(|(stage, count)| std::iter::repeat_n(*stage, *count)))
 }
 
 /// A strategy of three stages with an approval after the first, and a placement that rolls out by it.

@@ -173,7 +173,7 @@ impl Member {
             let kind = text("/kind").to_lowercase();
             let named = (text("/metadata/namespace"), kind.as_str(), text("/metadata/name"));
             let request = self.request(Method::PATCH, named, &format!("?fieldManager={manager}&force={force}"))?;
-            self.send(request.header("Content-Type", "application/apply-patch+yaml").body(object.to_string()))?;
+            self.change(request.header("Content-Type", "application/apply-patch+yaml").body(object.to_string()))?;
         }
         Ok(())
     }
@@ -184,17 +184,7 @@ impl Member {
     /// When the API server refuses it, or does not answer.
     pub fn patch(&self, named: Named<'_>, change: &Value) -> Result<()> {
         let request = self.request(Method::PATCH, named, "?fieldManager=by-hand")?;
-        self.send(request.header("Content-Type", "application/merge-patch+json").body(change.to_string())).map(drop)
-    }
-
-    /// The same for the status of an object.
-    ///
-    /// # Errors
-    /// When the API server refuses it, or does not answer.
-    pub fn patch_status(&self, named: Named<'_>, status: &Value) -> Result<()> {
-        let request = self.request(Method::PATCH, named, "/status?fieldManager=by-hand")?;
-        let change = serde_json::json!({ "status": status }).to_string();
-        self.send(request.header("Content-Type", "application/merge-patch+json").body(change)).map(drop)
+        self.change(request.header("Content-Type", "application/merge-patch+json").body(change.to_string()))
     }
 
     /// Deletes an object, as a person would by hand.
@@ -202,7 +192,7 @@ impl Member {
     /// # Errors
     /// When the API server refuses it, or does not answer.
     pub fn delete(&self, named: Named<'_>) -> Result<()> {
-        self.send(self.request(Method::DELETE, named, "")?).map(drop)
+        self.change(self.request(Method::DELETE, named, "")?)
     }
 
     /// Returns an object as JSON, or nothing when it does not exist.
@@ -244,6 +234,11 @@ impl Member {
         }
         ensure!(status.is_success(), "{what} of {}: {status}: {text}", self.name);
         Ok(Some(text))
+    }
+
+    /// Sends a request that changes something: what it is about has to be there.
+    fn change(&self, request: RequestBuilder) -> Result<()> {
+        self.send(request)?.map(drop).with_context(|| format!("{} has no such object, kind or namespace", self.name))
     }
 
     fn read(&self, path: &str, limit: Duration) -> Result<Option<String>> {
