@@ -22,6 +22,7 @@ use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 const UNTOLD: Health = Health {
     ready: Readiness::NotYet(None),
     failed: false,
+    undelivered: false,
     diff_reported: false,
     seen_unavailable: false,
     changes_in: None,
@@ -42,6 +43,7 @@ impl Pass<'_> {
             record_replies(&mut run, replies);
         }
         let seen = self.seen(&run, &limits, &BTreeSet::new());
+        let failed_before = self.failed_before(&run);
         // Without the payload no cluster can get an order.
         let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
@@ -51,6 +53,7 @@ impl Pass<'_> {
             rules: self.fleet.approvals,
             asks_no_gate: false,
             servers: &self.fleet.servers,
+            failed_before: &failed_before,
         };
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
@@ -70,7 +73,7 @@ impl Pass<'_> {
             return None;
         }
         let (limits, max_failures) = self.stage_limits().ok()?;
-        let (mut any, mut wake_at) = (false, None);
+        let (mut any, mut wake_at, nothing) = (false, None, BTreeMap::new());
         for (mut run, taken) in self.ended() {
             let is_current = self.is_current(&run);
             let seen = self.seen(&run, &limits, &taken);
@@ -83,6 +86,7 @@ impl Pass<'_> {
                 // The gates of the run's stages were opened for these clusters too.
                 asks_no_gate: true,
                 servers: &self.fleet.servers,
+                failed_before: &nothing,
             };
             let step = catch_up(&mut run, &situation, self.now);
             any |= !step.notes.is_empty();
@@ -93,6 +97,27 @@ impl Pass<'_> {
             self.note_success();
         }
         wake_at
+    }
+
+    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, and that are not in it: they count as long
+    /// as nobody retries them.
+    fn failed_before(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
+        let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+        let own: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
+        let is_before = |other: &&RunRecord| {
+            other.phase == RunPhase::Succeeded
+                && other.sequence < run.sequence
+                && other.sequence >= self.state.record.runs_from
+                && other.snapshot() == run.snapshot()
+        };
+        let mut failed: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
+        for stage in self.state.runs.values().filter(is_before).flat_map(|run| &run.stages) {
+            let is_left = |cluster: &&RunCluster| cluster.phase == ClusterPhase::Failed && !own.contains(&cluster.name);
+            let names = stage.clusters.iter().filter(is_left).map(|cluster| cluster.name.clone());
+            failed.entry(stage.name.clone()).or_default().extend(names);
+        }
+        failed.retain(|_, clusters| !clusters.is_empty());
+        failed
     }
 
     /// Returns the ended runs that answer for clusters, or do not know yet that a newer run does, newest first; each with the
@@ -241,10 +266,14 @@ impl Pass<'_> {
             let ready = evaluate(b, work, None, &limits, self.now).ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };
-        if picked().all(is_right) && self.state.record.last_succeeded != Some(index) {
+        if !picked().all(is_right) {
+            return;
+        }
+        if self.state.record.last_succeeded != Some(index) {
             self.state.record.last_succeeded = Some(index);
             self.state.record.superseded = 0;
         }
+        self.keep_succeeded(index);
     }
 }
 

@@ -6,34 +6,65 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::Pass;
+use super::state::PlacementState;
 use model::api::staged::StageTaskType;
 use model::id::ClusterName;
 use model::journal::JournalKind;
-use model::records::{BindingState, Pause};
-use model::runs::{RunCause, RunRecord, TaskRecord, WantedBy};
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState, Pause};
+use model::runs::{Frozen, RunCause, RunCluster, RunRecord, StageRecord, TaskRecord, WantedBy, WhileEmpty};
 
 /// The actor of the pause when a placement no longer has stages.
 const ITSELF: &str = "gitfleet";
 
+/// How many approvals and waits stand before a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Protection {
+    pub(super) approvals: usize,
+    waits: usize,
+}
+
+impl Protection {
+    fn of(tasks: &[TaskRecord]) -> Self {
+        let waits = tasks.iter().filter(|task| task.type_ == StageTaskType::TimedWait).count();
+        Self { approvals: approvals(tasks), waits }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.approvals += other.approvals;
+        self.waits += other.waits;
+    }
+
+    fn exceeds(self, other: Self) -> bool {
+        self.approvals > other.approvals || self.waits > other.waits
+    }
+}
+
 impl Pass<'_> {
-    /// Adds approvals to a run that is about to start: those that the configuration demands, and those that a cluster required
-    /// in its last run and the strategy no longer has. The latter are asked once.
+    /// Keeps the gates of a run that is about to start: those of stages that have no clusters but protect later ones, those that the
+    /// configuration demands, and approvals that a cluster required in its last run and the strategy no longer has. The last are
+    /// asked once.
     pub(super) fn keep_approvals(&mut self, run: &mut RunRecord, snapshot: u64) {
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        let before = self.approvals_before();
+        // Clusters that get something nobody approved, with what protected them.
+        let mut before = self.state.protections();
+        let new = if is_rollback { BTreeSet::new() } else { self.unapproved(run, &before) };
+        before.retain(|cluster, _| new.contains(cluster));
+        self.keep_gates_of_empty_stages(run, &new, &before);
         let mut given = 0;
         // Approvals add up along the stages: an approval before an earlier stage also protects the clusters of this one.
         for stage in &mut run.stages {
-            let own = approvals(&stage.before);
-            let wanted = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name)).max();
-            let is_less = !is_rollback && wanted.is_some_and(|wanted| given + own < *wanted);
+            let own = if stage.asks() { approvals(&stage.before) } else { 0 };
+            let after = if stage.asks() { approvals(&stage.after) } else { 0 };
+            let wanted = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name));
+            let wanted = wanted.map(|protection| protection.approvals).max();
+            let is_less = wanted.is_some_and(|wanted| given + own < wanted);
             let passed = is_rollback && self.has_passed(snapshot, &stage.name);
             let clusters = stage.clusters.iter().map(|cluster| cluster.name.as_str());
             let is_demanded = !passed && self.fleet.floor.asks_before(&stage.name, clusters);
-            given += own;
+            given += own + after;
             // One approval per stage is enough, and a stage without clusters needs none.
             if own > 0 || stage.clusters.is_empty() || !(is_less || is_demanded) {
-                given += approvals(&stage.after);
                 continue;
             }
             let wanted_by = if is_demanded { WantedBy::Configuration } else { WantedBy::RunBefore };
@@ -45,7 +76,7 @@ impl Pass<'_> {
                 done_at: None,
                 approvals: Vec::new(),
             });
-            given += 1 + approvals(&stage.after);
+            given += 1;
             let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
             self.note(JournalKind::ApprovalKept, None, facts);
         }
@@ -56,15 +87,108 @@ impl Pass<'_> {
         }
     }
 
-    /// Returns how many approvals stood before each cluster, in the last run that was to move it.
-    fn approvals_before(&self) -> BTreeMap<ClusterName, usize> {
-        let mut before = self.state.record.asked_before.clone();
-        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(|run| counts(run)).collect();
-        runs.sort_by_key(|run| run.sequence);
-        for run in runs {
-            before.extend(asked(run));
+    /// Decides about the tasks of stages without clusters: they are asked where a later cluster gets something that nobody approved,
+    /// and a cluster of the placement belongs to the stage, or the tasks protected the later cluster in its last run.
+    ///
+    /// This differs from KubeFleet, where a run has all clusters of the placement: a stage whose clusters are right already asks there,
+    /// too, and a stage that no cluster fits does not.
+    fn keep_gates_of_empty_stages(
+        &self,
+        run: &mut RunRecord,
+        new: &BTreeSet<ClusterName>,
+        before: &BTreeMap<ClusterName, Protection>,
+    ) {
+        let is_empty = |stage: &StageRecord| stage.clusters.is_empty() && has_tasks(stage);
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        let Some(frozen) = run.frozen.as_ref().filter(|_| !is_rollback && run.stages.iter().any(is_empty)) else {
+            return;
+        };
+        let (mut given, mut lacks) = (Protection::default(), Vec::with_capacity(run.stages.len()));
+        // For each stage: whether it has new clusters, and whether one of them was protected by more than stages with clusters give.
+        for stage in &run.stages {
+            if !stage.clusters.is_empty() {
+                given.add(Protection::of(&stage.before));
+            }
+            let is_new = stage.clusters.iter().any(|cluster| new.contains(&cluster.name));
+            let was = stage.clusters.iter().filter_map(|cluster| before.get(&cluster.name));
+            lacks.push((is_new, was.copied().any(|was| was.exceeds(given))));
+            if !stage.clusters.is_empty() {
+                given.add(Protection::of(&stage.after));
+            }
         }
-        before
+        let selected = self.selected_by_stages(frozen);
+        for (at, stage) in run.stages.iter_mut().enumerate().filter(|(_, stage)| is_empty(stage)) {
+            let (any_new, any_lacking) = (lacks[at..].iter().any(|of| of.0), lacks[at..].iter().any(|of| of.1));
+            let fits = selected.contains(stage.name.as_str());
+            stage.while_empty = match (fits, any_new, any_lacking) {
+                (true, true, _) | (_, _, true) => Some(WhileEmpty::Asked),
+                (true, false, _) => Some(WhileEmpty::Passed),
+                (false, _, false) => None,
+            };
+        }
+    }
+
+    /// Returns the clusters of a run that get something which no approval covers.
+    fn unapproved(&self, run: &RunRecord, before: &BTreeMap<ClusterName, Protection>) -> BTreeSet<ClusterName> {
+        let Some(frozen) = &run.frozen else { return BTreeSet::new() };
+        let running = self.running(frozen);
+        let nothing = BTreeSet::new();
+        let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+        let new = clusters.filter(|cluster| {
+            // A cluster that joins may get what its stage runs; one that an approval protected may have been in another stage.
+            let running = if before.contains_key(&cluster.name) { &nothing } else { &running };
+            !self.is_approved(frozen, running, cluster)
+        });
+        new.map(|cluster| cluster.name.clone()).collect()
+    }
+
+    /// Returns the stages of a run's strategy that a cluster of the placement belongs to, or will when it has the Namespace.
+    fn selected_by_stages<'a>(&self, frozen: &'a Frozen) -> BTreeSet<&'a str> {
+        let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+        let clusters = picked.map(|binding| &binding.cluster).chain(&self.state.awaited);
+        clusters.filter_map(|cluster| self.stage_of(frozen, cluster)).collect()
+    }
+
+    fn stage_of<'a>(&self, frozen: &'a Frozen, cluster: &ClusterName) -> Option<&'a str> {
+        let labels = &self.fleet.clusters.get(cluster.as_str())?.labels;
+        let selects = |selector: &&model::api::selector::LabelSelector| selector.matches(labels);
+        let mut stages = frozen.strategy.stages.iter();
+        stages.find(|stage| stage.label_selector.as_ref().filter(selects).is_some()).map(|stage| stage.name.as_str())
+    }
+
+    /// Returns what clusters run of a snapshot, by stage: its overrides, where snapshot and apply strategy are those of a run.
+    fn running<'a>(&'a self, frozen: &'a Frozen) -> BTreeSet<(Option<&'a str>, &'a PickedOverrides)> {
+        let has_it = |b: &&Binding| {
+            b.state == BindingState::Bound
+                && !b.deleting
+                && b.snapshot == Some(frozen.snapshot)
+                && b.apply_strategy == frozen.apply_strategy
+        };
+        let having = self.state.bindings().filter(has_it);
+        having.map(|binding| (self.stage_of(frozen, &binding.cluster), &binding.overrides)).collect()
+    }
+
+    /// Tells whether an approval covers what a cluster gets: its stage runs the same, or the gates before its stage were opened for it.
+    fn is_approved(
+        &self,
+        frozen: &Frozen,
+        running: &BTreeSet<(Option<&str>, &PickedOverrides)>,
+        cluster: &RunCluster,
+    ) -> bool {
+        if running.contains(&(self.stage_of(frozen, &cluster.name), &cluster.overrides)) {
+            return true;
+        }
+        let is_of = |run: &&RunRecord| {
+            counts(run)
+                && run
+                    .frozen
+                    .as_ref()
+                    .is_some_and(|of| (of.snapshot, &of.apply_strategy) == (frozen.snapshot, &frozen.apply_strategy))
+        };
+        let had = |stage: &&StageRecord| stage.phase.is_reached();
+        let stages = self.state.runs.values().filter(is_of).flat_map(|run| &run.stages).filter(had);
+        let mut clusters = stages.flat_map(|stage| &stage.clusters);
+        clusters.any(|known| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides))
     }
 
     /// Remembers the approvals of a run that goes, for clusters that have been in no run since.
@@ -75,14 +199,17 @@ impl Pass<'_> {
         let since: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
         let bound: BTreeSet<&ClusterName> = self.state.bindings().map(|binding| &binding.cluster).collect();
         let is_last = |cluster: &ClusterName| bound.contains(cluster) && !since.contains(cluster);
-        let asked: Vec<_> = asked(run).into_iter().filter(|(name, count)| *count > 0 && is_last(name)).collect();
+        let asked = asked(run).into_iter().map(|(name, asked)| (name, asked.approvals));
+        let asked: Vec<_> = asked.filter(|(name, count)| *count > 0 && is_last(name)).collect();
         self.state.record.asked_before.extend(asked);
     }
 
     /// Pauses a placement that had stages with approvals and now rolls out automatically: a person has to resume it.
     pub(super) fn pause_without_stages(&mut self) {
-        let asked = |run: &RunRecord| asked(run).values().any(|count| *count > 0);
-        let was_asked = self.last_run().is_some_and(|run| counts(run) && asked(run));
+        let from = self.state.record.runs_from;
+        // Not the newest run alone: it may only wait.
+        let asked = |run: &RunRecord| asked(run).values().any(|asked| asked.approvals > 0);
+        let was_asked = self.state.runs.values().any(|run| counts(run) && run.sequence >= from && asked(run));
         let record = &mut self.state.record;
         let was_asked = was_asked || !record.asked_before.is_empty();
         // It pauses once: resuming it counts as consent.
@@ -107,18 +234,41 @@ impl Pass<'_> {
     }
 }
 
+impl PlacementState {
+    /// Returns what stood before each cluster in the last run that was to move it.
+    pub(super) fn protections(&self) -> BTreeMap<ClusterName, Protection> {
+        let mut before: BTreeMap<ClusterName, Protection> = BTreeMap::new();
+        let mut runs: Vec<&RunRecord> = self.runs.values().filter(|run| counts(run)).collect();
+        runs.sort_by_key(|run| run.sequence);
+        for run in runs {
+            before.extend(asked(run));
+        }
+        // What another placement hands over may be protected by more than the last run asked.
+        for (cluster, count) in &self.record.asked_before {
+            let known = before.entry(cluster.clone()).or_default();
+            known.approvals = known.approvals.max(*count);
+        }
+        before
+    }
+}
+
 /// Tells whether later runs are compared with a run.
 fn counts(run: &RunRecord) -> bool {
     run.frozen.is_some() && !matches!(run.cause, RunCause::Rollback { .. })
 }
 
-/// Returns how many approvals protect each cluster of a run.
-fn asked(run: &RunRecord) -> BTreeMap<ClusterName, usize> {
-    let (mut count, mut asked) = (0, BTreeMap::new());
-    for stage in &run.stages {
-        count += approvals(&stage.before);
-        asked.extend(stage.clusters.iter().map(|cluster| (cluster.name.clone(), count)));
-        count += approvals(&stage.after);
+fn has_tasks(stage: &StageRecord) -> bool {
+    !stage.before.is_empty() || !stage.after.is_empty() || stage.checks.is_some()
+}
+
+/// Returns what protects each cluster of a run. A stage that no cluster belonged to protects nobody.
+fn asked(run: &RunRecord) -> BTreeMap<ClusterName, Protection> {
+    let (mut protection, mut asked) = (Protection::default(), BTreeMap::new());
+    let stages = run.stages.iter().filter(|stage| !stage.clusters.is_empty() || stage.while_empty.is_some());
+    for stage in stages {
+        protection.add(Protection::of(&stage.before));
+        asked.extend(stage.clusters.iter().map(|cluster| (cluster.name.clone(), protection)));
+        protection.add(Protection::of(&stage.after));
     }
     asked
 }

@@ -74,6 +74,10 @@ impl Pass<'_> {
     /// Starts a follow-up run through the same stages for clusters that all runs left wrong (they joined, or their desired
     /// objects changed without a new snapshot), and for clusters that are no longer picked.
     pub(super) fn begin_follow_up(&mut self) {
+        // Without the annotation only runs that somebody writes move the placement.
+        if !self.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY) {
+            return;
+        }
         let all_final = self.state.runs.values().all(|run| run.phase.is_final());
         let Some(last) = self.followed_run().filter(|_| all_final) else { return };
         let Some(index) = last.snapshot() else { return };
@@ -88,7 +92,7 @@ impl Pass<'_> {
     }
 
     /// Returns the name of the run that a follow-up run descends from; for another run its own name.
-    fn root(&self, run: &RunRecord) -> String {
+    pub(super) fn root(&self, run: &RunRecord) -> String {
         let followed = |run: &&RunRecord| match &run.cause {
             // A newer run may have the name by now. Sequences only decrease, so the loop ends.
             RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),

@@ -7,8 +7,12 @@ use super::runs::Unready;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::PlacementType;
 use model::id::ClusterName;
+use model::names::first_of;
 use model::records::{Binding, BindingState};
 use model::runs::{Frozen, RunCause, RunRecord};
+
+/// Clusters in a message; the others are counted.
+const NAMED_CLUSTERS_MAX: usize = 5;
 
 impl Pass<'_> {
     /// Freezes the snapshot and the stages of a run, if everything they depend on has settled.
@@ -40,6 +44,15 @@ impl Pass<'_> {
         if !self.policy_is_settled() {
             return Err(Unready::Waits("waits until the policy is fulfilled".to_owned()));
         }
+        if let Some(namespace) = &self.state.record.key.namespace {
+            let awaited = self.would_pick(&self.state.awaited);
+            if !awaited.is_empty() {
+                let named = first_of(awaited.iter().map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
+                let why =
+                    format!("waits until the Namespace {namespace}, which another placement brings, is on {named}");
+                return Err(Unready::Waits(why));
+            }
+        }
         let snapshot = self.snapshot_for(run)?;
         let picked = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
         let to_update: Vec<&Binding> = self.state.bindings().filter(picked).collect();
@@ -60,15 +73,15 @@ impl Pass<'_> {
             hash: self.state.snapshots[&snapshot].hash.clone(),
             policy: policy.index,
             policy_clusters,
-            apply_strategy: record.spec.strategy.apply_strategy.clone().unwrap_or_default(),
+            apply_strategy: self.wanted_apply_strategy(snapshot),
             strategy: strategy.spec.clone(),
             at: self.now,
         };
         let (planned, to_delete) = self.planned(run, strategy, &to_update, to_delete)?;
         run.stages = planned.iter().map(|stage| self.stage_record(stage, strategy, run, snapshot)).collect();
+        run.frozen = Some(frozen);
         self.keep_approvals(run, snapshot);
         run.deletion = Some(self.deletion_stage(&to_delete));
-        run.frozen = Some(frozen);
         self.digest_stages(run);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::state::FleetState;
+use super::state::{Claims, FleetState};
 use super::{Pass, runs};
 use crate::deliver::guard;
 use crate::deliver::guard::guarded;
@@ -19,6 +19,7 @@ impl Pass<'_> {
         // A placement that only reports prunes nothing on a cluster that stays. A cluster that leaves may hold objects from an
         // earlier strategy.
         let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(upcoming) };
+        self.state.losing = self.lost(&kept);
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
             let active = self.active_run();
@@ -27,6 +28,15 @@ impl Pass<'_> {
             DeletionGate { approvers, approvers_before, ..gate }
         });
         kept.into_keys().collect()
+    }
+
+    /// Returns what clusters that stay lose.
+    fn lost(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Claims {
+        let lost = |(cluster, kept): (&ClusterName, &BTreeSet<ObjectKey>)| {
+            let inventory = self.state.works.get(cluster)?.inventory.known()?;
+            Some((cluster.clone(), inventory.difference(kept).cloned().collect()))
+        };
+        kept.iter().filter_map(lost).collect()
     }
 
     fn guarded(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Option<DeletionGate> {

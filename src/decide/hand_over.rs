@@ -1,5 +1,5 @@
-//! Hand-over between placements that are decided together: an object that one gives up and another claims changes owner without
-//! a deletion. Pure.
+//! What placements that are decided together have to know of each other: an object that one gives up and another claims changes owner
+//! without a deletion and with the approvals that protected it, and a ResourcePlacement waits for its Namespace. Pure.
 //!
 //! A renamed placement is a removed one and a new one. Decided separately, the removed one would ask a person about deletions
 //! that nobody executes, and keep the objects until then.
@@ -9,18 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rayon::prelude::*;
 
+use super::floor::Protection;
 use super::render::candidates;
 use super::state::{Claims, FleetState, PlacementState};
 use super::variants::pick;
 use super::{Decision, decide, only_reports};
 use crate::snapshot::left_out;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
-use model::records::BindingState;
+use model::records::{Binding, BindingState, HeldSnapshot};
+use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
-/// decision, and a placement without such a state is not decided. The result also contains placements that give up something
-/// whose claim by another placement began or ended.
+/// decision, and a placement without such a state is not decided. The result also contains placements for which what other placements
+/// have changed: claims on what they give up, the Namespace they wait for, approvals that go with an object that they get.
 pub fn decide_each(
     due: &BTreeSet<PlacementKey>,
     all: &BTreeMap<PlacementKey, PlacementState>,
@@ -35,31 +37,156 @@ pub fn decide_each(
     if fleet.source_unread {
         return decided;
     }
-    let states: BTreeMap<&PlacementKey, &PlacementState> =
-        all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
-    // A placement that has nothing to delete needs no second decision.
+    let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
+    // A placement that has nothing to delete and waits for nobody needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
-        decided.contains_key(key) || !state.claimed.is_empty() || state.record.closed_gate().is_some()
+        decided.contains_key(key)
+            || !state.claimed.is_empty()
+            || !state.awaited.is_empty()
+            || state.record.closed_gate().is_some()
     };
-    let mut again = Vec::new();
+    let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
-        let claims = if given_up.is_empty() { Claims::new() } else { claims(key, &given_up, &states, fleet) };
-        if claims != state.claimed {
-            again.push(((*key).clone(), claims));
+        let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
+        let (mut claimed, mut yielded) = (Claims::new(), Claims::new());
+        for claim in &claims {
+            add(&mut claimed, &claim.wanted);
+            add(&mut claimed, &claim.inhabited);
+            add(&mut yielded, &claim.due);
+            if let Some(inheritance) = inheritance(key, state, claim, &states) {
+                let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
+                heir.inherited.push(((*key).clone(), inheritance));
+            }
+        }
+        let awaited = awaited(key, state, &states, fleet, now);
+        if (&claimed, &yielded, &awaited) != (&state.claimed, &state.yielded, &state.awaited) {
+            let of = again.entry((*key).clone()).or_insert_with(|| OfOthers::of(state));
+            (of.claimed, of.yielded, of.awaited) = (claimed, yielded, awaited);
         }
     }
-    for (key, claimed) in again {
+    for (key, of_others) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
         if let Some(state) = before(&key) {
-            decided.insert(key, decide(PlacementState { claimed, ..state }, fleet, now));
+            decided.insert(key, decide(of_others.known_to(state), fleet, now));
         }
     }
     decided
 }
 
+type States<'a> = BTreeMap<&'a PlacementKey, &'a PlacementState>;
+
+/// What a placement has to know of others.
+struct OfOthers {
+    claimed: Claims,
+    yielded: Claims,
+    awaited: BTreeSet<ClusterName>,
+    /// What goes with objects of other placements, which this one gets.
+    inherited: Vec<(PlacementKey, Inheritance)>,
+}
+
+/// What an heir gets with the objects of another placement.
+struct Inheritance {
+    /// Its newest snapshot, which this is about.
+    snapshot: u64,
+    /// Approvals that stood before clusters.
+    asked: BTreeMap<ClusterName, usize>,
+    /// The same content was rolled back or rejected under the other name.
+    held: Option<HeldSnapshot>,
+}
+
+impl OfOthers {
+    fn of(state: &PlacementState) -> Self {
+        let PlacementState { claimed, yielded, awaited, .. } = state;
+        Self { claimed: claimed.clone(), yielded: yielded.clone(), awaited: awaited.clone(), inherited: Vec::new() }
+    }
+
+    fn known_to(self, mut state: PlacementState) -> PlacementState {
+        for (from, Inheritance { snapshot, asked, held }) in self.inherited {
+            for (cluster, count) in asked {
+                let known = state.record.asked_before.entry(cluster).or_default();
+                *known = count.max(*known);
+            }
+            state.record.held = state.record.held.or(held);
+            state.record.inherited.insert(from, snapshot);
+        }
+        PlacementState { claimed: self.claimed, yielded: self.yielded, awaited: self.awaited, ..state }
+    }
+}
+
+fn add(to: &mut Claims, more: &Claims) {
+    for (cluster, keys) in more {
+        to.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
+    }
+}
+
+/// Returns what goes with objects to the placement that gets them: the approvals that stood before them where these are more than its own,
+/// and the hold of the same content. Neither ends with the name of a placement. Once for each snapshot of the heir.
+fn inheritance(
+    from: &PlacementKey,
+    state: &PlacementState,
+    claim: &Claim<'_>,
+    states: &States<'_>,
+) -> Option<Inheritance> {
+    let heir = states[claim.heir];
+    let newest = heir.newest()?;
+    let snapshot = newest.index;
+    let is_known = heir.record.inherited.get(from) == Some(&snapshot);
+    if claim.heir == from || claim.wanted.is_empty() || is_known {
+        return None;
+    }
+    let (old, new) = (state.protections(), heir.protections());
+    let approvals =
+        |of: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName| of.get(cluster).map_or(0, |of| of.approvals);
+    let asked = claim.wanted.keys().map(|cluster| (cluster.clone(), approvals(&old, cluster)));
+    let asked: BTreeMap<_, _> = asked.filter(|(cluster, asked)| *asked > approvals(&new, cluster)).collect();
+    let is_new = |held: &&HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
+    let held = state.record.held.as_ref().filter(is_new);
+    let held = held.map(|held| HeldSnapshot { index: snapshot, ..held.clone() });
+    (!asked.is_empty() || held.is_some()).then_some(Inheritance { snapshot, asked, held })
+}
+
+/// Returns the clusters that another placement brings the Namespace of a ResourcePlacement to, and that answer and do not have it yet.
+/// Looked for while a run is to start: its stages are to have all clusters.
+fn awaited(
+    key: &PlacementKey,
+    state: &PlacementState,
+    states: &States<'_>,
+    fleet: &FleetState,
+    now: Timestamp,
+) -> BTreeSet<ClusterName> {
+    let nothing = BTreeSet::new();
+    let Some(namespace) = key.namespace.as_deref().filter(|_| !state.record.removed) else { return nothing };
+    let starts = |run: &RunRecord| match &run.frozen {
+        None => !run.phase.is_final(),
+        Some(frozen) => frozen.at == now,
+    };
+    if !state.runs.values().any(starts) {
+        return nothing;
+    }
+    let lacks_it = |cluster: &ClusterName| {
+        let namespaces = fleet.clusters.get(cluster.as_str()).and_then(|of| of.namespaces.as_ref());
+        namespaces.is_some_and(|names| !names.contains(namespace)) && fleet.is_online(cluster)
+    };
+    let is_it = |id: &ObjectId| id.kind == "Namespace" && id.group.is_empty() && id.name == *namespace;
+    let brings = |state: &&&PlacementState| {
+        let snapshots = state.bindings().filter_map(|b| b.snapshot).chain(state.newest().map(|newest| newest.index));
+        let snapshots: BTreeSet<u64> = snapshots.collect();
+        snapshots.into_iter().any(|index| ids_of(state, index, None).any(is_it))
+    };
+    let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed).map(|(_, state)| state);
+    let bringing = others.filter(|state| !only_reports(&state.record)).filter(brings);
+    let bound = bringing.flat_map(|state| state.bindings()).filter(|b| stays(b)).map(|binding| &binding.cluster);
+    bound.filter(|cluster| lacks_it(cluster)).cloned().collect()
+}
+
+fn stays(binding: &Binding) -> bool {
+    !binding.deleting && binding.state != BindingState::Unscheduled
+}
+
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
-/// members, and objects whose removal was decided although they cannot be listed now.
+/// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
+/// now.
 fn given_up(state: &PlacementState) -> Claims {
     // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
@@ -67,29 +194,43 @@ fn given_up(state: &PlacementState) -> Claims {
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
     let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
-    for (cluster, keys) in held.chain(decided).chain(gate).filter(|(_, keys)| !keys.is_empty()) {
+    let losing = state.losing.iter();
+    for (cluster, keys) in held.chain(decided).chain(gate).chain(losing).filter(|(_, keys)| !keys.is_empty()) {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
 }
 
+/// What another placement is to have of the objects that one gives up.
+struct Claim<'a> {
+    heir: &'a PlacementKey,
+    /// What it is to have sooner or later.
+    wanted: Claims,
+    /// What its orders contain now: its turn has come.
+    due: Claims,
+    /// Namespaces that its objects are in: nobody deletes them meanwhile.
+    inhabited: Claims,
+}
+
 /// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
-/// unless an override removes the object from the cluster.
-fn claims(
-    key: &PlacementKey,
-    given_up: &Claims,
-    states: &BTreeMap<&PlacementKey, &PlacementState>,
-    fleet: &FleetState,
-) -> Claims {
-    let mut claims = Claims::new();
-    let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed);
-    for (_, state) in others.filter(|(_, state)| !only_reports(&state.record)) {
+/// unless an override removes the object from the cluster. The placement itself counts where it is picked again beside a binding that
+/// leaves. A Namespace is kept as long as another placement is to have objects in it.
+fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<Claim<'a>> {
+    let mut claims = Vec::new();
+    for (heir, state) in states.iter().filter(|(_, state)| !state.record.removed && !only_reports(&state.record)) {
+        let mut claim = Claim { heir: *heir, wanted: Claims::new(), due: Claims::new(), inhabited: Claims::new() };
+        let leaving: BTreeSet<&ClusterName> =
+            state.bindings().filter(|b| !stays(b)).map(|binding| &binding.cluster).collect();
         let newest = state.newest().map(|newest| newest.index);
         let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
         let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
-        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), BTreeSet<ObjectKey>> = BTreeMap::new();
-        for binding in state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), Objects<'_>> = BTreeMap::new();
+        for binding in state.bindings().filter(|b| stays(b)) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
+            let is_own = *heir == key;
+            if is_own && !leaving.contains(&binding.cluster) {
+                continue;
+            }
             // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
             let is_known = candidates.is_some() || fleet.overrides.is_empty();
             let now = |index: u64| {
@@ -97,28 +238,58 @@ fn claims(
                 let now = known.map(|of| pick(fleet, of, candidates.as_ref(), &binding.cluster));
                 now.unwrap_or_else(|| binding.overrides.clone())
             };
-            let held = binding.snapshot.map(|index| (index, binding.overrides.clone()));
+            let held = binding.snapshot.map(|index| (index, binding.overrides.clone(), true));
             let newest = newest.filter(|_| !state.record.ignores(binding));
-            let newest = newest.map(|index| (index, now(index)));
-            for (index, picked) in newest.into_iter().chain(held) {
+            let newest = newest.map(|index| (index, now(index), false));
+            for (index, picked, is_due) in newest.into_iter().chain(held) {
                 let inputs = picked.variant.as_ref();
-                let wanted =
-                    objects.entry((index, picked.variant.clone())).or_insert_with(|| keys_of(state, index, inputs));
+                let of_snapshot =
+                    objects.entry((index, picked.variant.clone())).or_insert_with(|| Objects::of(state, index, inputs));
                 let left_out = left_out(ids_of(state, index, inputs), &picked, |id| fleet.overrides.get(id));
-                let is_wanted = |key: &&ObjectKey| wanted.contains(*key) && !left_out.contains(*key);
-                let claimed: Vec<&ObjectKey> = keys.iter().filter(is_wanted).collect();
-                if !claimed.is_empty() {
-                    let of_cluster: &mut BTreeSet<ObjectKey> = claims.entry(binding.cluster.clone()).or_default();
-                    of_cluster.extend(claimed.into_iter().cloned());
+                let is_wanted = |key: &&ObjectKey| of_snapshot.keys.contains(*key) && !left_out.contains(*key);
+                let is_inhabited = |key: &&ObjectKey| is_namespace(key) && of_snapshot.namespaces.contains(&*key.name);
+                extend(&mut claim.wanted, &binding.cluster, keys.iter().filter(is_wanted));
+                if !is_own {
+                    extend(&mut claim.inhabited, &binding.cluster, keys.iter().filter(is_inhabited));
+                }
+                if is_due && !is_own {
+                    extend(&mut claim.due, &binding.cluster, keys.iter().filter(is_wanted));
                 }
             }
+        }
+        if !claim.wanted.is_empty() || !claim.inhabited.is_empty() {
+            claims.push(claim);
         }
     }
     claims
 }
 
-fn keys_of(state: &PlacementState, snapshot: u64, inputs: Option<&ClusterInputs>) -> BTreeSet<ObjectKey> {
-    ids_of(state, snapshot, inputs).map(ObjectId::key).collect()
+fn extend<'a>(claims: &mut Claims, cluster: &ClusterName, keys: impl Iterator<Item = &'a ObjectKey>) {
+    let mut keys = keys.peekable();
+    if keys.peek().is_some() {
+        claims.entry(cluster.clone()).or_default().extend(keys.cloned());
+    }
+}
+
+fn is_namespace(key: &ObjectKey) -> bool {
+    key.kind == "Namespace" && key.group.is_empty()
+}
+
+/// What a snapshot has for clusters with the same inputs, before overrides.
+struct Objects<'a> {
+    keys: BTreeSet<ObjectKey>,
+    /// The namespaces that its objects are in.
+    namespaces: BTreeSet<&'a str>,
+}
+
+impl<'a> Objects<'a> {
+    fn of(state: &'a PlacementState, snapshot: u64, inputs: Option<&ClusterInputs>) -> Self {
+        let in_namespaces = ids_of(state, snapshot, inputs).map(|id| &*id.namespace);
+        Self {
+            keys: ids_of(state, snapshot, inputs).map(ObjectId::key).collect(),
+            namespaces: in_namespaces.filter(|namespace| !namespace.is_empty()).collect(),
+        }
+    }
 }
 
 /// Returns what a cluster with these inputs has of a snapshot, before overrides.

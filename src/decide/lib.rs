@@ -4,6 +4,7 @@
 //! the orders for its members; the daemon stores the difference before it acts on the orders.
 
 mod advance;
+mod back;
 pub mod deliver;
 pub mod evictions;
 mod floor;
@@ -47,6 +48,8 @@ use crate::snapshot::Candidates;
 use crate::status::binding::binding_conditions;
 use crate::status::rollup::placement_conditions;
 use model::along::Along;
+use model::api::condition::{ConditionStatus, find_condition};
+use model::conditions::ConditionType;
 use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::placement_phase::{DECIDED, violation};
@@ -83,13 +86,15 @@ pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Deci
     let followed = if fleet.source_unread { Followed::default() } else { pass.follow_commit() };
     pass.evaluate_bindings();
     // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
+    // No report follows for what cannot be rendered: only another decision takes it further.
+    let wake_at = if pass.moved_in_vain() { Some(now) } else { followed.wake_at };
     let orders = pass.orders(&followed.losing);
     pass.conclude();
     pass.note_standing(&stood);
     forget.extend(followed.left);
     debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
     let finished = pass.state.record.removed && pass.state.bindings.is_empty();
-    Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at: followed.wake_at }
+    Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at }
 }
 
 /// The result of following the accepted commit, beside the new state of the placement.
@@ -112,6 +117,8 @@ pub struct Pass<'a> {
     now: Timestamp,
     /// The overrides that concern the payload of a snapshot, by its index.
     candidates: BTreeMap<u64, Candidates>,
+    /// Bindings that were assigned a snapshot.
+    moved: BTreeSet<String>,
     /// What happened so far, for the journal.
     pub journal: Vec<JournalEntry>,
 }
@@ -119,7 +126,8 @@ pub struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Begins with a state.
     pub fn new(state: PlacementState, fleet: &'a FleetState, now: Timestamp) -> Self {
-        let mut pass = Self { state, fleet, now, candidates: BTreeMap::new(), journal: Vec::new() };
+        let mut pass =
+            Self { state, fleet, now, candidates: BTreeMap::new(), moved: BTreeSet::new(), journal: Vec::new() };
         pass.find_candidates();
         pass
     }
@@ -154,6 +162,16 @@ impl Pass<'_> {
         Followed { left, losing, wake_at }
     }
 
+    /// Tells whether a binding was assigned something that cannot be rendered for its cluster.
+    fn moved_in_vain(&self) -> bool {
+        let moved = self.moved.iter().filter_map(|name| self.state.bindings.get(name));
+        let fails = |binding: &Arc<Binding>| {
+            let overridden = find_condition(&binding.conditions, &ConditionType::Overridden);
+            overridden.is_some_and(|condition| condition.is(ConditionStatus::False, binding.generation))
+        };
+        moved.into_iter().any(fails)
+    }
+
     /// Adds to the journal.
     pub fn note(&mut self, event: JournalKind, cluster: Option<&ClusterName>, facts: serde_json::Value) {
         debug_assert!(event.documents(&facts), "{event} has a fact that src/model/journal.rs does not list: {facts}");
@@ -174,6 +192,7 @@ impl Pass<'_> {
                 |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
             b.deleting && works.get(&b.cluster).is_some_and(is_done)
         };
+        self.drop_overtaken_bindings();
         let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
         for binding in &gone {
             self.state.bindings.remove(&binding.name);
@@ -181,6 +200,25 @@ impl Pass<'_> {
             self.note(JournalKind::BindingRemoved, Some(&binding.cluster), json!({"binding": binding.name}));
         }
         gone.into_iter().map(|binding| binding.cluster).collect()
+    }
+
+    /// Drops bindings that leave a cluster which was picked again, once their removal has nothing left to delete: the newer binding wants
+    /// the rest.
+    fn drop_overtaken_bindings(&mut self) {
+        let leaving = self.state.bindings().filter(|b| b.deleting && self.is_kept_whole(&b.cluster));
+        let newer = |old: &Binding| {
+            let mut others = self.state.bindings().filter(|b| !b.deleting && b.cluster == old.cluster);
+            Some((old.name.clone(), old.generation, others.next()?.name.clone()))
+        };
+        let overtaken: Vec<(String, i64, String)> = leaving.filter_map(newer).collect();
+        for (name, generation, by) in overtaken {
+            let Some(old) = self.state.bindings.remove(&name) else { continue };
+            if let Some(binding) = self.state.bindings.get_mut(&by).map(Arc::make_mut) {
+                // A report about the removal must not count as one about the new binding.
+                binding.generation = binding.generation.max(generation) + 1;
+            }
+            self.note(JournalKind::BindingRemoved, Some(&old.cluster), json!({"binding": name}));
+        }
     }
 
     fn unschedule_all(&mut self) {

@@ -11,6 +11,7 @@ use model::api::annotations::PATH;
 use model::id::ClusterName;
 use model::overrides::{OverrideRef, PickedOverrides};
 use model::records::PlacementRecord;
+use model::records::SucceededState;
 
 /// Returns the overrides of the accepted commit that concern a placement's payload.
 pub fn candidates(fleet: &FleetState, placement: &PlacementRecord, payload: &Payload) -> Candidates {
@@ -42,7 +43,9 @@ pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeS
     let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
     let one = |state: &'a PlacementState| {
         let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
-        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of)
+        let states = state.record.succeeded.iter().chain(&state.record.back);
+        let states = states.flat_map(SucceededState::override_refs).cloned();
+        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of).chain(states)
     };
     states.into_iter().flat_map(one).collect()
 }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use super::Pass;
 use crate::rollout::{BindingView, Health, Heard, Limits, Roll, health, roll};
+use crate::snapshot::Candidates;
 use crate::status::binding::settled_work;
 use model::along::Along;
 use model::api::annotations::ON_FAILURE;
 use model::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
 use model::api::placement::{ApplyStrategy, StrategyType};
 use model::conditions::{ConditionType, Reason};
+use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
-use model::overrides::PickedOverrides;
+use model::overrides::{OverrideRef, PickedOverrides};
 use model::placement_phase::PhaseAct;
-use model::records::{Binding, BindingState, ClusterRecord, WorkStatus};
+use model::records::{Binding, BindingState, ClusterRecord, FailedClusters, WorkStatus};
 use model::runs::RunRecord;
 use schedule::target;
 
@@ -69,7 +72,8 @@ impl Pass<'_> {
             BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
         };
         let views: Vec<BindingView> = self.state.bindings().map(view).collect();
-        let moves = roll(&views, &limits);
+        let departed = self.note_failed(&views, goal);
+        let moves = roll(&views, &departed, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
         // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
@@ -82,6 +86,40 @@ impl Pass<'_> {
         self.note_turns(&moves.stale.iter().collect());
         self.carry_out(&moves, goal, is_held);
         wake_at
+    }
+
+    /// Records which clusters failed with what is rolled out. Returns those that have left since: a failure counts until somebody retries
+    /// it, something else is rolled out, or the cluster recovers.
+    fn note_failed(&mut self, views: &[BindingView], goal: u64) -> BTreeSet<ClusterName> {
+        let is_current = |view: &&BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
+        if self.state.record.failed.is_none() && !views.iter().filter(is_current).any(|view| view.failed) {
+            return BTreeSet::new();
+        }
+        let content = self.content(goal);
+        let known = self.state.record.failed.take().filter(|failed| failed.content == content);
+        let mut clusters = known.map(|failed| failed.clusters).unwrap_or_default();
+        for view in views.iter().filter(is_current) {
+            if view.failed {
+                clusters.insert(view.cluster.clone())
+            } else {
+                clusters.remove(&view.cluster)
+            };
+        }
+        // One that gets something else by now has not left: that is its repair.
+        let is_bound = |view: &&BindingView| view.state == BindingState::Bound && !view.deleting;
+        let present: BTreeSet<&ClusterName> = views.iter().filter(is_bound).map(|view| &view.cluster).collect();
+        let departed = clusters.iter().filter(|cluster| !present.contains(cluster)).cloned().collect();
+        self.state.record.failed =
+            Some(FailedClusters { content, clusters }).filter(|failed| !failed.clusters.is_empty());
+        departed
+    }
+
+    /// Returns the digest of what is rolled out, whichever cluster gets it: snapshot, overrides and apply strategy.
+    fn content(&self, goal: u64) -> Digest {
+        let hash = self.state.snapshots.get(&goal).map(|snapshot| &snapshot.hash);
+        let overrides: Vec<&OverrideRef> = self.candidates.get(&goal).into_iter().flat_map(Candidates::ids).collect();
+        let text = json!([goal, hash, overrides, self.wanted_apply_strategy(goal)]).to_string();
+        Digest::new(format!("{:x}", Sha256::digest(text)))
     }
 
     /// Says of each binding that holds a snapshot whether it waits for its turn: `RolloutStarted` is False as long as it does.
@@ -115,7 +153,7 @@ impl Pass<'_> {
 
     /// Moves and removes bindings as a rolling update says.
     fn carry_out(&mut self, moves: &Roll, goal: u64, is_held: impl Fn(&Binding) -> bool) {
-        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let strategy = self.wanted_apply_strategy(goal);
         // Without the payload no cluster can get an order.
         let may_move = self.state.payloads.contains_key(&goal);
         for name in moves.update.iter().chain(&moves.bind).filter(|_| may_move) {
@@ -160,7 +198,10 @@ impl Pass<'_> {
         let record = &self.state.record;
         let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
         let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);
-        let newest = self.state.newest().map(|newest| newest.index);
+        // What is held comes to nobody: it deletes nothing.
+        let newest =
+            self.state.newest().filter(|newest| record.held.as_ref().is_none_or(|held| held.hash != newest.hash));
+        let newest = newest.map(|newest| newest.index);
         runs.filter_map(RunRecord::snapshot).chain(newest).chain(record.goal).collect()
     }
 
@@ -179,7 +220,7 @@ impl Pass<'_> {
     pub fn return_to(&mut self, to: u64, why: &str) {
         let newest = self.state.newest().map(|newest| newest.index);
         if let Some(newest) = newest {
-            self.hold(newest, format!("was rolled back to snapshot {to}: {why}"));
+            self.hold_for(newest, to, why);
         }
         self.state.record.goal = Some(to);
         self.note_rollback(newest, to, why);
@@ -203,6 +244,7 @@ impl Pass<'_> {
         binding.started_at = Some(self.now);
         binding.generation += 1;
         let cluster = binding.cluster.clone();
+        self.moved.insert(name.to_owned());
         self.note(JournalKind::RolloutStarted, Some(&cluster), facts);
     }
 

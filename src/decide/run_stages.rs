@@ -94,15 +94,17 @@ impl Pass<'_> {
             after: tasks(|stage| &stage.after_stage_tasks),
             checks: strategy.checks.get(&planned.name).filter(|_| asks).cloned().map(ChecksRecord::new),
             clusters: planned.clusters.iter().map(cluster).collect(),
+            while_empty: None,
         }
     }
 
     /// Returns the overrides for a cluster's objects. A rollback asks for no approval, so it uses the overrides that passed the
     /// gates with the snapshot, as long as they are kept; newer ones are for a follow-up run.
     pub(super) fn overrides_of(&self, run: &RunRecord, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
-        let is_kept = |picked: &&PickedOverrides| {
-            picked.cluster.iter().chain(&picked.namespaced).all(|id| self.fleet.overrides.get(id).is_some())
-        };
+        if let Some(back) = self.overrides_back(cluster, snapshot, &self.picked_today(cluster, snapshot)) {
+            return back;
+        }
+        let is_kept = |picked: &&PickedOverrides| self.are_kept(picked);
         let passed = self.state.runs.values().filter(|earlier| {
             matches!(run.cause, RunCause::Rollback { .. })
                 && earlier.phase == RunPhase::Succeeded
@@ -146,6 +148,7 @@ impl Pass<'_> {
             after: Vec::new(),
             checks: None,
             clusters: clusters.iter().map(cluster).collect(),
+            while_empty: None,
         }
     }
 

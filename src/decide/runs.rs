@@ -16,7 +16,7 @@ use model::api::staged::RunState;
 use model::journal::JournalKind;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, HeldSnapshot};
-use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
+use model::runs::{ClusterPhase, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Finished runs that are kept for a placement, beside those that git still has.
 const FINISHED_RUNS_MAX: usize = 10;
@@ -33,6 +33,7 @@ impl Pass<'_> {
         for _ in 0..ROUNDS_MAX {
             let before = self.run_phases();
             self.note_ignored();
+            self.begin_repaired_run();
             self.begin_automatic_run();
             // Starts only if no run is left: the run of a new snapshot includes these clusters.
             self.begin_follow_up();
@@ -234,6 +235,57 @@ impl Pass<'_> {
         Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
     }
 
+    /// Starts a halted run again, through the same stages with closed gates, when git has other overrides, labels, apply strategy or
+    /// stages for it than it was prepared with: its failure may be about them.
+    fn begin_repaired_run(&mut self) {
+        let Some(run) = self.active_run().filter(|run| run.phase == RunPhase::Halted) else { return };
+        let is_waiting = |other: &RunRecord| other.frozen.is_none() && !other.phase.is_final();
+        if self.state.runs.values().any(is_waiting) || !self.state.record.permits(PhaseAct::BeginRuns) {
+            return;
+        }
+        let Some(index) = run.snapshot().filter(|index| self.is_prepared_otherwise(run, *index)) else { return };
+        let run = run.clone();
+        match &run.cause {
+            RunCause::Rollback { .. } => {}
+            RunCause::Written { .. } => {
+                let why = "git has other overrides, apply strategy or stages for it by now: it begins again";
+                self.end_run(&run.name, RunPhase::Superseded, why);
+                self.remember_approvals(&run.name);
+                self.leave_behind(run.sequence);
+                self.begin_run(run.name, run.cause, run.strategy, run.wanted_snapshot, run.state);
+            }
+            RunCause::FollowUp { .. } => {
+                let of = self.root(&run);
+                let name = self.free_name(&of);
+                self.begin_run(name, RunCause::FollowUp { of }, run.strategy, Some(index), None);
+            }
+            RunCause::Snapshot => {
+                let strategy = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned();
+                let name = self.free_name(&self.root(&run));
+                self.begin_run(name, RunCause::Snapshot, strategy.unwrap_or(run.strategy), Some(index), None);
+            }
+        }
+    }
+
+    /// Tells whether a run would be prepared otherwise by now: with other overrides for a cluster that it has not updated, another apply
+    /// strategy, other stages or checks. A strategy that is gone is no other one.
+    fn is_prepared_otherwise(&self, run: &RunRecord, snapshot: u64) -> bool {
+        let Some(frozen) = &run.frozen else { return false };
+        let annotated = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY);
+        let named = annotated.filter(|_| run.cause == RunCause::Snapshot).unwrap_or(&run.strategy);
+        let Some(strategy) = self.fleet.staged.strategy(&self.state.record.key, named) else { return false };
+        let has_other_checks = |stage: &StageRecord| {
+            let given = stage.checks.as_ref().map(|checks| &checks.given);
+            given != strategy.checks.get(&stage.name)
+        };
+        let is_open = |cluster: &&RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
+        let mut clusters = run.stages.iter().flat_map(|stage| &stage.clusters).filter(is_open);
+        frozen.apply_strategy != self.wanted_apply_strategy(snapshot)
+            || frozen.strategy != strategy.spec
+            || run.stages.iter().any(has_other_checks)
+            || clusters.any(|cluster| cluster.overrides != self.desired_overrides(&cluster.name, snapshot))
+    }
+
     /// Starts a run for each new snapshot of a placement that names a strategy, unless the snapshot was rolled back or
     /// rejected.
     fn begin_automatic_run(&mut self) {
@@ -266,7 +318,14 @@ impl Pass<'_> {
     /// says `Queue`.
     fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
         let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
-        let may_take = is_written(to) || to.cause == RunCause::Snapshot;
+        let repairs = |run: &RunRecord| {
+            let is_follow_up = matches!(to.cause, RunCause::FollowUp { .. });
+            run.phase == RunPhase::Halted
+                && is_follow_up
+                && run.snapshot() == to.snapshot()
+                && run.sequence < to.sequence
+        };
+        let may_take = is_written(to) || to.cause == RunCause::Snapshot || repairs(run);
         if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
             return false;
         }
@@ -285,10 +344,9 @@ impl Pass<'_> {
 
     /// Tells whether a binding is assigned a snapshot in the form that the placement wants now.
     pub(super) fn is_at(&self, binding: &Binding, index: u64) -> bool {
-        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
         binding.state == BindingState::Bound
             && binding.snapshot == Some(index)
-            && binding.apply_strategy == strategy
+            && binding.apply_strategy == self.wanted_apply_strategy(index)
             && binding.overrides == self.desired_overrides(&binding.cluster, index)
     }
 
@@ -362,7 +420,7 @@ impl Pass<'_> {
             self.end_run(of, RunPhase::RolledBack, &format!("{why}; its clusters return to snapshot {to}"));
         }
         if let Some(index) = snapshot {
-            self.hold(index, format!("was rolled back to snapshot {to}: {why}"));
+            self.hold_for(index, to, &why);
         }
         self.note_rollback(snapshot, to, &why);
         let name = self.free_name(&format!("{of}-rollback"));
@@ -403,9 +461,29 @@ impl Pass<'_> {
             return;
         }
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
-        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now };
+        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, inputs: None };
         self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
+    }
+
+    /// Holds a snapshot that is rolled back, and returns with its target to the overrides, apply strategy and policy of then. Where these
+    /// alone are rolled back, the snapshot is held until they change.
+    pub(super) fn hold_for(&mut self, index: u64, to: u64, why: &str) {
+        let is_alike = self.are_alike(index, to);
+        let state = if is_alike { self.last_other_state(index) } else { self.state_with(to) };
+        let back = state.filter(|state| state.snapshot == to).cloned();
+        let what = if is_alike {
+            "was rolled back to earlier overrides, apply strategy or policy"
+        } else {
+            "was rolled back to snapshot"
+        };
+        let to = if is_alike { String::new() } else { format!(" {to}") };
+        self.hold(index, format!("{what}{to}: {why}"));
+        let inputs = is_alike.then(|| self.inputs_today(index));
+        if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
+            held.inputs = inputs;
+        }
+        self.state.record.back = back;
     }
 
     /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
@@ -416,10 +494,18 @@ impl Pass<'_> {
 
     /// Ends a hold, and the rollback with it, when the content gets a different digest.
     pub(super) fn release_held(&mut self) {
-        let newest = self.state.newest().map(|newest| newest.hash.clone());
-        if self.state.record.held.as_ref().is_some_and(|held| Some(&held.hash) != newest.as_ref()) {
+        let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
+        let is_over = |held: &HeldSnapshot| match &newest {
+            Some((_, hash)) if *hash != held.hash => true,
+            Some((index, _)) => held.inputs.as_ref().is_some_and(|inputs| *inputs != self.inputs_today(*index)),
+            None => true,
+        };
+        if self.state.record.held.as_ref().is_some_and(is_over) {
             self.state.record.held = None;
             self.state.record.goal = None;
+        }
+        if self.state.record.held.is_none() {
+            self.state.record.back = None;
         }
     }
 

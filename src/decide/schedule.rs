@@ -11,11 +11,13 @@ use super::{Pass, evaluate};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
 use model::api::annotations::OCM_PLACEMENT;
 use model::api::condition::ConditionStatus;
+use model::cluster::Cluster;
 use model::conditions::ConditionType;
 use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::ocm::OcmPlacementRecord;
-use model::records::{Binding, PlacementRecord, PolicySnapshot};
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState, PlacementRecord, PolicySnapshot};
 use schedule::{Action, BadValues, BindingChange, Request, schedule, schedule_decided};
 
 /// A placement whose clusters an OCM Placement picks.
@@ -70,7 +72,7 @@ impl Pass<'_> {
         }
         let key = self.state.record.key.clone();
         let delegated = Delegated::of(&self.state.record, self.fleet)?;
-        let policy = scheduled_policy(&key, self.state.record.spec.policy.as_ref());
+        let policy = scheduled_policy(&key, self.wanted_policy());
         let hash = policy_hash(policy.as_ref());
         let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
         let limit = self.state.record.spec.revision_history_limit;
@@ -127,6 +129,39 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// Returns which of these clusters the placement would pick if they had its Namespace.
+    pub(super) fn would_pick(&self, clusters: &BTreeSet<ClusterName>) -> BTreeSet<ClusterName> {
+        if clusters.is_empty() {
+            return BTreeSet::new();
+        }
+        let Ok(delegated) = Delegated::of(&self.state.record, self.fleet) else { return BTreeSet::new() };
+        if let Some(decided) = &delegated {
+            let picked = self.permitted_clusters(decided.clusters()).into_keys();
+            return picked.filter(|cluster| clusters.contains(cluster)).collect();
+        }
+        let with_namespace = |(name, cluster): (&ClusterName, &Cluster)| {
+            let namespaces = cluster.namespaces.clone().filter(|_| !clusters.contains(name));
+            (name.clone(), Cluster { namespaces, ..cluster.clone() })
+        };
+        let fleet = self.fleet.clusters.iter().map(with_namespace).collect();
+        let key = &self.state.record.key;
+        let policy = scheduled_policy(key, self.wanted_policy());
+        let bindings = self.state.shared_bindings();
+        let request = Request {
+            placement: key,
+            policy: policy.as_ref(),
+            policy_index: self.state.policy().map_or(0, |policy| policy.index),
+            clusters: &fleet,
+            bindings: &bindings,
+            keep_held: true,
+            bad_values: BadValues::Mismatch,
+            tenant: self.fleet.tenant_of(&self.state.record),
+        };
+        let Ok(outcome) = schedule(&request) else { return BTreeSet::new() };
+        let picked = outcome.decisions.into_iter().filter(|decision| decision.selected).map(|d| d.cluster_name);
+        picked.filter(|cluster| clusters.contains(cluster)).collect()
+    }
+
     /// Returns the decided clusters that the tenant of the placement may use.
     fn permitted_clusters(&self, decided: BTreeMap<ClusterName, String>) -> BTreeMap<ClusterName, String> {
         match self.fleet.tenant_of(&self.state.record) {
@@ -138,6 +173,11 @@ impl Pass<'_> {
     /// Applies a scheduling change to a binding.
     fn rebind(&mut self, change: BindingChange) {
         let mut binding = change.binding;
+        if change.action == Action::Create
+            && let Some(returned) = self.taken_back(&binding)
+        {
+            binding = returned;
+        }
         let event = match change.action {
             Action::Create => Some(JournalKind::ClusterPicked),
             Action::Unschedule => Some(JournalKind::ClusterDropped),
@@ -160,7 +200,38 @@ impl Pass<'_> {
         if known.is_some_and(|known| known.generation != binding.generation) {
             binding.started_at = binding.started_at.map(|_| self.now);
         }
+        // Another placement has taken everything over meanwhile: it is delivered again, within the limits.
+        let returns = known.is_some_and(|known| known.state == BindingState::Unscheduled && !known.deleting);
+        let is_empty = || self.state.works.get(&binding.cluster).is_some_and(|work| work.inventory.is_known_empty());
+        if returns && binding.state == BindingState::Bound && is_empty() {
+            (binding.state, binding.snapshot, binding.started_at) = (BindingState::Scheduled, None, None);
+            binding.overrides = PickedOverrides::default();
+        }
         self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
+    }
+
+    /// Returns the binding that leaves a cluster which is picked again, if its removal has nothing left to delete because other
+    /// placements were to take the rest over: it continues from what it holds, as one that waits for an approval does.
+    fn taken_back(&self, new: &Binding) -> Option<Binding> {
+        let mut leaving = self.state.bindings().filter(|b| b.deleting && b.cluster == new.cluster);
+        let known = leaving.next().filter(|binding| self.is_kept_whole(&binding.cluster))?;
+        Some(Binding {
+            name: known.name.clone(),
+            state: if known.snapshot.is_some() { BindingState::Bound } else { BindingState::Scheduled },
+            snapshot: known.snapshot,
+            apply_strategy: known.apply_strategy.clone(),
+            overrides: known.overrides.clone(),
+            created_at: known.created_at,
+            started_at: known.started_at,
+            generation: known.generation + 1,
+            ..new.clone()
+        })
+    }
+
+    /// Tells whether all that a cluster is known to hold of the placement stays there although its binding leaves.
+    pub(super) fn is_kept_whole(&self, cluster: &ClusterName) -> bool {
+        let known = self.state.works.get(cluster).and_then(|work| work.inventory.known());
+        known.is_some_and(|known| !known.is_empty() && self.state.unclaimed(cluster, known).next().is_none())
     }
 
     /// Executes the evictions of git. Returns whether a cluster is left because of them.

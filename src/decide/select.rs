@@ -66,6 +66,8 @@ impl Pass<'_> {
             Err(error) => Err(error.clone()),
             Ok((frozen, payload)) => {
                 self.take_snapshot(frozen, payload);
+                // Before clusters are picked: other content has the policy of the accepted commit again.
+                self.release_held();
                 self.schedule()
             }
         };

@@ -168,6 +168,12 @@ pub struct PlacementState {
     pub orders: Arc<Vec<Arc<WorkOrder>>>,
     /// Objects that it gives up and other placements claim: they stay on the member until those took them over.
     pub claimed: Claims,
+    /// Those of them that another placement is to hold now: orders do not contain them any more.
+    pub yielded: Claims,
+    /// Objects that clusters which stay lose on the way to an upcoming snapshot.
+    pub losing: Claims,
+    /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet.
+    pub awaited: BTreeSet<ClusterName>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
 }
@@ -188,6 +194,9 @@ impl PlacementState {
             evaluated: Arc::default(),
             orders: Arc::default(),
             claimed: Claims::new(),
+            yielded: Claims::new(),
+            losing: Claims::new(),
+            awaited: BTreeSet::new(),
             selected: None,
         }
     }
@@ -208,6 +217,7 @@ impl PlacementState {
             unreadable: BTreeSet::new(),
             guard_off_at: None,
             asked_before: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             ignored: BTreeSet::new(),
             removed: false,
             halted: None,
@@ -215,6 +225,9 @@ impl PlacementState {
             held: None,
             goal: None,
             last_succeeded: None,
+            succeeded: Vec::new(),
+            back: None,
+            failed: None,
             last_automatic: None,
             runs_from: 0,
             approvers: None,

@@ -1,5 +1,6 @@
 //! The desired objects of each member: the snapshot of its binding, rendered with its overrides.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,6 +37,12 @@ impl Pass<'_> {
             let held = self.state.bindings().find(|b| b.cluster == *cluster && b.snapshot == Some(snapshot));
             return held.map(|binding| binding.overrides.clone()).unwrap_or_default();
         }
+        let today = self.picked_today(cluster, snapshot);
+        self.overrides_back(cluster, snapshot, &today).unwrap_or(today)
+    }
+
+    /// Returns the overrides of the accepted commit for a cluster's objects at a snapshot, whatever is held.
+    pub(super) fn picked_today(&self, cluster: &ClusterName, snapshot: u64) -> PickedOverrides {
         let Some(of) = self.state.snapshots.get(&snapshot) else { return PickedOverrides::default() };
         pick(self.fleet, of, self.candidates.get(&snapshot), cluster)
     }
@@ -266,13 +273,19 @@ impl Pass<'_> {
             (true, _) => None,
             // No snapshot assigned yet: the cluster keeps its objects.
             (false, None) => return None,
-            (false, Some(snapshot)) => Some(self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?),
+            (false, Some(snapshot)) => {
+                let objects = self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?;
+                Some(self.without_yielded(&binding.cluster, objects, known))
+            }
         };
         let record = &self.state.record;
         let user = self.fleet.tenant_of(record).and_then(|tenant| tenant.user.clone());
         let abandon = binding.deleting && binding.abandons;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
+        // What another placement takes over later stays as what waits for an approval does.
+        let claimed = self.state.claimed.get(&binding.cluster).filter(|_| !binding.deleting);
+        let held = &claimed.map_or(Cow::Borrowed(held), |claimed| Cow::Owned(held.union(claimed).cloned().collect()));
         let prune = self.pruned(binding, manifests.as_deref(), held, losing);
         let snapshot = snapshot.as_deref();
         let says_this = |known: &&Arc<WorkOrder>| {
@@ -289,7 +302,7 @@ impl Pass<'_> {
                 && snapshot
                     .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
                 && known.strategy == binding.apply_strategy
-                && known.held == *held
+                && known.held == **held
                 && known.prune == prune
                 && known.kept == *kept
                 && known.user == user
@@ -312,13 +325,33 @@ impl Pass<'_> {
             digest: snapshot.map_or_else(|| "".into(), |s| s.hash.clone()),
             strategy: binding.apply_strategy.clone(),
             manifests: manifests.unwrap_or_else(|| Arc::from([])),
-            held: held.clone(),
+            held: held.clone().into_owned(),
             prune,
             kept: kept.clone(),
             user,
             remove: binding.deleting,
             abandon,
         }))
+    }
+
+    /// Returns the objects of an order without those that another placement holds from now on; those of the `known` order where they are
+    /// the same, since orders are compared by identity.
+    fn without_yielded(
+        &self,
+        cluster: &ClusterName,
+        objects: Arc<[Desired]>,
+        known: Option<&Arc<WorkOrder>>,
+    ) -> Arc<[Desired]> {
+        let Some(yielded) = self.state.yielded.get(cluster) else { return objects };
+        let rest: Vec<Desired> = objects.iter().filter(|of| !yielded.contains(of.key.as_ref())).cloned().collect();
+        let is_same = |known: &&Arc<[Desired]>| {
+            known.len() == rest.len()
+                && known.iter().zip(&rest).all(|(a, b)| (&a.key, &a.digest) == (&b.key, &b.digest))
+        };
+        match known.map(|order| &order.manifests).filter(is_same) {
+            Some(known) => Arc::clone(known),
+            None => rest.into(),
+        }
     }
 
     /// Drops rendered objects that no binding has or will get.

@@ -263,7 +263,7 @@ impl Execution<'_> {
                 );
             } else {
                 let record = &mut pass.state.record;
-                (record.held, record.goal, record.last_automatic) = (None, None, None);
+                (record.held, record.goal, record.back, record.last_automatic) = (None, None, None, None);
                 let by = run.map(|run| format!(" by the run {run}")).unwrap_or_default();
                 what.push(format!("snapshot {index} is rolled out again{by}"));
             }
@@ -279,8 +279,16 @@ impl Execution<'_> {
             what.push(format!("gitfleet asks again for what {rejected} was to do"));
         }
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        let rules = pass.fleet.approvals;
+        let content = tried.as_ref().and_then(|name| pass.state.runs.get(name)?.snapshot());
+        // What finished runs left failed with the same content counts as long as nobody retries it.
+        let is_before = |run: &RunRecord| run.phase == RunPhase::Succeeded && run.snapshot() == content;
+        let others = pass.state.runs.some_mut(|run| is_before(run) && Some(&run.name) != tried.as_ref());
+        let before: usize = others.into_iter().map(|run| staged::retry(run, rules, self.now).len()).sum();
+        if before > 0 {
+            what.push(format!("{before} failed clusters of earlier runs are tried again"));
+        }
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
-            let rules = pass.fleet.approvals;
             let notes = staged::retry(run, rules, self.now);
             let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
             let tried = count(JournalKind::ClusterRetried);
@@ -294,7 +302,11 @@ impl Execution<'_> {
                 what.push(format!("the checks of {} are asked again", run.name));
             }
         } else if !is_external {
+            let departed = pass.state.record.failed.take().map_or(0, |failed| failed.clusters.len());
             let failed = pass.failed_bindings();
+            if departed > failed.len() {
+                what.push(format!("{} clusters that failed and left do not count any more", departed - failed.len()));
+            }
             for name in &failed {
                 if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
                     binding.started_at = Some(self.now);
@@ -358,6 +370,10 @@ impl Execution<'_> {
         let rests_there = state.record.last_succeeded.is_some() && state.record.last_succeeded == current;
         let before = current.filter(|_| rests_there).and_then(|current| state.snapshots.range(..current).next_back());
         let by_itself = before.map(|(index, _)| *index).or(state.record.last_succeeded);
+        // Where only overrides, apply strategy or policy changed since everything succeeded, these are taken back.
+        let is_other = |current: &u64| pass.last_other_state(*current).is_some_and(|state| state.snapshot == *current);
+        let same = current.filter(is_other);
+        let by_itself = same.or(by_itself);
         let Some(to) = self.wanted_snapshot(state)?.or(by_itself) else {
             let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
             return Err(refusal(RefusalReason::NotPossible, message));
@@ -371,21 +387,25 @@ impl Execution<'_> {
             let message = format!("the payload of snapshot {to} of {key} cannot be read from git");
             return Err(refusal(RefusalReason::SnapshotGone, message));
         }
-        if current == Some(to) {
+        let inputs_alone = same == Some(to);
+        if current == Some(to) && !inputs_alone {
             return Err(refusal(RefusalReason::SoAlready, format!("{key} is at snapshot {to} already")));
         }
-        self.may_return(pass, current, to)?;
+        if !inputs_alone {
+            self.may_return(pass, current, to)?;
+        }
+        let what = if inputs_alone { ", with its earlier overrides, apply strategy and policy" } else { "" };
         let why = format!("{} rolled back", self.person.name);
         if !is_external {
             pass.return_to(to, &why);
-            return Ok((to, format!("rolling back {key} to {}", snapshot_text(pass, to))));
+            return Ok((to, format!("rolling back {key} to {}{what}", snapshot_text(pass, to))));
         }
         let Some(run) = run.map(|run| run.name.clone()) else {
             let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
-        Ok((to, format!("rolling back {key} to {} by the run {name}", snapshot_text(pass, to))))
+        Ok((to, format!("rolling back {key} to {}{what} by the run {name}", snapshot_text(pass, to))))
     }
 
     /// Refuses a rollback that was asked for already and has not begun: its run freezes its inputs when the placement is decided next, or

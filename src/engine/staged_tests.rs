@@ -8,6 +8,7 @@ mod folders;
 mod gates;
 mod guard;
 mod history;
+mod joints;
 mod leaving;
 mod leaving_at_once;
 mod no_stage;

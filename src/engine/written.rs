@@ -76,7 +76,10 @@ impl Core {
             self.effects.push(Effect::Publish(Arc::clone(&exports)));
             self.exports = exports;
         }
-        for (key, decision) in batch.decided {
+        // A placement that gives up an object tells so before the one that takes it over asks for it.
+        let (yielding, others): (Vec<_>, Vec<_>) =
+            batch.decided.into_iter().partition(|(_, decision)| !decision.state.yielded.is_empty());
+        for (key, decision) in yielding.into_iter().chain(others) {
             self.act(&key, decision, now);
         }
         self.tell_placements(batch.restarted);

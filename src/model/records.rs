@@ -10,7 +10,7 @@ use super::approvers::ReplacedOwnership;
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::journal::JournalKind;
 use super::manifest::Origin;
-use super::overrides::PickedOverrides;
+use super::overrides::{OverrideRef, PickedOverrides};
 use super::runs::Approval;
 use super::variants::SnapshotVariants;
 use super::warning::Warning;
@@ -225,6 +225,9 @@ pub struct PlacementRecord {
     /// Approvals that protected clusters in runs that are gone, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
+    /// Placements whose approvals it took over with their objects, each with the snapshot that they were asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inherited: BTreeMap<PlacementKey, u64>,
     /// `External`: picked clusters that its runs leave as they are, because they are in no stage and its strategy ignores such
     /// clusters.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -247,6 +250,15 @@ pub struct PlacementRecord {
     /// The last snapshot that succeeded everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_succeeded: Option<u64>,
+    /// What clusters had whenever everything had succeeded everywhere, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub succeeded: Vec<SucceededState>,
+    /// What a rollback returns to, as long as something is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<SucceededState>,
+    /// `RollingUpdate`: clusters that failed with what is rolled out now, also those that left since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedClusters>,
     /// The last snapshot with an automatic run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_automatic: Option<u64>,
@@ -327,6 +339,59 @@ pub struct HeldSnapshot {
     pub why: String,
     /// Since when.
     pub since: Timestamp,
+    /// SHA-256 over overrides, apply strategy and policy, where these alone were rolled back: the hold ends when they change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Digest>,
+}
+
+/// What clusters had when everything had succeeded everywhere: a rollback returns to all of it together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SucceededState {
+    /// The resource snapshot.
+    pub snapshot: u64,
+    /// The apply strategy.
+    #[serde(default)]
+    pub apply_strategy: ApplyStrategy,
+    /// The policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PlacementPolicy>,
+    /// The overrides of clusters that had any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<SharedOverrides>,
+}
+
+/// Overrides of several clusters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedOverrides {
+    /// The overrides.
+    pub picked: PickedOverrides,
+    /// The clusters.
+    pub clusters: BTreeSet<ClusterName>,
+}
+
+impl SucceededState {
+    /// Returns the overrides that a cluster had; `None` if it had none, or was not there.
+    pub fn overrides_of(&self, cluster: &ClusterName) -> Option<&PickedOverrides> {
+        let mut shared = self.overrides.iter();
+        shared.find(|shared| shared.clusters.contains(cluster)).map(|shared| &shared.picked)
+    }
+
+    /// Returns the snapshots of overrides that clusters had.
+    pub fn override_refs(&self) -> impl Iterator<Item = &OverrideRef> {
+        self.overrides.iter().flat_map(|shared| shared.picked.cluster.iter().chain(&shared.picked.namespaced))
+    }
+}
+
+/// Clusters that failed with one content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedClusters {
+    /// SHA-256 over snapshot, overrides and apply strategy: failures count for this alone.
+    pub content: Digest,
+    /// The clusters.
+    pub clusters: BTreeSet<ClusterName>,
 }
 
 /// An evaluated ClusterResourcePlacementEviction; each is evaluated once.

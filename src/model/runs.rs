@@ -260,6 +260,25 @@ pub struct StageRecord {
     pub checks: Option<ChecksRecord>,
     /// Its clusters, in update order.
     pub clusters: Vec<RunCluster>,
+    /// What becomes of its tasks where it has had no clusters from the start; absent where they protect nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub while_empty: Option<WhileEmpty>,
+}
+
+impl StageRecord {
+    /// Tells whether its tasks are asked as far as the run decides: it has clusters, or protects later ones without them.
+    pub fn asks(&self) -> bool {
+        !self.clusters.is_empty() || self.while_empty == Some(WhileEmpty::Asked)
+    }
+}
+
+/// What becomes of the tasks of a stage without clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WhileEmpty {
+    /// Its clusters have what the run brings already, and so does the stage of every cluster that the run updates: skipped.
+    Passed,
+    /// They protect clusters that get something nobody approved: asked as if the stage had clusters.
+    Asked,
 }
 
 /// One task before or after a stage.

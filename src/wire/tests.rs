@@ -47,7 +47,13 @@ fn kept() -> impl Strategy<Value = Kept> {
     let at = jiff::Timestamp::UNIX_EPOCH;
     (proptest::option::of(text()), proptest::option::of(any::<u64>())).prop_map(move |(by, held)| Kept {
         paused: by.map(|by| Pause { by, at, reason: None }),
-        held: held.map(|index| HeldSnapshot { index, hash: "ab".into(), why: "it failed".into(), since: at }),
+        held: held.map(|index| HeldSnapshot {
+            index,
+            hash: "ab".into(),
+            why: "it failed".into(),
+            since: at,
+            inputs: None,
+        }),
     })
 }
 

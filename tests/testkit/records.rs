@@ -180,6 +180,7 @@ pub fn stage(name: &str, clusters: &[&str], after: &[StageTaskType]) -> StageRec
         after: after.iter().map(task).collect(),
         checks: None,
         clusters: clusters.iter().map(cluster).collect(),
+        while_empty: None,
     }
 }
 
@@ -341,6 +342,10 @@ impl Case {
             paused: None,
             held: None,
             goal: None,
+            succeeded: Vec::new(),
+            back: None,
+            failed: None,
+            inherited: BTreeMap::new(),
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,

@@ -37,11 +37,14 @@ pub enum Heard {
 
 /// The evaluation of a binding's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each true or false of any binding")]
 pub struct Health {
     /// Whether it is ready.
     pub ready: Readiness,
     /// Whether it failed.
     pub failed: bool,
+    /// Whether it failed before anything was delivered: overriding or handing over failed.
+    pub undelivered: bool,
     /// Whether it reports differences instead of applying.
     pub diff_reported: bool,
     /// Whether its assigned content was observed to be unavailable: applied or not, every object was tried.
@@ -150,10 +153,20 @@ pub fn health(
     let diff_reported =
         find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
     let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
+    let undelivered = FAILURES.iter().any(|(type_, reason)| {
+        current(conditions, type_, generation).is_some_and(|(condition, holds)| !holds && condition.reason == *reason)
+    });
     // Before every object was tried, unavailable only means that the work is in progress.
     let seen_unavailable =
         settled.is_some() && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
-    Health { ready, failed, diff_reported, seen_unavailable, changes_in: ready_in.into_iter().chain(fails_in).min() }
+    Health {
+        ready,
+        failed,
+        undelivered,
+        diff_reported,
+        seen_unavailable,
+        changes_in: ready_in.into_iter().chain(fails_in).min(),
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct BindingView {
     pub ready: Readiness,
     /// Whether it failed with its assigned snapshot.
     pub failed: bool,
+    /// It failed before anything was delivered: its cluster holds what it held.
+    pub undelivered: bool,
     /// It reports differences instead of applying.
     pub diff_reported: bool,
     /// Its assigned content was observed to be unavailable.
@@ -51,6 +53,7 @@ impl BindingView {
             deleting: binding.deleting,
             ready: health.ready,
             failed: health.failed,
+            undelivered: health.undelivered,
             diff_reported: health.diff_reported,
             seen_unavailable: health.seen_unavailable,
             assigned: binding.snapshot.is_some(),
@@ -61,7 +64,7 @@ impl BindingView {
     }
 
     fn is_ready(&self) -> bool {
-        self.ready == Readiness::Ready
+        self.ready == Readiness::Ready || self.undelivered
     }
 
     /// Tells whether the cluster may count towards the surge: it can still become ready.
@@ -74,6 +77,11 @@ impl BindingView {
     /// A cluster that was assigned the current snapshot has started: it counts, and fails at its deadline.
     fn is_skipped(&self) -> bool {
         self.deferred && (self.state != BindingState::Bound || self.outdated)
+    }
+
+    /// Tells whether the cluster failed with the current snapshot.
+    fn has_failed(&self) -> bool {
+        self.state == BindingState::Bound && !self.deleting && !self.outdated && self.failed
     }
 
     /// Tells whether a started move is still in progress.
@@ -145,9 +153,9 @@ impl<'a> Buckets<'a> {
         }
         match (view.state, view.outdated, view.failed) {
             (BindingState::Unscheduled, _, _) => self.remove.push(view),
-            (_, true, true) => self.update_failed.push(view),
+            (_, true, true) if !view.undelivered => self.update_failed.push(view),
             (_, true, false) if view.seen_unavailable && !view.is_ready() => self.update_unavailable.push(view),
-            (_, true, false) => self.update.push(view),
+            (_, true, _) => self.update.push(view),
             (_, false, _) => {}
         }
     }
@@ -159,7 +167,8 @@ impl<'a> Buckets<'a> {
 /// and use quota even if the cluster is not ready; a binding without any assignment is removed immediately, and does not count
 /// as a cluster that may become ready. Failed bindings of an older snapshot are updated beyond the limits: they are already
 /// unavailable, and the newer snapshot may be the fix. The same holds for bindings that were observed to be unavailable with an
-/// older snapshot and have not failed yet: their repair must not wait for the quota that they use. While more than
+/// older snapshot and have not failed yet: their repair must not wait for the quota that they use. A binding whose objects could not be
+/// rendered counts as ready, because its cluster holds what it held. While more than
 /// `max_failures` clusters of the current snapshot have failed, no other binding is updated or bound; removals continue.
 ///
 /// Unreachable clusters are skipped: they are no candidates and count neither as ready nor as target, but the limits are still
@@ -169,18 +178,24 @@ impl<'a> Buckets<'a> {
 /// Source: KubeFleet's rollout controller. There a binding that was never bound counts like a bound one, a binding in progress
 /// counts as failed and is updated beyond the limits, failures never halt, and one cluster whose old binding is being removed
 /// blocks all others.
-pub fn roll(views: &[BindingView], limits: &Limits) -> Roll {
+///
+/// `departed` clusters failed with the current snapshot and have left: they count among the failed ones. Failed clusters within
+/// `max_failures` use no budget, or the rollout would stand where it may go on.
+pub fn roll(views: &[BindingView], departed: &BTreeSet<ClusterName>, limits: &Limits) -> Roll {
     let mut sorted: Vec<&BindingView> = views.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let mut buckets = Buckets::default();
     for view in &sorted {
         buckets.count(view);
     }
-    let halted = halted(&sorted, limits.max_failures);
+    let failed: Vec<&BindingView> = sorted.iter().copied().filter(|view| view.has_failed()).collect();
+    let halted = halted(&failed, departed, limits.max_failures);
     let may_start = halted.is_none();
 
     let target = count(limits.target) - buckets.skipped;
-    let max_to_remove = (buckets.ready - buckets.can_be_unavailable) - (target - count(limits.max_unavailable));
+    let tolerated = if may_start { count(failed.iter().filter(|view| !view.is_ready()).count()) } else { 0 };
+    let wanted = target - tolerated - count(limits.max_unavailable);
+    let max_to_remove = (buckets.ready - buckets.can_be_unavailable) - wanted;
     let max_to_add = target + count(limits.max_surge) - buckets.can_be_ready;
     // Negative if more is unavailable than allowed: then no ready cluster is given up.
     let quota = usize::try_from(max_to_remove).unwrap_or(0);
@@ -229,18 +244,16 @@ fn names(views: Vec<&BindingView>) -> Vec<String> {
 }
 
 /// Describes why nothing new starts, if more clusters than allowed failed with the current snapshot.
-fn halted(views: &[&BindingView], max_failures: usize) -> Option<String> {
-    let failed: Vec<&str> = views
-        .iter()
-        .filter(|view| view.state == BindingState::Bound && !view.deleting && !view.outdated && view.failed)
-        .map(|view| view.cluster.as_str())
-        .collect();
-    if failed.len() <= max_failures {
+fn halted(failed: &[&BindingView], departed: &BTreeSet<ClusterName>, max_failures: usize) -> Option<String> {
+    let count = failed.len() + departed.len();
+    if count <= max_failures {
         return None;
     }
-    let mut named = failed[..failed.len().min(NAMED_FAILURES_MAX)].join(", ");
-    if failed.len() > NAMED_FAILURES_MAX {
-        named = format!("{named} and {} more", failed.len() - NAMED_FAILURES_MAX);
+    let left = departed.iter().map(|cluster| format!("{cluster}, which left"));
+    let said: Vec<String> = failed.iter().map(|view| view.cluster.to_string()).chain(left).collect();
+    let mut named = said[..count.min(NAMED_FAILURES_MAX)].join(", ");
+    if count > NAMED_FAILURES_MAX {
+        named = format!("{named} and {} more", count - NAMED_FAILURES_MAX);
     }
-    Some(format!("clusters failed: {} ({named}), allowed: {max_failures}", failed.len()))
+    Some(format!("clusters failed: {count} ({named}), allowed: {max_failures}"))
 }

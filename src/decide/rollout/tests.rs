@@ -1,6 +1,6 @@
 //! Tables for rolling updates: the worked examples, the differences, and the limits as properties.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -28,6 +28,7 @@ fn view(line: &str) -> BindingView {
         deleting: has("deleting"),
         ready: if has("ready") { Readiness::Ready } else { Readiness::NotYet(None) },
         failed: has("failed"),
+        undelivered: has("undelivered"),
         diff_reported: has("diff"),
         seen_unavailable: has("down"),
         assigned: !has("untold"),
@@ -46,7 +47,7 @@ fn limits(target: usize, max_unavailable: usize, max_surge: usize) -> Limits {
 /// Rolls and writes the answer as text: `update a b; bind c; remove d; stale e`, empty lists left out.
 fn rolled(limits: &Limits, lines: &[&str]) -> String {
     let views: Vec<BindingView> = lines.iter().map(|line| view(line)).collect();
-    let roll = roll(&views, limits);
+    let roll = roll(&views, &BTreeSet::new(), limits);
     let lists = [
         ("update", roll.update),
         ("bind", roll.bind),
@@ -261,15 +262,18 @@ fn failures_halt() {
     assert_eq!(rolled(&strict, &again), "update b; stale c d");
 
     let views: Vec<BindingView> = (0..7).map(|n| view(&format!("b{n} Bound failed"))).collect();
-    assert_eq!(roll(&views, &strict).halted.unwrap(), "clusters failed: 7 (b0, b1, b2, b3, b4 and 2 more), allowed: 0");
-    assert_eq!(roll(&views[..1], &tolerant).halted, None);
+    assert_eq!(
+        roll(&views, &BTreeSet::new(), &strict).halted.unwrap(),
+        "clusters failed: 7 (b0, b1, b2, b3, b4 and 2 more), allowed: 0"
+    );
+    assert_eq!(roll(&views[..1], &BTreeSet::new(), &tolerant).halted, None);
 }
 
 #[test]
 fn the_earliest_instant_wakes() {
     let views = [view("a Bound in=40"), view("b Bound ready"), view("c Unscheduled in=30")];
-    assert_eq!(roll(&views, &limits(2, 1, 1)).wait, Some(Duration::from_secs(30)));
-    assert_eq!(roll(&views[1..2], &limits(2, 1, 1)).wait, None);
+    assert_eq!(roll(&views, &BTreeSet::new(), &limits(2, 1, 1)).wait, Some(Duration::from_secs(30)));
+    assert_eq!(roll(&views[1..2], &BTreeSet::new(), &limits(2, 1, 1)).wait, None);
 }
 
 #[test]
@@ -320,6 +324,7 @@ fn any_view() -> impl Strategy<Value = BindingView> {
             deleting: deleting && state != BindingState::Scheduled,
             ready: if ready && state != BindingState::Scheduled { Readiness::Ready } else { Readiness::NotYet(None) },
             failed: failed && !ready,
+            undelivered: false,
             diff_reported: diff,
             seen_unavailable: down && !ready,
             assigned: ready || failed || down,
@@ -344,7 +349,7 @@ proptest! {
         let targeted = |v: &&BindingView| v.state != BindingState::Unscheduled;
         let target = views.iter().filter(targeted).count();
         let limits = Limits { max_failures, ..limits(target, max_unavailable, max_surge) };
-        let roll = roll(&views, &limits);
+        let roll = roll(&views, &BTreeSet::new(), &limits);
 
         let taken = |v: &&BindingView| roll.update.contains(&v.name) || roll.remove.contains(&v.name);
         let is_ready = |v: &&BindingView| v.ready == Readiness::Ready;
@@ -353,7 +358,12 @@ proptest! {
             let counted = |v: &&BindingView| {
                 !v.deferred || (v.state == BindingState::Bound && (!v.outdated || (!is_ready(v) && !v.failed)))
             };
-            let needed = views.iter().filter(targeted).filter(counted).count().saturating_sub(max_unavailable);
+            let has_failed = |v: &&BindingView| v.state == BindingState::Bound && !v.deleting && !v.outdated && v.failed;
+            // Failures within the limit use no budget.
+            let failed = views.iter().filter(has_failed);
+            let tolerated = if failed.clone().count() > max_failures { 0 } else { failed.filter(|v| !is_ready(v)).count() };
+            let needed = views.iter().filter(targeted).filter(counted).count();
+            let needed = needed.saturating_sub(max_unavailable + tolerated);
             let stays = views.iter().filter(is_ready).filter(counted).filter(|v| !v.deleting && !taken(v)).count();
             prop_assert!(stays >= needed, "{stays} stay ready, {needed} needed");
         }
@@ -373,7 +383,7 @@ proptest! {
         let limits = limits(clusters, max_unavailable, 0);
         let mut slow = slow.into_iter();
         for _ in 0..200 {
-            let roll = roll(&views, &limits);
+            let roll = roll(&views, &BTreeSet::new(), &limits);
             for view in &mut views {
                 if roll.update.contains(&view.name) {
                     (view.outdated, view.ready) = (false, Readiness::NotYet(None));

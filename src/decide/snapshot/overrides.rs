@@ -94,6 +94,11 @@ impl Candidates {
         found
     }
 
+    /// Returns the overrides that may apply.
+    pub fn ids(&self) -> impl Iterator<Item = &OverrideRef> {
+        self.cluster.iter().chain(&self.namespaced).map(|candidate| &candidate.snapshot.id)
+    }
+
     /// Tells whether no override applies to the placement.
     pub fn is_empty(&self) -> bool {
         self.cluster.is_empty() && self.namespaced.is_empty()

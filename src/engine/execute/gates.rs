@@ -136,12 +136,9 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
     if !is_open || target.stage.as_ref().is_some_and(|named| *named != stage.name) {
         return None;
     }
-    let next = if stage.phase == StagePhase::WaitingBefore {
-        Some(stage)
-    } else {
-        // Empty stages are skipped: the gate holds back the next stage with clusters.
-        run.stages[at + 1..].iter().find(|stage| !stage.clusters.is_empty())
-    };
+    // What an empty stage holds back is the next stage with clusters.
+    let from = if stage.phase == StagePhase::WaitingBefore { at } else { at + 1 };
+    let next = run.stages[from..].iter().find(|stage| !stage.clusters.is_empty());
     let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
     let name = match &run.placement.namespace {
         Some(namespace) => format!("{namespace}/{}", run.name),

@@ -71,6 +71,8 @@ fn an_ignored_cluster_that_gets_into_a_stage_gets_a_follow_up_run() {
     assert!(!case.decide(), "no run follows run for it");
     // The strategy decides at every commit.
     case.commit(&[("s.yaml", strategy("Last"))]);
+    case.settle();
+    case.say(Verb::Approve, "p-1-2 one").expect("nobody of its stage has it yet");
     assert_eq!(case.settle(), "a1 b1 c1 d1 e1");
 }
 
@@ -115,6 +117,8 @@ fn nobody_is_asked_about_deletions_that_do_not_come() {
     assert_eq!(case.settle(), "a1 b1 c1 d0");
     assert_eq!(["c", "d"].map(|cluster| volumes(&case, cluster)), ["", "v"]);
     case.commit(&[("d.yaml", member("d", "three"))]);
+    case.settle();
+    case.say(Verb::Approve, "p-1-2 one").expect("nobody of its stage has it yet");
     assert_eq!(case.settle(), "a1 b1 c1 d1");
     assert_eq!(volumes(&case, "d"), "v", "now it goes, and somebody is asked");
     case.say(Verb::Approve, "p deletion").expect("it waits");

@@ -20,6 +20,8 @@ fn a_rejected_snapshot_holds_up_nothing_else() {
     assert_eq!(case.settle(), "b0 c0 e0", "wherever it is");
     assert_eq!(case.later(3600), "b0 c0 e0");
     case.say(Verb::Retry, "p").expect("it is held");
+    assert_eq!(case.settle(), "b0 c0 e0", "the gate that protected them");
+    case.say(Verb::Approve, "p one").expect("it waits");
     assert_eq!(case.settle(), "b1 c1 e1");
 }
 

@@ -404,7 +404,8 @@ fn after_a_run() {
     let mut rejected = staged(ended);
     rejected.binding("west").snapshot = Some(2);
     let why = "was rejected by ann".to_owned();
-    rejected.record.held = Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30) });
+    rejected.record.held =
+        Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30), inputs: None });
     insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4

@@ -21,6 +21,7 @@ fn a_parent_survives_writing_and_reading() {
                 hash: "ghi".into(),
                 why: "was rejected".into(),
                 since: jiff::Timestamp::UNIX_EPOCH,
+                inputs: None,
             }),
         },
     };

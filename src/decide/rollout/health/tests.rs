@@ -192,6 +192,7 @@ fn health_is_readiness_and_failure_with_the_earlier_instant() {
     let expected = Health {
         ready: Readiness::NotYet(seconds(50)),
         failed: false,
+        undelivered: false,
         diff_reported: false,
         seen_unavailable: false,
         changes_in: seconds(50),
@@ -201,6 +202,7 @@ fn health_is_readiness_and_failure_with_the_earlier_instant() {
     let expected = Health {
         ready: Readiness::NotYet(None),
         failed: false,
+        undelivered: false,
         diff_reported: true,
         seen_unavailable: false,
         changes_in: seconds(590),

@@ -74,6 +74,8 @@ pub struct Situation<'a> {
     pub asks_no_gate: bool,
     /// The servers that answer the queries of checks.
     pub servers: &'a MetricServers,
+    /// Clusters by stage that failed with the same content in finished runs, and that are in no stage of this one.
+    pub failed_before: &'a BTreeMap<String, BTreeSet<ClusterName>>,
 }
 
 /// The actions and events of a run. The record already contains them: store both together.
@@ -127,7 +129,7 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     if let Some(deletion) = &mut run.deletion {
         pass.settle_removals(deletion);
     }
-    let halted = over_budget(run, situation.max_failures).or_else(|| checks::failed_checks(run));
+    let halted = over_budget(run, situation).or_else(|| checks::failed_checks(run));
     let may_go = !stops && halted.is_none();
     // `settle` names clusters whose bindings were lost: they are not started either.
     if !may_go {
@@ -162,7 +164,7 @@ pub fn catch_up(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) 
     for stage in &mut run.stages {
         pass.settle(stage);
     }
-    let may_start = !situation.stop && over_budget(run, situation.max_failures).is_none();
+    let may_start = !situation.stop && over_budget(run, situation).is_none();
     if !may_start {
         pass.step.start.clear();
     }
@@ -253,14 +255,29 @@ fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
     run.stages.iter().chain(&run.deletion)
 }
 
-/// Describes why nothing new starts, if too many clusters of a stage failed.
-fn over_budget(run: &RunRecord, max_failures: MaxFailures) -> Option<String> {
+/// Describes why nothing new starts, if too many clusters of a stage failed, in this run or in finished ones with the same content.
+fn over_budget(run: &RunRecord, situation: &Situation<'_>) -> Option<String> {
+    let nothing = BTreeSet::new();
     run.stages.iter().find_map(|stage| {
+        let before = situation.failed_before.get(&stage.name).unwrap_or(&nothing);
         let failed = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed);
-        let failed: Vec<&str> = failed.map(|cluster| cluster.name.as_str()).collect();
-        let allowed = max_failures.of(stage.clusters.len());
+        let failed: BTreeSet<&ClusterName> = failed.map(|cluster| &cluster.name).chain(before).collect();
+        let allowed = situation.max_failures.of(stage.clusters.len() + before.len());
         (failed.len() > allowed).then(|| {
-            let named = first_of(failed.iter().copied(), NAMED_CLUSTERS_MAX);
+            let is_there = |cluster: &ClusterName| {
+                situation.clusters.get(cluster).is_some_and(|seen| seen.in_fleet && seen.picked)
+            };
+            let said: Vec<String> = failed
+                .iter()
+                .map(|name| {
+                    if is_there(name) || before.contains(*name) {
+                        name.to_string()
+                    } else {
+                        format!("{name}, which left")
+                    }
+                })
+                .collect();
+            let named = first_of(said.iter().map(String::as_str), NAMED_CLUSTERS_MAX);
             format!("stage {}: {} failed ({named}), allowed: {allowed}", stage.name, clusters(failed.len()))
         })
     })

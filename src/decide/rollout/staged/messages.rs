@@ -90,6 +90,9 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
 pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situation<'_>, now: Timestamp) -> String {
     let (tasks, begin) = match gate {
         Gate::Before => (&stage.before, format!("stage {} has not begun", stage.name)),
+        Gate::After if stage.clusters.is_empty() => {
+            (&stage.after, format!("stage {} has no cluster to update, and protects later ones", stage.name))
+        }
         Gate::After => (&stage.after, format!("the clusters of stage {} are done", stage.name)),
     };
     let open = tasks.iter().filter(|task| task.done_at.is_none()).map(|task| match task.type_ {

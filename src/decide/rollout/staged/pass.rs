@@ -95,9 +95,11 @@ impl<'a> Pass<'a> {
         if is_over || matches!(phase, Succeeded | Skipped) {
             return None;
         }
-        let Some(seen) = seen else { return Some((Skipped, "it left the fleet")) };
+        // A failure outlives its cluster: what it failed with is as bad for the others.
+        let leave = |why| (phase != Failed).then_some((Skipped, why));
+        let Some(seen) = seen else { return leave("it left the fleet") };
         match phase {
-            _ if !seen.picked => Some((Skipped, "the placement does not pick it any more")),
+            _ if !seen.picked => leave("the placement does not pick it any more"),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
             // The newest run that has reached a cluster answers for it: two runs must never write it.
@@ -198,16 +200,20 @@ impl<'a> Pass<'a> {
     /// Walks the stages, and returns where the run stops. Unless it `may_go`, no stage starts, no gate opens and no cluster
     /// starts.
     pub(super) fn walk(&mut self, run: &mut RunRecord, may_go: bool) -> Place {
-        for stage in &mut run.stages {
-            if let Some(place) = self.walk_stage(&run.name, stage, may_go) {
+        for at in 0..run.stages.len() {
+            let is_left =
+                |cluster: &RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
+            let protects = run.stages[at + 1..].iter().flat_map(|stage| &stage.clusters).any(is_left);
+            if let Some(place) = self.walk_stage(&run.name, &mut run.stages[at], protects, may_go) {
                 return place;
             }
         }
         run.deletion.as_mut().map_or(Place::Done, |stage| self.walk_removals(stage, may_go))
     }
 
-    /// Advances a stage as far as possible; `None` once it is done.
-    fn walk_stage(&mut self, run: &str, stage: &mut StageRecord, may_go: bool) -> Option<Place> {
+    /// Advances a stage as far as possible; `None` once it is done. Its tasks may protect clusters of later stages: then they are asked
+    /// though its own clusters have left.
+    fn walk_stage(&mut self, run: &str, stage: &mut StageRecord, protects: bool, may_go: bool) -> Option<Place> {
         use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
         loop {
             let has_clusters = || stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped);
@@ -220,7 +226,7 @@ impl<'a> Pass<'a> {
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
                 // All clusters may leave while the gate waits for an approval: then nothing is left to approve.
-                Pending | WaitingBefore if may_go && !has_clusters() => Skipped,
+                Pending | WaitingBefore if may_go && !has_clusters() && !(protects && stage.asks()) => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,
                 WaitingBefore if self.is_open(stage, Gate::Before) && may_go => Updating,

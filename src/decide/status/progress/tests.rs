@@ -49,8 +49,13 @@ fn old(case: &mut Case, clusters: &[&str]) {
 }
 
 fn hold(case: &mut Case) {
-    case.record.held =
-        Some(HeldSnapshot { index: 3, hash: Digest::new("x"), why: "ann rolled back".into(), since: at(0) });
+    case.record.held = Some(HeldSnapshot {
+        index: 3,
+        hash: Digest::new("x"),
+        why: "ann rolled back".into(),
+        since: at(0),
+        inputs: None,
+    });
 }
 
 fn back(phase: RunPhase) -> RunRecord {

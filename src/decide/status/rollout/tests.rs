@@ -22,7 +22,8 @@ fn old(case: &mut Case, cluster: &str) {
 }
 
 fn hold(case: &mut Case) {
-    let held = HeldSnapshot { index: 3, hash: Digest::new("x"), why: "failed on east".into(), since: at(0) };
+    let held =
+        HeldSnapshot { index: 3, hash: Digest::new("x"), why: "failed on east".into(), since: at(0), inputs: None };
     case.record.held = Some(held);
 }
 

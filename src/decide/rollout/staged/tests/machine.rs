@@ -170,7 +170,8 @@ fn gates_hold_stages() {
             "s before: a; t: b",
             &[
                 ("", "Waiting | s WaitingBefore a=P | t Pending b=P"),
-                ("a gone", "Updating | s Skipped a=x | t Updating b=U"),
+                ("a gone", "Waiting | s WaitingBefore a=x | t Pending b=P"),
+                ("b gone", "Succeeded | s Skipped a=x | t Skipped b=x"),
             ],
         ),
     ]);
@@ -204,12 +205,12 @@ fn leavers_are_skipped() {
             &[("", "Updating | s Updating a=U"), ("a lost", "Updating | s Updating a=U")],
         ),
         (
-            "a failed one that leaves ends the halt",
+            "a failed one that leaves does not end the halt",
             "s: a b",
             &[
                 ("", "Updating | s Updating a=U b=P"),
                 ("a failed", "Halted | s Updating a=F b=P"),
-                ("a gone", "Updating | s Updating a=x b=U"),
+                ("a gone", "Halted | s Updating a=F b=P"),
             ],
         ),
     ]);

@@ -87,12 +87,13 @@ fn stage(text: &str) -> StageRecord {
                 message: String::new(),
             })
             .collect(),
+        while_empty: None,
     }
 }
 
 fn health(ready: bool, failed: bool) -> Health {
     let ready = if ready { Readiness::Ready } else { Readiness::NotYet(None) };
-    Health { ready, failed, diff_reported: false, seen_unavailable: false, changes_in: None }
+    Health { ready, failed, undelivered: false, diff_reported: false, seen_unavailable: false, changes_in: None }
 }
 
 fn seen(picked: bool) -> Seen {
@@ -259,6 +260,7 @@ impl World {
             rules: self.rules,
             asks_no_gate: self.asks_no_gate,
             servers: &self.servers,
+            failed_before: &BTreeMap::new(),
         };
         let step = advance(&mut self.run, &situation, self.now);
         for cluster in &step.start {

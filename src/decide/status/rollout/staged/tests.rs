@@ -17,7 +17,7 @@ fn pause(case: &mut Case) {
 
 fn hold(case: &mut Case) {
     let hash = Digest::new("other");
-    case.record.held = Some(HeldSnapshot { index: 3, hash, why: "was rolled back".into(), since: at(0) });
+    case.record.held = Some(HeldSnapshot { index: 3, hash, why: "was rolled back".into(), since: at(0), inputs: None });
 }
 
 fn phase(phase: RunPhase) -> RunRecord {
