@@ -52,6 +52,8 @@ pub struct Want {
     pub shares: bool,
     /// It only reports differences.
     pub reports: bool,
+    /// It has an override that fails.
+    pub failing: bool,
 }
 
 /// Where something is to be.
@@ -167,9 +169,14 @@ pub struct Checker {
     pub(super) abandoned: BTreeMap<String, bool>,
     /// Records were kept since the last look at all of them.
     is_changed: bool,
+    /// What failed, and counts.
+    pub(super) halts: super::halts::Halts,
+    /// What gates protected, and what was let past them.
+    pub(super) gates: super::gates::Gates,
     /// What may be deleted, as far as it needs a person.
     pub(super) deletions: super::deletions::Deletions,
-    seen: u64,
+    /// Facts so far.
+    pub(super) seen: u64,
 }
 
 impl Checker {
@@ -242,6 +249,7 @@ impl Checker {
                 Ok(())
             }
             Fact::Applied { order, object, available, digest, was_foreign: _ } => {
+                self.taken_over(&spot(order), object);
                 let (written, at) = self.written.entry(spot(order)).or_default();
                 written.insert(object.clone(), digest.clone());
                 *at = self.now;
@@ -355,6 +363,10 @@ impl Checker {
     }
 
     fn kept(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
+        // The record of a placement comes before its bindings: another one is of another batch.
+        if placement_of(key, PLACEMENT_PREFIX).is_some_and(|of| self.moves.iter().any(|((moved, _), _)| *moved == of)) {
+            self.may_begin()?;
+        }
         self.is_changed = true;
         if key.starts_with(BINDING_PREFIX) {
             return self.keep_binding(key, value);
@@ -421,7 +433,8 @@ impl Checker {
             let limit = usize::try_from(limit).unwrap_or(0);
             self.limits.entry(placement.clone()).or_default().push((self.seen, limit));
         }
-        self.placements.insert(placement, record);
+        self.placements.insert(placement.clone(), record);
+        self.note_halt(&placement);
         Ok(())
     }
 
@@ -486,9 +499,15 @@ impl Checker {
             return Ok(());
         };
         let binding: Binding = parse(key, value)?;
-        // One that is being removed stays so until it is gone: this is another one, and its cluster was picked again meanwhile.
+        // One that is being removed stays so until it is gone: this is another one, and its cluster was picked again meanwhile. Or it
+        // continues from what the cluster holds, because other placements were to have all of it.
         if !binding.deleting && self.bindings.get(key).is_some_and(|before| before.deleting) {
-            self.forget_binding(key);
+            let before = &self.bindings[key];
+            let is_later = before.generation < binding.generation;
+            let continues = is_later && before.snapshot.is_some() && before.snapshot == binding.snapshot;
+            if !continues {
+                self.forget_binding(key);
+            }
         }
         if binding.deleting {
             self.note_removal((binding.placement.clone(), binding.cluster.clone()), &binding.removes);
@@ -517,6 +536,13 @@ impl Checker {
         }
         if !binding.deleting {
             self.forgotten.remove(&(binding.placement.clone(), binding.cluster.clone()));
+        }
+        let content = |b: &Binding| (b.snapshot, b.overrides.clone(), b.apply_strategy.clone());
+        if binding.state == BindingState::Bound && !binding.deleting && before.map(content) != Some(content(&binding)) {
+            // What failed already is repaired although others have failed.
+            let is_repair = before.is_some_and(Binding::has_failed);
+            let spot = (binding.placement.clone(), binding.cluster.clone());
+            self.gates.moved.push((spot, Some(self.seen).filter(|_| !is_repair)));
         }
         if is_new {
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
@@ -640,6 +666,18 @@ impl Checker {
         self.few_are_down(&spot)
     }
 
+    /// What another placement writes is not down by the doing of the one that wrote it before.
+    fn taken_over(&mut self, by: &Spot, object: &ObjectKey) {
+        let others = self
+            .written
+            .iter()
+            .filter(|(spot, (written, _))| spot.1 == by.1 && spot.0 != by.0 && written.contains_key(object));
+        for spot in others.map(|(spot, _)| spot.clone()).collect::<Vec<_>>() {
+            self.was_complete.remove(&spot);
+            self.down.remove(&spot);
+        }
+    }
+
     fn arrived(&mut self, cluster: &ClusterName, object: &ObjectKey) {
         for (spot, unavailable) in self.unavailable.iter_mut().filter(|((_, of), _)| of == cluster) {
             if unavailable.remove(object)
@@ -696,6 +734,10 @@ impl Checker {
             stage.clusters.iter().any(is_down)
         };
         let concurrency = stages.iter().filter(|(_, stage)| began(stage)).map(|(_, stage)| stage.max_concurrency).max();
+        // A failure that is tolerated uses no budget.
+        let record = self.placements.get(placement);
+        let tolerated = record.map_or(0, |record| record.failures_allowed().unwrap_or(usize::from(u16::MAX)));
+        let rolling = rolling.map(|limit| limit + tolerated);
         let limit = rolling.into_iter().chain(concurrency).max().unwrap_or(0);
         if down.len() > limit && !self.is_lenient {
             let names: Vec<&str> = down.iter().map(|(_, cluster)| cluster.as_str()).collect();

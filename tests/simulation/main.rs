@@ -15,6 +15,8 @@ mod digests;
 mod faults;
 mod fixes;
 mod forged;
+mod gates;
+mod halts;
 mod hand_over;
 mod lost;
 mod owners;
@@ -352,7 +354,8 @@ impl Run {
     fn is_true(&self, fact: &Fact) -> Verdict {
         let Fact::Inventory { order, holds: Some(index) } = fact else { return Ok(()) };
         // What is somebody else's, or another placement's as yet, is refused: the rest counts as all there is to hold.
-        let is_refused = self.twists.owners.is_some() || self.twists.renames.is_some();
+        let is_refused =
+            self.twists.owners.is_some() || self.twists.renames.is_some() || self.twists.meetings.is_some();
         let is_exact =
             self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
         let is_exact = is_exact && !is_refused;
@@ -464,6 +467,7 @@ impl Run {
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());
         (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
+        self.checker.forget_failures(&placement, verb);
         self.checker.commands.insert((placement.clone(), verb));
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));

@@ -29,6 +29,10 @@ pub(super) struct Binding {
     pub(super) conditions: Vec<Condition>,
     pub(super) deleting: bool,
     #[serde(default)]
+    pub(super) overrides: serde_json::Value,
+    #[serde(default)]
+    pub(super) apply_strategy: serde_json::Value,
+    #[serde(default)]
     pub(super) removes: BTreeSet<ObjectKey>,
 }
 
@@ -115,6 +119,16 @@ impl PlacementRecord {
         self.takes_over() && !self.is_external() && !stands && self.unreadable.is_empty()
     }
 
+    /// It halted because clusters failed.
+    pub(super) fn failed_clusters(&self) -> bool {
+        self.halted.as_ref().is_some_and(|why| why.starts_with("clusters failed"))
+    }
+
+    /// Clusters that may fail before nothing new begins; `None` for a percentage, which depends on what a stage holds.
+    pub(super) fn failures_allowed(&self) -> Option<usize> {
+        self.annotations.get("gitfleet.io/max-failures").map_or(Some(0), |value| value.parse().ok())
+    }
+
     /// Staged runs move it.
     pub(super) fn is_external(&self) -> bool {
         self.spec.strategy.type_ == Some(StrategyType::External)
@@ -145,6 +159,14 @@ pub(super) struct RollingUpdate {
 }
 
 impl Binding {
+    /// It was seen to fail, or not to be available.
+    pub(super) fn has_failed(&self) -> bool {
+        let is_false = |c: &Condition| c.status == ConditionStatus::False && c.observed_generation == self.generation;
+        let refused = |c: &Condition| c.type_ == "Applied" && c.reason == "NotAllWorkHaveBeenApplied";
+        let down = |c: &Condition| matches!(c.type_.as_str(), "Available" | "Overridden") || refused(c);
+        self.conditions.iter().any(|c| is_false(c) && down(c))
+    }
+
     /// Tells whether a condition of the newest generation says so, for a reason where one is asked for.
     pub(super) fn says(&self, status: ConditionStatus, type_: &str, reason: Option<&str>) -> bool {
         let is_it = |c: &Condition| {
@@ -170,6 +192,7 @@ impl Checker {
     pub(super) fn see_batch(&mut self) -> Verdict {
         self.note_abandoned();
         self.note_fixes();
+        self.asks_before_all()?;
         self.asks_about_no_hand_over()
     }
 

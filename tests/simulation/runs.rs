@@ -82,6 +82,7 @@ impl Checker {
             all_done &= stage.phase.is_done()
                 && stage.after.iter().all(|task| task.done_at.is_some() || stage.clusters.is_empty());
         }
+        self.note_failures(&run);
         self.runs.insert(key.to_owned(), run);
         Ok(())
     }
@@ -226,7 +227,8 @@ impl Checker {
                 let is_written = matches!(run.cause, RunCause::Written { .. });
                 run.placement == placement && is_written && run.wanted_snapshot == Some(index) && !run.phase.is_final()
             };
-            let is_held = |held: &&HeldSnapshot| snapshot.is_some_and(|s| s.hash == held.hash);
+            // Where overrides alone were rolled back, the snapshot goes out with those of before.
+            let is_held = |held: &&HeldSnapshot| held.inputs.is_none() && snapshot.is_some_and(|s| s.hash == held.hash);
             if let Some(held) = record.held.as_ref().filter(is_held)
                 && !self.runs.values().any(is_asked_for)
             {

@@ -102,8 +102,15 @@ pub struct Timeline {
     runs: BTreeMap<u64, Written>,
     /// What overrides write on clusters of env `a`, by placement.
     overrides: BTreeMap<u64, u64>,
-    /// How often placements were renamed.
+    /// The same on clusters of env `b`.
+    overrides_of_b: BTreeMap<u64, u64>,
+    /// Placements with an override that fits nothing: it fails on clusters of env `b`.
+    bad_overrides: BTreeSet<u64>,
+    /// ClusterRoles, each with the placement that selects it and its value.
+    roles: BTreeMap<u64, (u64, u64)>,
+    /// How often placements were renamed, and how often at most.
     names: BTreeMap<u64, u64>,
+    most_names: BTreeMap<u64, u64>,
     /// Placements that leave objects behind, and those that may own objects together with somebody else.
     abandons: BTreeSet<u64>,
     shares: BTreeSet<u64>,
@@ -135,7 +142,11 @@ impl Timeline {
             objects: BTreeMap::new(),
             runs: BTreeMap::new(),
             overrides: BTreeMap::new(),
+            overrides_of_b: BTreeMap::new(),
+            bad_overrides: BTreeSet::new(),
+            roles: BTreeMap::new(),
             names: BTreeMap::new(),
+            most_names: BTreeMap::new(),
             abandons: BTreeSet::new(),
             shares: BTreeSet::new(),
             evictions: BTreeSet::new(),
@@ -278,15 +289,70 @@ impl Timeline {
 
     /// Returns what placements were ever called.
     pub fn names(&self) -> Vec<String> {
-        let later = self.names.iter().flat_map(|(number, times)| (1..=*times).map(|time| renamed(*number, time)));
+        let later = self.most_names.iter().flat_map(|(number, times)| (1..=*times).map(|time| renamed(*number, time)));
         (0..PLACEMENTS_MAX).map(|number| format!("p{number}")).chain(later).collect()
     }
 
     /// Gives a placement another name; everything else stays as it is. Runs that somebody wrote for it are gone.
     pub fn rename(&mut self, number: u64) {
         if self.placements.contains_key(&number) {
-            *self.names.entry(number).or_default() += 1;
+            let times = self.names.entry(number).or_default();
+            *times += 1;
+            let most = self.most_names.entry(number).or_default();
+            *most = (*most).max(*times);
             self.runs.remove(&number);
+        }
+    }
+
+    /// Gives a placement its last name back.
+    pub fn rename_back(&mut self, number: u64) {
+        let Some(times) = self.names.get_mut(&number) else { return };
+        *times -= 1;
+        if *times == 0 {
+            self.names.remove(&number);
+        }
+        self.runs.remove(&number);
+    }
+
+    /// Changes what features meet in, as dice of its own fall.
+    pub fn meet(&mut self, dice: &mut Dice) {
+        let placement = dice.below(PLACEMENTS_MAX);
+        let number = dice.below(CLUSTERS_MAX);
+        self.value += 1;
+        let value = self.value;
+        match dice.below(10) {
+            // A cluster changes its stage, and new content comes with the same commit.
+            0 | 1 => {
+                if let Some(cluster) = self.clusters.get_mut(&number) {
+                    cluster.env = if cluster.env == "a" { "b" } else { "a" };
+                }
+                self.renew(dice.chance(700), placement);
+            }
+            2 => drop(self.overrides_of_b.insert(placement, value)),
+            3 => drop(self.overrides_of_b.remove(&placement)),
+            // An object changes hands, or has other content.
+            4 | 5 => {
+                let role = dice.below(2);
+                self.roles.insert(role, (placement, value));
+            }
+            6 => self.rename_back(placement),
+            7 => {
+                self.rename(placement);
+                if let Some(placement) = self.placements.get_mut(&placement).filter(|_| dice.chance(300)) {
+                    placement.staged = None;
+                }
+                self.renew(dice.chance(500), placement);
+            }
+            8 => drop(self.bad_overrides.insert(placement)),
+            _ => drop(self.bad_overrides.remove(&placement)),
+        }
+    }
+
+    fn renew(&mut self, is_so: bool, namespace: u64) {
+        for ((of, _), object) in self.objects.iter_mut().filter(|_| is_so) {
+            if *of == namespace {
+                object.value = self.value;
+            }
         }
     }
 
@@ -389,6 +455,7 @@ impl Timeline {
         };
         let is_known = |cluster: &Cluster| !cluster.suspended && cluster.env != "c" && cluster.order != "x";
         self.runs.is_empty()
+            && self.bad_overrides.is_empty()
             && self.placements.values().all(is_simple)
             && self.objects.values().all(is_whole)
             && self.clusters.values().all(is_known)
@@ -413,14 +480,13 @@ impl Timeline {
             }
         }
         self.runs.clear();
-        for (number, placement) in &mut self.placements {
+        self.bad_overrides.clear();
+        for placement in self.placements.values_mut() {
             placement.reports_only = false;
             let Some(staged) = &mut placement.staged else { continue };
             staged.missing = false;
-            if !staged.automatic {
-                self.value += 1;
-                self.runs.insert(*number, Written { name: self.value, state: "", index: None });
-            }
+            // A run that somebody writes leaves clusters out that join later.
+            staged.automatic = true;
         }
         // A place that cannot be filled counts as unavailable, and may leave no room for any move.
         let known: BTreeSet<u64> = self.clusters.keys().copied().collect();
@@ -476,8 +542,12 @@ impl Timeline {
                 Policy::Number(count) => Who::So(usize::try_from(*count).unwrap_or(0).min(self.clusters.len())),
             };
             let namespace = format!("n{number}");
-            let is_selected =
-                |key: &ObjectKey| key.namespace == namespace || key.kind == "Namespace" && key.name == namespace;
+            let roles: Vec<String> = self.roles_of(*number).map(|(role, _)| role_name(role)).collect();
+            let is_selected = |key: &ObjectKey| {
+                key.namespace == namespace
+                    || key.kind == "Namespace" && key.name == namespace
+                    || key.kind == "ClusterRole" && roles.iter().any(|role| key.name == *role)
+            };
             let manifests = tree.into_iter().flat_map(|tree| &tree.manifests);
             let manifests: Vec<Manifest> =
                 manifests.filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
@@ -485,18 +555,24 @@ impl Timeline {
                 manifests.iter().map(|manifest| (manifest.id.key(), snapshot::object_digest(manifest))).collect()
             };
             let objects = digests(&manifests);
-            let overridden = self.overrides.get(number).map(|value| {
+            let overridden = |value: &u64| {
                 let patched = manifests.iter().map(|manifest| {
                     let mut manifest = manifest.clone();
-                    Arc::make_mut(&mut manifest.object)["metadata"]["labels"] = json!({"v": format!("v{value}")});
+                    if manifest.id.kind != "ClusterRole" {
+                        Arc::make_mut(&mut manifest.object)["metadata"]["labels"] = json!({"v": format!("v{value}")});
+                    }
                     manifest
                 });
                 digests(&patched.collect::<Vec<_>>())
-            });
-            let of_a = overridden.into_iter().flat_map(|objects| {
-                let of_a = named(&|_, cluster| cluster.env == "a");
-                of_a.into_iter().map(move |cluster| (cluster, objects.clone()))
-            });
+            };
+            let of_env = |env: &'static str, objects: Option<BTreeMap<ObjectKey, Digest>>| {
+                let clusters = named(&|_, cluster| cluster.env == env);
+                objects.into_iter().flat_map(move |objects| {
+                    clusters.clone().into_iter().map(move |cluster| (cluster, objects.clone()))
+                })
+            };
+            let of_a = of_env("a", self.overrides.get(number).map(overridden));
+            let of_a = of_a.chain(of_env("b", self.overrides_of_b.get(number).map(overridden)));
             // Evictions name a placement as it was called first.
             let is_of = |of: &u64| of == number && !self.names.contains_key(of);
             let evicted =
@@ -508,11 +584,24 @@ impl Timeline {
                 evicted: evicted.collect(),
                 shares: self.shares.contains(number),
                 reports: placement.reports_only,
+                failing: self.bad_overrides.contains(number),
             };
             placements.insert(PlacementKey::cluster_scoped(self.name(*number)), want);
         }
         Wish { clusters, placements, is_good: tree.is_some(), number: self.commits }
     }
+}
+
+impl Timeline {
+    /// Returns the ClusterRoles that a placement selects, with their values.
+    fn roles_of(&self, placement: u64) -> impl Iterator<Item = (u64, u64)> {
+        let roles = self.roles.iter().filter(move |(_, (of, _))| *of == placement);
+        roles.map(|(role, (_, value))| (*role, *value))
+    }
+}
+
+fn role_name(role: u64) -> String {
+    format!("role{role}")
 }
 
 impl Cluster {

@@ -40,8 +40,11 @@ pub const SWITCH: u64 = 26;
 /// Most objects get new content.
 pub const CONTENT: u64 = 27;
 
+/// A commit in which features meet: labels, overrides, names, objects that change hands.
+pub const MEET: u64 = 28;
+
 /// What traces say when one comes.
-const NAMES: [(u64, &str); 7] = [
+const NAMES: [(u64, &str); 8] = [
     (OWN, "an object has another owner"),
     (ABANDON, "placements leave objects behind, or do not"),
     (RENAME, "a placement is renamed"),
@@ -49,6 +52,7 @@ const NAMES: [(u64, &str); 7] = [
     (BREAK, "something breaks and is fixed"),
     (REFUSE, "a put-back is refused"),
     (SWITCH, "another branch is checked out"),
+    (MEET, "features meet in one commit"),
 ];
 
 /// The dice of each kind of twist that a seed has.
@@ -60,6 +64,7 @@ pub struct Twists {
     pub fixes: Option<Dice>,
     pub put_backs: Option<Dice>,
     pub switches: Option<Dice>,
+    pub meetings: Option<Dice>,
 }
 
 impl Twists {
@@ -77,6 +82,7 @@ impl Twists {
             fixes: some(0x0f1e_d000),
             put_backs: some(0x9070_bac0),
             switches: some(0x5317_c400),
+            meetings: Some(Dice::new(seed ^ 0x3ee7_0000)).filter(|_| seed.is_multiple_of(2)),
         }
     }
 
@@ -90,6 +96,7 @@ impl Twists {
             (&mut self.fixes, BREAK, 2),
             (&mut self.put_backs, REFUSE, 3),
             (&mut self.switches, SWITCH, 1),
+            (&mut self.meetings, MEET, 8),
         ];
         for (dice, mark, most) in all {
             let Some(dice) = dice else { continue };
@@ -134,6 +141,7 @@ impl Run {
             END_LIFE => self.simulation.crash(),
             RELENT => self.relent(),
             SWITCH => self.switch(),
+            MEET => self.meet(),
             CONTENT => {
                 self.timeline.write_all();
                 self.push(true);
@@ -141,6 +149,17 @@ impl Run {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Features meet in one commit.
+    fn meet(&mut self) {
+        let Some(dice) = &mut self.twists.meetings else { return };
+        let mut dice = dice.clone();
+        for _ in 0..dice.between(1, 2) {
+            self.timeline.meet(&mut dice);
+        }
+        self.twists.meetings = Some(dice);
+        self.push(false);
     }
 
     /// Another branch is checked out: its tip waits for a person.

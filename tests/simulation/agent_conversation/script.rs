@@ -103,7 +103,8 @@ fn full_order(cluster: &str) -> WorkOrder {
         "allowCoOwnership": true, "serverSideApplyConfig": {"force": true},
     });
     let paused = Pause { by: "ann".to_owned(), at: at(), reason: Some("a change of shift".to_owned()) };
-    let held = HeldSnapshot { index: 4, hash: "ab".into(), why: "it failed on \"own\"".into(), since: at() };
+    let held =
+        HeldSnapshot { index: 4, hash: "ab".into(), why: "it failed on \"own\"".into(), since: at(), inputs: None };
     WorkOrder {
         placement: PlacementKey::namespaced("n", "q"),
         strategy: serde_json::from_value(strategy).expect("a strategy"),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::Cluster;
-use super::{NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, Timeline, Written, cluster};
+use super::{
+    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, Timeline, Written, cluster, role_name,
+};
 
 impl Timeline {
     /// Returns the files of the source, each with its text.
@@ -26,6 +28,7 @@ impl Timeline {
                     &self.name(*number),
                     self.abandons.contains(number),
                     self.shares.contains(number),
+                    &self.roles_of(*number).map(|(role, _)| role_name(role)).collect::<Vec<_>>(),
                 ),
             ));
             let staged = placement.staged.as_ref().filter(|staged| !staged.missing);
@@ -36,11 +39,28 @@ impl Timeline {
                 (format!("runs/r{placement}.yaml"), run.text(*placement, &self.name(*placement)))
             }),
         );
-        files.extend(
-            self.overrides
-                .iter()
-                .map(|(of, value)| (format!("overrides/o{of}.yaml"), override_text(*of, &self.name(*of), *value))),
-        );
+        for of in 0..PLACEMENTS_MAX {
+            let good = [("a", self.overrides.get(&of)), ("b", self.overrides_of_b.get(&of))];
+            let good = good.into_iter().filter_map(|(env, value)| {
+                Some(rule_text(env, "add, path: /metadata/labels", &format!("{{v: v{}}}", value?)))
+            });
+            let bad = self.bad_overrides.contains(&of);
+            let bad = bad.then(|| rule_text("b", "replace, path: /metadata/labels/missing/field", "x"));
+            let rules: String = good.chain(bad).collect();
+            if !rules.is_empty() {
+                files.push((format!("overrides/o{of}.yaml"), override_text(of, &self.name(of), &rules)));
+            }
+        }
+        if !self.roles.is_empty() {
+            let role = |(role, (_, value)): (&u64, &(u64, u64))| {
+                format!(
+                    "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {}, annotations: \
+                     {{example.org/value: 'v{value}'}}}}\nrules: []\n---\n",
+                    role_name(*role)
+                )
+            };
+            files.push(("payload/roles.yaml".to_owned(), self.roles.iter().map(role).collect()));
+        }
         for (placement, number) in &self.evictions {
             let text = format!(
                 "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {{name: \
@@ -61,7 +81,7 @@ impl Timeline {
 }
 
 impl Placement {
-    fn text(&self, number: u64, name: &str, abandons: bool, shares: bool) -> String {
+    fn text(&self, number: u64, name: &str, abandons: bool, shares: bool, roles: &[String]) -> String {
         let policy = match &self.policy {
             Policy::All => "{placementType: PickAll}".to_owned(),
             Policy::Env(env) => format!(
@@ -107,10 +127,14 @@ impl Placement {
                 self.max_unavailable, self.max_surge
             )
         };
+        let roles: String = roles
+            .iter()
+            .map(|role| format!(", {{group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: {role}}}"))
+            .collect();
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: {name}\n  \
              annotations: {{{annotations}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
-             n{number}}}]\n  policy: {policy}\n  strategy: {strategy}\n  revisionHistoryLimit: {}\n",
+             n{number}}}{roles}]\n  policy: {policy}\n  strategy: {strategy}\n  revisionHistoryLimit: {}\n",
             self.history
         )
     }
@@ -148,14 +172,20 @@ impl Written {
     }
 }
 
-/// An override that gives everything in a namespace a label, on clusters of env `a`.
-fn override_text(number: u64, placement: &str, value: u64) -> String {
+/// An override of everything in a namespace.
+fn override_text(number: u64, placement: &str, rules: &str) -> String {
     format!(
         "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o{number}}}\nspec:\n  \
          placement: {{name: {placement}}}\n  clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
-         n{number}}}]\n  policy:\n    overrideRules:\n      - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: \
-         {{matchLabels: {{env: a}}}}}}]}}\n        jsonPatchOverrides: [{{op: add, path: /metadata/labels, value: {{v: \
-         v{value}}}}}]\n"
+         n{number}}}]\n  policy:\n    overrideRules:\n{rules}"
+    )
+}
+
+/// A rule of it for clusters of an env.
+fn rule_text(env: &str, op: &str, value: &str) -> String {
+    format!(
+        "      - clusterSelector: {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{env: {env}}}}}}}]}}\n        \
+         jsonPatchOverrides: [{{op: {op}, value: {value}}}]\n"
     )
 }
 

@@ -1,0 +1,112 @@
+//! 14: before a cluster gets what no approval covers, every approval that protected it in its last run is asked, whatever its stage
+//! holds. Judged by the records alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::api::staged::StageTaskType;
+use model::commands::Verb;
+use model::id::{ClusterName, PlacementKey};
+use model::records::BindingState;
+use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord, WantedBy};
+use serde_json::Value;
+
+use super::check::{Checker, Spot, Verdict};
+
+/// What a cluster holds of a placement: snapshot, overrides, apply strategy.
+type Content = (u64, String, String);
+
+/// What gates protected, and what was let past them.
+#[derive(Default)]
+pub struct Gates {
+    /// Clusters that were given something since the last look, with the count of facts.
+    pub(super) moved: Vec<(Spot, Option<u64>)>,
+    /// Approvals that stood before clusters in their last run, with the run's sequence.
+    before: BTreeMap<Spot, (u64, usize)>,
+    /// What clusters were given, by the stage that they were in then.
+    given: BTreeMap<(PlacementKey, Option<String>), BTreeSet<Content>>,
+    /// What single clusters were given.
+    had: BTreeMap<Spot, BTreeSet<Content>>,
+}
+
+fn text(value: &Value) -> String {
+    if value.is_null() { "{}".to_owned() } else { value.to_string() }
+}
+
+fn count(tasks: &[TaskRecord], of: impl Fn(&TaskRecord) -> bool) -> usize {
+    tasks.iter().filter(|task| task.type_ == StageTaskType::Approval && of(task)).count()
+}
+
+/// Approvals that a later run is to ask as well: an approval that the strategy has lost is asked once.
+fn lasts(task: &TaskRecord) -> bool {
+    match task.wanted_by {
+        WantedBy::Strategy => true,
+        WantedBy::RunBefore => task.done_at.is_none(),
+        WantedBy::Configuration => false,
+    }
+}
+
+/// Returns how many approvals stand before a cluster of a run.
+fn before(run: &RunRecord, cluster: &ClusterName, of: impl Fn(&TaskRecord) -> bool + Copy) -> Option<usize> {
+    let is_in = |stage: &StageRecord| stage.clusters.iter().any(|c| c.name == *cluster);
+    let at = run.stages.iter().position(is_in)?;
+    let earlier: usize = run.stages[..at].iter().map(|stage| count(&stage.before, of) + count(&stage.after, of)).sum();
+    Some(earlier + count(&run.stages[at].before, of))
+}
+
+impl Checker {
+    /// 14: asked when a whole batch is kept.
+    pub(super) fn asks_before_all(&mut self) -> Verdict {
+        for (spot, seen) in std::mem::take(&mut self.gates.moved) {
+            seen.map_or(Ok(()), |seen| self.stays_halted(&spot, seen))?;
+            self.asks_before(&spot)?;
+        }
+        let runs = self.runs.values().filter(|run| run.frozen.is_some());
+        for run in runs.filter(|run| !matches!(run.cause, RunCause::Rollback { .. })) {
+            // A stage that no cluster belonged to from the start protects nobody.
+            let stands = |stage: &&StageRecord| !stage.clusters.is_empty() || stage.while_empty.is_some();
+            let standing = RunRecord { stages: run.stages.iter().filter(stands).cloned().collect(), ..run.clone() };
+            for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+                let spot = (run.placement.clone(), cluster.name.clone());
+                let known = self.gates.before.get(&spot).map_or(0, |(sequence, _)| *sequence);
+                let asked = before(&standing, &cluster.name, lasts).unwrap_or(0);
+                if run.sequence >= known {
+                    self.gates.before.insert(spot, (run.sequence, asked));
+                }
+            }
+        }
+        let placements = &self.placements;
+        self.gates.before.retain(|(placement, _), _| placements.contains_key(placement));
+        Ok(())
+    }
+
+    fn asks_before(&mut self, spot: &Spot) -> Verdict {
+        let (placement, cluster) = spot;
+        let Some(binding) = self.binding(spot).filter(|b| b.state == BindingState::Bound && !b.deleting) else {
+            return Ok(());
+        };
+        let Some(snapshot) = binding.snapshot else { return Ok(()) };
+        let content: Content = (snapshot, text(&binding.overrides), text(&binding.apply_strategy));
+        let has_it =
+            |run: &&RunRecord| run.placement == *placement && run.frozen.is_some() && run.snapshot() == Some(snapshot);
+        let runs = self.runs.values().filter(has_it);
+        let bringing = runs.filter(|run| before(run, cluster, |_| true).is_some()).max_by_key(|run| run.sequence);
+        let stage = bringing.and_then(|run| run.stages.iter().find(|s| s.clusters.iter().any(|c| c.name == *cluster)));
+        let of_stage = (placement.clone(), stage.map(|stage| stage.name.clone()));
+        let is_rollback = bringing.is_some_and(|run| matches!(run.cause, RunCause::Rollback { .. }));
+        let is_known = self.gates.given.get(&of_stage).is_some_and(|given| given.contains(&content))
+            || self.gates.had.get(spot).is_some_and(|had| had.contains(&content));
+        let asked = self.gates.before.get(spot).map_or(0, |(_, asked)| *asked);
+        let given = bringing.and_then(|run| before(run, cluster, |task| task.done_at.is_some())).unwrap_or(0);
+        // Who resumes a placement that lost its stages says yes to all of it.
+        let is_resumed = bringing.is_none() && self.commands.contains(&(placement.clone(), Verb::Resume));
+        if given < asked && !is_known && !is_rollback && !is_resumed && !self.is_lenient {
+            let by = bringing.map_or("no run", |run| run.name.as_str());
+            return Err(format!(
+                "14: {cluster} gets snapshot {snapshot} of {placement} by {by} after {given} approvals, and {asked} protected it"
+            ));
+        }
+        self.gates.given.entry(of_stage).or_default().insert(content.clone());
+        self.gates.had.entry(spot.clone()).or_default().insert(content);
+        Ok(())
+    }
+}

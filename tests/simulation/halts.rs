@@ -1,0 +1,120 @@
+//! 16: no cluster begins with what too many clusters failed with, until a person, other content or recovery, whoever leaves meanwhile.
+//! Judged by the records alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::api::condition::ConditionStatus;
+use model::commands::Verb;
+use model::id::{ClusterName, PlacementKey};
+use model::records::BindingState;
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
+
+use super::check::{Checker, Spot, Verdict};
+
+/// The clusters that failed, by placement and snapshot.
+#[derive(Default)]
+pub struct Halts {
+    failed: BTreeMap<(PlacementKey, u64), BTreeMap<ClusterName, (String, u64)>>,
+    /// The newest run of each snapshot: one that begins again has other overrides, apply strategy or stages.
+    newest: BTreeMap<(PlacementKey, u64), u64>,
+}
+
+impl Checker {
+    /// Takes in what a run says of its clusters.
+    pub(super) fn note_failures(&mut self, run: &RunRecord) {
+        let Some(snapshot) = run.frozen.as_ref().map(|frozen| frozen.snapshot) else { return };
+        let key = (run.placement.clone(), snapshot);
+        let wanted = (self.wanted_of(&run.placement), self.seen);
+        let newest = self.halts.newest.entry(key.clone()).or_default();
+        let failed = self.halts.failed.entry(key).or_default();
+        // A follow-up run is another matter: what failed before it counts, unless it begins again with other inputs.
+        let begins_again = run.sequence > *newest && !matches!(run.cause, RunCause::FollowUp { .. });
+        if begins_again || run.phase == RunPhase::Superseded {
+            failed.clear();
+            if run.phase == RunPhase::Superseded {
+                return;
+            }
+        }
+        *newest = run.sequence.max(*newest);
+        for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+            match cluster.phase {
+                ClusterPhase::Failed => drop(failed.entry(cluster.name.clone()).or_insert_with(|| wanted.clone())),
+                ClusterPhase::Skipped => {}
+                ClusterPhase::Succeeded | ClusterPhase::Updating | ClusterPhase::Pending | ClusterPhase::Deferred => {
+                    failed.remove(&cluster.name);
+                }
+            }
+        }
+    }
+
+    /// Takes in why a rolling update halted.
+    pub(super) fn note_halt(&mut self, placement: &PlacementKey) {
+        let Some(record) = self.placements.get(placement).filter(|record| !record.is_external()) else { return };
+        let Some(snapshot) = self.newest_snapshot(placement).filter(|_| record.failed_clusters()) else { return };
+        let is_down = |cluster: &&ClusterName| {
+            let binding = self.binding(&(placement.clone(), (*cluster).clone()));
+            binding.is_some_and(|b| {
+                let says = |type_: &str| b.says(ConditionStatus::False, type_, None);
+                b.snapshot == Some(snapshot) && (says("Available") || says("Applied") || says("Overridden"))
+            })
+        };
+        let bound = self.bindings.values().filter(|b| b.placement == *placement).map(|b| &b.cluster);
+        let down: BTreeSet<ClusterName> = bound.filter(is_down).cloned().collect();
+        let wanted = (self.wanted_of(placement), self.seen);
+        let failed = self.halts.failed.entry((placement.clone(), snapshot)).or_default();
+        for cluster in down {
+            failed.entry(cluster).or_insert_with(|| wanted.clone());
+        }
+    }
+
+    /// Returns what the accepted commit wants of a placement, whichever cluster gets it: something else is other content.
+    fn wanted_of(&self, placement: &PlacementKey) -> String {
+        let wish = self.accepted().and_then(|commit| self.wishes.get(commit));
+        let Some(want) = wish.and_then(|wish| wish.placements.get(placement)) else { return String::new() };
+        let overridden: BTreeSet<String> = want.overridden.values().map(|of| format!("{of:?}")).collect();
+        format!("{:?} {overridden:?} {} {} {:?}", want.objects, want.shares, want.reports, want.failing)
+    }
+
+    /// A person asks for it once more.
+    pub fn forget_failures(&mut self, placement: &PlacementKey, verb: Verb) {
+        if matches!(verb, Verb::Retry | Verb::Resume | Verb::Rollback) {
+            self.halts.failed.retain(|(of, _), _| of != placement);
+        }
+    }
+
+    /// 16: asked of each cluster that was given something.
+    pub(super) fn stays_halted(&mut self, spot: &Spot, seen: u64) -> Verdict {
+        let (placement, cluster) = spot;
+        let Some(binding) = self.binding(spot).filter(|b| b.state == BindingState::Bound && !b.deleting) else {
+            return Ok(());
+        };
+        let (Some(snapshot), Some(record)) = (binding.snapshot, self.placements.get(placement)) else { return Ok(()) };
+        let Some(allowed) = record.failures_allowed() else { return Ok(()) };
+        let has_recovered = |name: &ClusterName| {
+            let at = self.binding(&(placement.clone(), name.clone()));
+            at.is_some_and(|b| b.snapshot == Some(snapshot) && b.says(ConditionStatus::True, "Available", None))
+        };
+        // What failed with an earlier snapshot is repaired.
+        let of_placement = self.halts.failed.iter().filter(|((of, index), _)| of == placement && *index != snapshot);
+        if of_placement.into_iter().any(|(_, failed)| failed.contains_key(cluster)) {
+            return Ok(());
+        }
+        let wanted = self.wanted_of(placement);
+        let failed = self.halts.failed.get(&(placement.clone(), snapshot)).into_iter().flatten();
+        // What is kept together was decided together.
+        let failed = failed.filter(|(_, (with, at))| *with == wanted && *at < seen).map(|(name, _)| name);
+        let counting: Vec<&str> =
+            failed.filter(|name| *name != cluster && !has_recovered(name)).map(ClusterName::as_str).collect();
+        let goes_back = self.runs.values().any(|run| {
+            let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+            run.placement == *placement && is_rollback && run.snapshot() == Some(snapshot)
+        });
+        if counting.len() > allowed && !goes_back && !self.is_lenient {
+            let names = counting.join(", ");
+            return Err(format!(
+                "16: {cluster} gets snapshot {snapshot} of {placement}, with which {names} failed, and {allowed} may"
+            ));
+        }
+        Ok(())
+    }
+}
