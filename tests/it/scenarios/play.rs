@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
@@ -48,15 +49,8 @@ impl Failure {
 }
 
 /// Plays all steps, up to the first that fails.
-pub fn play(scenario: &Scenario, is_shown: bool) -> Played {
-    let mut player = Player {
-        scratch: Scratch::new(),
-        configuration: "gitfleet".to_owned(),
-        commits: BTreeMap::new(),
-        remembered: BTreeMap::new(),
-        is_shown,
-        daemon: None,
-    };
+pub fn play(scenario: &Scenario, usual: &Usual, is_shown: bool) -> Played {
+    let mut player = Player::new(usual, is_shown);
     if is_shown {
         println!("{}: {}", scenario.name, scenario.title);
     }
@@ -81,21 +75,47 @@ pub fn play(scenario: &Scenario, is_shown: bool) -> Played {
 /// A file of a member: its text.
 type Files = BTreeMap<String, Vec<u8>>;
 
-struct Player {
+/// The usual fleets, staged and rolling: most scenarios start with one, so each is rolled out once, and copied.
+#[derive(Default)]
+pub struct Usual([OnceLock<RolledOut>; 2]);
+
+type RolledOut = Result<(Scratch, BTreeMap<String, String>), String>;
+
+struct Player<'a> {
+    usual: &'a Usual,
+    // Before its folder, which goes after it.
+    daemon: Option<Daemon>,
     scratch: Scratch,
     configuration: String,
+    /// No step has changed a configuration.
+    is_usual: bool,
     commits: BTreeMap<String, String>,
     remembered: Files,
     is_shown: bool,
-    daemon: Option<Daemon>,
 }
 
-impl Player {
+impl<'a> Player<'a> {
+    fn new(usual: &'a Usual, is_shown: bool) -> Self {
+        Self {
+            usual,
+            scratch: Scratch::new(),
+            configuration: "gitfleet".to_owned(),
+            is_usual: true,
+            commits: BTreeMap::new(),
+            remembered: BTreeMap::new(),
+            is_shown,
+            daemon: None,
+        }
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
-            Step::Known(_) => Ok(()),
+            Step::Known { .. } => Ok(()),
             Step::Given(given) => self.given(*given),
-            Step::Configuration(name, lines) => self.configure(name, lines),
+            Step::Configuration(name, lines) => {
+                self.is_usual = false;
+                self.configure(name, lines)
+            }
             Step::Use(name) => {
                 self.configuration.clone_from(name);
                 Ok(())
@@ -151,11 +171,26 @@ impl Player {
     }
 
     fn given(&mut self, given: Given) -> Result<(), String> {
-        let changes = documents::changes(&given::tree(given))?;
-        if given == Given::Tree {
-            return self.change("fleet", &changes);
+        match given {
+            Given::Tree => self.change("fleet", &documents::changes(&given::tree(given))?),
+            Given::Staged | Given::Rolling if self.is_usual => {
+                let rolled_out = || {
+                    let mut player = Player::new(self.usual, false);
+                    player.configure("gitfleet", "").and_then(|()| player.roll_out(given))?;
+                    Ok((player.scratch, player.commits))
+                };
+                let usual = &self.usual.0[usize::from(given == Given::Rolling)];
+                let (from, commits) = usual.get_or_init(rolled_out).as_ref().map_err(Clone::clone)?;
+                self.commits.clone_from(commits);
+                let copied = copy(&from.path(""), &self.scratch.path(""));
+                copied.map_err(|error| format!("cannot copy what is given: {error}"))
+            }
+            Given::Staged | Given::Rolling => self.roll_out(given),
         }
-        self.commit("v1", "fleet", &changes)?;
+    }
+
+    fn roll_out(&mut self, given: Given) -> Result<(), String> {
+        self.commit("v1", "fleet", &documents::changes(&given::tree(given))?)?;
         for line in given::rollout(given) {
             let text = format!("rollout: of what is given\n  {line}\n");
             for (_, text, step) in read::scenarios("given.rs", &text)?.remove(0).steps {
@@ -314,6 +349,17 @@ fn awaited(look: impl Fn() -> Result<(), String>) -> Result<(), String> {
             Ok(()) => return Ok(()),
         }
     }
+}
+
+/// Copies what is in a folder into another.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() { copy(&entry.path(), &to)? } else { fs::copy(entry.path(), to).map(drop)? }
+    }
+    Ok(())
 }
 
 /// Adds lines to a configuration. A top-level key that they have replaces it; `sources` replaces `source`.

@@ -23,10 +23,10 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Returns where it says that it fails today, and by which fault.
-    pub fn mark(&self) -> Option<(usize, &str)> {
+    /// Returns where it says that it fails today, by which fault, and whether always.
+    pub fn mark(&self) -> Option<(usize, &str, bool)> {
         self.steps.iter().find_map(|(line, _, step)| match step {
-            Step::Known(fault) => Some((*line, fault.as_str())),
+            Step::Known { fault, always } => Some((*line, fault.as_str(), *always)),
             _ => None,
         })
     }
@@ -34,8 +34,8 @@ impl Scenario {
 
 /// What is done or expected.
 pub enum Step {
-    /// A later step fails today.
-    Known(String),
+    /// A later step fails today, by this fault: always, or not in each run.
+    Known { fault: String, always: bool },
     /// The usual fleet: its files alone, or rolled out.
     Given(Given),
     /// Keys of a configuration, by the name of its file without the ending.
@@ -162,7 +162,8 @@ fn step(text: &str, details: &[(usize, &str)]) -> Result<Step, String> {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let wrong = || format!("`{text}` is no step");
     let step = match (verb, words.as_slice()) {
-        ("known", [_, ..]) => Step::Known(rest.to_owned()),
+        ("known", [fault]) => Step::Known { fault: (*fault).to_owned(), always: true },
+        ("sometimes", [fault]) => Step::Known { fault: (*fault).to_owned(), always: false },
         ("given", ["tree"]) => Step::Given(Given::Tree),
         ("given", ["staged"]) => Step::Given(Given::Staged),
         ("given", ["rolling"]) => Step::Given(Given::Rolling),
