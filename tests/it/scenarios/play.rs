@@ -22,7 +22,7 @@ const MORE: &str = "GITFLEET_SCENARIO_CONFIGURATION";
 
 /// How long a daemon may take to get where it is awaited.
 const AWAITED_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked at.
+/// The pause between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What became of a scenario.
