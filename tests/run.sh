@@ -204,7 +204,7 @@ part "build" build
 export GITFLEET_PROGRAM=$built/gitfleet
 if $full; then part "lints and test servers" lints_and_test_servers; fi
 part "unit tests" cargo test --locked --workspace --lib -- "${ignored[@]}"
-part "the command line" cargo test --locked --workspace --test it -- "${ignored[@]}" cli::
+part "the command line" cargo test --locked --workspace --test it -- "${ignored[@]}" cli:: scenarios::
 if $full; then
     part "members and end to end" cargo test --locked --workspace --test it -- "${ignored[@]}" members:: e2e::
     for servers in postgres artifacts; do

@@ -15,7 +15,7 @@ mod checks;
 mod cordon;
 mod daemon;
 mod demo;
-mod edges;
+pub mod edges;
 mod environments;
 mod examples;
 mod explain;
