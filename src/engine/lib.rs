@@ -277,6 +277,7 @@ impl Core {
             members_from: now,
         };
         core.count_all(now);
+        core.note_rolled_out(now);
         (core, effects)
     }
 
