@@ -31,6 +31,7 @@ pub mod strategies;
 pub mod tenancy;
 pub mod variants;
 mod warnings;
+pub mod without_effect;
 mod works;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -34,6 +34,7 @@ use decide::deliver::guard;
 use decide::hand_over::decide_each;
 use decide::ocm::Ocm;
 use decide::state::{FleetState, PlacementState};
+use decide::without_effect::without_effect;
 use decide::{is_guarded, only_reports};
 use model::api::condition::find_condition;
 use model::conditions::ConditionType;
@@ -117,7 +118,7 @@ impl Baseline {
     }
 }
 
-/// Returns the warnings: runs of missing placements, documents that are no objects, keys that are read as truth values, and
+/// Returns the warnings: documents that name what is not there, documents that are no objects, keys that are read as truth values, and
 /// warnings about placements.
 fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
     let odd = fleet.tree.skipped.iter().filter_map(Skipped::complaint);
@@ -127,7 +128,7 @@ fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a Pla
         let object = format!("{} {}", record.key.kind(), record.key);
         record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
     };
-    let tree = fleet.staged.orphans(&fleet.tree).chain(odd).chain(fleet.tree.warnings.iter().cloned());
+    let tree = without_effect(fleet).into_iter().chain(odd).chain(fleet.tree.warnings.iter().cloned());
     tree.chain(placements.into_iter().flat_map(of)).collect()
 }
 
