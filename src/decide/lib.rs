@@ -4,6 +4,7 @@
 //! the orders for its members; the daemon stores the difference before it acts on the orders.
 
 mod advance;
+mod behind;
 pub mod deliver;
 pub mod evictions;
 mod floor;
@@ -237,6 +238,7 @@ impl Pass<'_> {
         self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
         self.warn();
+        self.note_behind();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.fleet, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);

@@ -209,6 +209,7 @@ impl PlacementState {
             guard_off_at: None,
             asked_before: BTreeMap::new(),
             ignored: BTreeSet::new(),
+            behind: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

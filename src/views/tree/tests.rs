@@ -1,5 +1,7 @@
 //! Whole trees, as people see them.
 
+mod signs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
