@@ -330,7 +330,7 @@ fn key_of(pair: &Pair) -> Option<&Arc<ObjectKey>> {
     pair.0.as_ref().or(pair.1.as_ref()).map(|one| &one.key)
 }
 
-/// Returns the objects that differ, by key.
+/// Returns the objects that differ, in their order.
 fn pairs(old: &Arc<[Desired]>, new: &Arc<[Desired]>) -> Vec<Pair> {
     if Arc::ptr_eq(old, new) {
         return Vec::new();
@@ -338,9 +338,9 @@ fn pairs(old: &Arc<[Desired]>, new: &Arc<[Desired]>) -> Vec<Pair> {
     let by_key = |all: &Arc<[Desired]>| -> BTreeMap<Arc<ObjectKey>, Desired> {
         all.iter().map(|one| (Arc::clone(&one.key), one.clone())).collect()
     };
-    let (mut old, mut new) = (by_key(old), by_key(new));
-    let keys: BTreeSet<Arc<ObjectKey>> = old.keys().chain(new.keys()).cloned().collect();
-    let pairs = keys.iter().map(|key| (old.remove(key), new.remove(key)));
+    let (mut before, mut after) = (by_key(old), by_key(new));
+    let keys = old.iter().chain(new.iter()).map(|one| &one.key);
+    let pairs = keys.map(|key| (before.remove(key), after.remove(key)));
     pairs.filter(|(old, new)| !is_same(old.as_ref(), new.as_ref())).collect()
 }
 
