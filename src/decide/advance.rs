@@ -196,7 +196,7 @@ impl Pass<'_> {
             let heard = self.fleet.heard(&run.placement, &cluster.name);
             let health = binding.map(|b| evaluate(b, work, heard, limits, self.now));
             let mut health = health.unwrap_or(UNTOLD);
-            // It gets no order, so nothing would ever be heard of it.
+            // It gets no order, so nothing would ever be reported.
             let is_under_way = cluster.phase == ClusterPhase::Updating && health.ready != Readiness::Ready;
             let forbidden = speaking.filter(|_| is_under_way).and_then(|binding| self.forbidden(binding));
             health.failed |= forbidden.is_some();

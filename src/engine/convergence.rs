@@ -44,8 +44,9 @@ impl Core {
         }
     }
 
-    /// Notes which placements an earlier process left rolled out: it has said so.
+    /// Counts the placements, and notes which of them an earlier process left rolled out: it has said so.
     pub(super) fn note_rolled_out(&mut self, now: Timestamp) {
+        self.count_all(now);
         let mut settled = BTreeMap::new();
         for (key, state) in &self.placements {
             let bindings = state.shared_bindings();

@@ -242,7 +242,7 @@ async fn a_retargeted_pull_request_has_no_plan_any_more() {
 
 #[tokio::test]
 async fn the_plan_of_what_was_merged_stays() {
-    // The branch is read before anybody hears of the merge.
+    // The branch is read before the merge is noticed.
     for beginning in BOTH {
         let (mut world, _) = waiting(beginning).await;
         let number = world.fake.open_pull("ann", "another", "main", "another", &commit('f'));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use self::held::{Held, is_available};
+use self::held::{Assignments, is_available};
 use super::Scenario;
 use super::gates::{OpenGate, open_gates};
 use decide::rollout;
@@ -61,7 +61,7 @@ struct SeenBinding {
 pub(super) struct Seen {
     runs: BTreeMap<String, SeenRun>,
     bindings: BTreeMap<String, SeenBinding>,
-    held: Held,
+    held: Assignments,
     halted: bool,
     goal: Option<u64>,
     gate: Option<Digest>,

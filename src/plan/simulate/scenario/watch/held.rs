@@ -13,14 +13,14 @@ use model::records::Binding;
 /// Snapshot, overrides and apply strategy.
 type Assigned = (Option<u64>, PickedOverrides, ApplyStrategy);
 
-/// What each binding was assigned when it was last looked at, and whether its cluster had that, available or compared.
+/// What each binding was assigned when it was last checked, and whether its cluster had that, available or compared.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<String, (Assigned, bool)>);
+pub(super) struct Assignments(BTreeMap<String, (Assigned, bool)>);
 
-impl Held {
+impl Assignments {
     /// Looks at the bindings of a placement. Returns those that are assigned something else than before.
     ///
-    /// One that is only decided anew, as by another policy, has what it had until something else is heard of it.
+    /// One that is only decided again, as by another policy, has what it had until its cluster reports something else.
     pub(super) fn look(&mut self, state: &PlacementState) -> BTreeSet<String> {
         let before = std::mem::take(&mut self.0);
         let mut new = BTreeSet::new();
