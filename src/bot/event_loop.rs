@@ -154,7 +154,7 @@ impl Console {
             self.count_votes(&commit).await;
             return true;
         }
-        self.plan_next(now)
+        self.plan_next(now).await
     }
 
     /// Tells whether a write is possible: statuses always, comments only once our account is known, because we could not find

@@ -212,7 +212,7 @@ impl Console {
     }
 
     /// Starts a plan that is due. Returns whether there was one.
-    pub(super) fn plan_next(&mut self, now: Timestamp) -> bool {
+    pub(super) async fn plan_next(&mut self, now: Timestamp) -> bool {
         // One at a time: memory is limited to one pull request's tree beside those of two commits.
         if self.pulls.making.is_some() || self.tree.is_none() {
             return false;
@@ -220,6 +220,16 @@ impl Console {
         let due = self.pulls.due.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).next_back();
         let Some(number) = due else { return false };
         self.pulls.due.remove(&number);
+        // It may be what moved the branch: whoever merged it is to find the plan that they merged.
+        let is_of_earlier_base = |known: &Planned| known.base.is_some() && known.base != self.tree;
+        if self.pulls.known.get(&number).is_some_and(is_of_earlier_base) {
+            self.read_pull(number, now).await;
+            self.pulls.due.remove(&number);
+            if self.pulls.to_read.contains(&number) {
+                self.pulls.due.insert(number, now + AGAIN_PAUSE);
+                return true;
+            }
+        }
         if let Some(pull) = self.pulls.known.get(&number).cloned() {
             self.pulls.making = Some(number);
             self.make(pull);

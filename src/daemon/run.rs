@@ -318,10 +318,10 @@ impl Daemon {
         };
         match &answer {
             Ok(done) => {
-                tracing::info!(person = person.name, verb = %command.verb, target = command.target, "{}", done.message);
+                tracing::info!(person = person.name, verb = %command.verb, of = command.target, "{}", done.message);
             }
             Err(refusal) => {
-                tracing::warn!(person = person.name, verb = %command.verb, target = command.target, "refused: {refusal}");
+                tracing::warn!(person = person.name, verb = %command.verb, of = command.target, "refused: {refusal}");
             }
         }
         // The client may be gone.

@@ -220,7 +220,11 @@ impl Pass<'_> {
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
             let heard = self.fleet.heard(&run.placement, &cluster.name);
             let health = binding.map(|b| evaluate(b, work, heard, limits, self.now));
-            let health = health.unwrap_or(UNTOLD);
+            let mut health = health.unwrap_or(UNTOLD);
+            // It gets no order, so nothing would ever be reported.
+            let is_under_way = cluster.phase == ClusterPhase::Updating && health.ready != Readiness::Ready;
+            let forbidden = speaking.filter(|_| is_under_way).and_then(|binding| self.forbidden(binding));
+            health.failed |= forbidden.is_some();
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
             let seen = Seen {
@@ -245,7 +249,9 @@ impl Pass<'_> {
                 unavailable: is_bound && !is_ready && !health.failed,
                 removed: of.is_empty(),
                 held: gate.is_some_and(|gate| gate.holds(&cluster.name)),
-                failure: binding.filter(|_| health.failed).map(|b| why_failed(b)).unwrap_or_default(),
+                failure: forbidden
+                    .or_else(|| binding.filter(|_| health.failed).map(|b| why_failed(b)))
+                    .unwrap_or_default(),
             };
             (cluster.name.clone(), seen)
         };

@@ -5,6 +5,7 @@
 
 mod advance;
 mod back;
+mod behind;
 pub mod deliver;
 pub mod evictions;
 mod floor;
@@ -32,6 +33,7 @@ pub mod strategies;
 pub mod tenancy;
 pub mod variants;
 mod warnings;
+pub mod without_effect;
 mod works;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -274,6 +276,7 @@ impl Pass<'_> {
         self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
         self.warn();
+        self.note_behind();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.fleet, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);

@@ -219,6 +219,7 @@ impl PlacementState {
             asked_before: BTreeMap::new(),
             inherited: BTreeMap::new(),
             ignored: BTreeSet::new(),
+            behind: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::{Core, Effect, MemberCommand, Sent, SourceLook};
 use decide::state::PlacementState;
 use decide::status::fleet::{fleet_states, source_failure};
+use decide::status::placement::why;
 use decide::status::rollout::{RolloutState, rollout_state};
-use decide::status::work::counted;
+use decide::status::work::{counted, listing};
 use model::api::placement::ApplyStrategyType;
 use model::id::{ClusterName, ObjectId, PlacementKey};
 use model::journal::JournalKind;
@@ -25,18 +26,7 @@ impl Core {
         self.measures.count(state, &standing);
         let text = match &standing {
             RolloutState::Progressing => String::new(),
-            RolloutState::AllAtTarget => {
-                let index = state.newest().map_or(0, |s| s.index);
-                let ignored = state.record.ignored.len();
-                let others =
-                    if ignored > 0 { format!("; {ignored} in no stage are left as they are") } else { String::new() };
-                let on = match state.bindings.len().saturating_sub(ignored) {
-                    0 => "has no cluster to go to".to_owned(),
-                    1 => "is available on its cluster".to_owned(),
-                    reached => format!("is available on all {reached} clusters"),
-                };
-                format!("rolled out: snapshot {index} {on}{others}")
-            }
+            RolloutState::AllAtTarget => rolled_out(state),
             other => other.to_string(),
         };
         let before = self.settled.insert(key.clone(), text.clone());
@@ -54,9 +44,39 @@ impl Core {
         }
     }
 
+    /// Counts the placements, and notes which of them an earlier process left rolled out: it has said so.
+    pub(super) fn note_rolled_out(&mut self, now: Timestamp) {
+        self.count_all(now);
+        let mut settled = BTreeMap::new();
+        for (key, state) in &self.placements {
+            let bindings = state.shared_bindings();
+            if rollout_state(&state.view(&bindings, &self.fleet, now)) == RolloutState::AllAtTarget {
+                settled.insert(key.clone(), rolled_out(state));
+            }
+        }
+        self.settled = settled;
+    }
+
     pub(super) fn rollout_state(&self, state: &PlacementState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
-        rollout_state(&state.view(&bindings, &self.fleet, now))
+        let standing = rollout_state(&state.view(&bindings, &self.fleet, now));
+        match self.not_seen(state).filter(|_| standing == RolloutState::AllAtTarget) {
+            Some(clusters) => RolloutState::Unreachable(clusters),
+            None => standing,
+        }
+    }
+
+    /// Names the clusters of a placement that have not answered this process: what was stored of them may not be true any more.
+    fn not_seen(&self, state: &PlacementState) -> Option<String> {
+        let is_silent =
+            |cluster: &&ClusterName| self.members.contains_key(*cluster) && !self.answered.contains(*cluster);
+        let mut silent = state.bindings().map(|binding| &binding.cluster).filter(is_silent).peekable();
+        silent.peek()?;
+        let named = silent.map(|cluster| {
+            let why = self.fleet.records.get(cluster).map(why).unwrap_or_default();
+            format!("{cluster}{why}")
+        });
+        Some(format!("not seen since gitfleet started: {}", listing(named)))
     }
 
     /// Returns the state of the whole fleet: the worst of its placements, or of the source.
@@ -164,6 +184,19 @@ impl Core {
             standing => Some(standing),
         }
     }
+}
+
+/// Says that a placement is rolled out.
+fn rolled_out(state: &PlacementState) -> String {
+    let index = state.newest().map_or(0, |s| s.index);
+    let ignored = state.record.ignored.len();
+    let others = if ignored > 0 { format!("; {ignored} in no stage are left as they are") } else { String::new() };
+    let on = match state.bindings.len().saturating_sub(ignored) {
+        0 => "has no cluster to go to".to_owned(),
+        1 => "is available on its cluster".to_owned(),
+        reached => format!("is available on all {reached} clusters"),
+    };
+    format!("rolled out: snapshot {index} {on}{others}")
 }
 
 /// Facts of a journal entry that people read, and the words before them.

@@ -276,7 +276,7 @@ impl Core {
             started_at: now,
             members_from: now,
         };
-        core.count_all(now);
+        core.note_rolled_out(now);
         (core, effects)
     }
 

@@ -16,6 +16,7 @@ use decide::evictions::Disruptions;
 use decide::render::named;
 use decide::state::{Payload, PlacementState};
 use decide::strategies::Staged;
+use decide::without_effect::without_effect;
 use model::id::{CommitId, PlacementKey};
 use model::journal::JournalKind;
 use model::manifest::InputError;
@@ -28,6 +29,8 @@ const NOTHING_NEW: &str =
     "; it was not read since gitfleet started, so nothing new begins until it is, or until `gitfleet resume` says so";
 /// Documents without an object that the log names for one commit; the rest is counted.
 const SKIPPED_NAMED_MAX: usize = 20;
+/// Warnings about documents without effect that the source's record keeps.
+const WITHOUT_EFFECT_MAX: usize = 100;
 /// Errors of a refused commit that the log names.
 const REFUSAL_ERRORS_MAX: usize = 20;
 /// Characters of a refused commit's first error that the journal keeps; the source's record has all errors.
@@ -268,11 +271,9 @@ impl Core {
         self.accept_sources(&tree.sources, now);
         let before = std::mem::replace(&mut self.fleet.tree, Arc::clone(tree));
         self.fleet.staged = Staged::of(tree);
-        for orphan in self.fleet.staged.orphans(tree) {
-            tracing::warn!("{orphan}");
-        }
         log_skipped(tree);
         self.fleet.overrides.follow(tree, &named(self.placements.values()), now);
+        self.note_without_effect();
         let disruptions = std::mem::replace(&mut self.fleet.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {
@@ -301,6 +302,16 @@ impl Core {
         if !self.outstanding {
             self.retain();
         }
+    }
+
+    /// Records which documents of the accepted commit name what is not there.
+    fn note_without_effect(&mut self) {
+        let mut documents = without_effect(&self.fleet);
+        documents.truncate(WITHOUT_EFFECT_MAX);
+        for document in &documents {
+            tracing::warn!("{document}");
+        }
+        self.source.without_effect = documents;
     }
 
     /// Says which commits are to be kept. What was decided must be stored. The next process begins with the commit that the

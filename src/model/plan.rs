@@ -6,7 +6,7 @@ mod snapshot;
 
 use serde::Serialize;
 
-use super::id::{CommitId, PlacementKey};
+use super::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use super::manifest::InputError;
 use super::ocm::DecidedGroup;
 use super::records::ClusterDecision;
@@ -112,6 +112,9 @@ pub struct PlacementPlan {
     pub works: Vec<WorkPlan>,
     /// The objects deleted on each cluster; known only with a base.
     pub deletions: Vec<DeletionPlan>,
+    /// The objects that change hands on each cluster; known only with a base.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hands_over: Vec<HandOverPlan>,
     /// Why the deletions need an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_guard: Option<String>,
@@ -124,6 +127,27 @@ impl PlacementPlan {
     /// Returns what names it.
     pub fn key(&self) -> PlacementKey {
         PlacementKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// Returns the clusters that lose the placement, except those where all that it has there changes hands.
+    pub fn lost(&self) -> impl Iterator<Item = &ClusterName> {
+        let lost = self.changes.iter().flat_map(|changes| &changes.clusters.lost);
+        let is_deleted = |name: &ClusterName| self.deletions.iter().any(|deletion| deletion.cluster_name == *name);
+        let is_handed = |name: &ClusterName| self.hands_over.iter().any(|handed| handed.cluster_name == *name);
+        lost.filter(move |name| is_deleted(name) || !is_handed(name))
+    }
+
+    /// Returns the objects that it does not select any more, except those that change hands wherever it has them.
+    pub fn dropped(&self) -> impl Iterator<Item = &Resource> {
+        let removed = self.changes.iter().flat_map(|changes| &changes.resources.removed);
+        removed.filter(|resource| !self.only_changes_hands(&resource.0.key()))
+    }
+
+    /// Tells whether an object changes hands, and is deleted nowhere.
+    pub fn only_changes_hands(&self, key: &ObjectKey) -> bool {
+        let has = |resources: &[Resource]| resources.iter().any(|resource| resource.0.key() == *key);
+        self.hands_over.iter().any(|handed| has(&handed.resources))
+            && !self.deletions.iter().any(|deletion| has(&deletion.resources))
     }
 
     /// Returns everything that is wrong with it, for people.

@@ -232,6 +232,9 @@ pub struct PlacementRecord {
     /// clusters.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub ignored: BTreeSet<ClusterName>,
+    /// Clusters that have the newest snapshot with other overrides, values or apply strategy than the accepted commit's.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub behind: BTreeSet<ClusterName>,
     /// Gone from git; its objects are being removed, or wait for the deletion gate.
     #[serde(default)]
     pub removed: bool,

@@ -34,6 +34,7 @@ use decide::deliver::guard;
 use decide::hand_over::decide_each;
 use decide::ocm::Ocm;
 use decide::state::{FleetState, PlacementState};
+use decide::without_effect::without_effect;
 use decide::{is_guarded, only_reports};
 use model::api::condition::find_condition;
 use model::conditions::ConditionType;
@@ -41,7 +42,8 @@ use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::manifest::InputError;
 use model::ocm::OcmPlacementRecord;
 use model::plan::{
-    Changes, ClusterChanges, DeletionPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges, SnapshotPlan,
+    Changes, ClusterChanges, DeletionPlan, HandOverPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges,
+    SnapshotPlan,
 };
 use model::records::{MassLeave, ResourceSnapshot, SnapshotResource};
 use model::tenants::Tenants;
@@ -117,7 +119,7 @@ impl Baseline {
     }
 }
 
-/// Returns the warnings: runs of missing placements, documents that are no objects, keys that are read as truth values, and
+/// Returns the warnings: documents that name what is not there, documents that are no objects, keys that are read as truth values, and
 /// warnings about placements.
 fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
     let odd = fleet.tree.skipped.iter().filter_map(Skipped::complaint);
@@ -127,7 +129,7 @@ fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a Pla
         let object = format!("{} {}", record.key.kind(), record.key);
         record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
     };
-    let tree = fleet.staged.orphans(&fleet.tree).chain(odd).chain(fleet.tree.warnings.iter().cloned());
+    let tree = without_effect(fleet).into_iter().chain(odd).chain(fleet.tree.warnings.iter().cloned());
     tree.chain(placements.into_iter().flat_map(of)).collect()
 }
 
@@ -179,6 +181,7 @@ fn placement_plan(
     let origin = projection.fleet.tree.placements.get(&record.key).map(|placement| &placement.origin);
     let accepted = projection.state.newest().filter(|_| !record.removed);
     let policy = projection.state.policy().filter(|_| !record.removed);
+    let (deletions, hands_over) = old.map(|(old, fleet)| gone(projection, projections, old, fleet)).unwrap_or_default();
     PlacementPlan {
         name: record.key.name.clone(),
         kind: record.key.kind(),
@@ -192,7 +195,8 @@ fn placement_plan(
         decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
         rollout: stages::rollout_plan(projection.state, projection.fleet),
         works: projection.works(projections),
-        deletions: old.map(|(old, fleet)| deletions(projection, projections, old, fleet)).unwrap_or_default(),
+        deletions,
+        hands_over,
         deletion_guard: deletion_guard(projection, state, leaving),
         changes: baseline.map(|_| Changes {
             resources: resource_changes(state.and_then(PlacementState::newest), accepted),
@@ -218,33 +222,26 @@ fn deletion_guard(
     leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
 }
 
-/// Returns what goes from each cluster: what it holds and shall not hold any more. What another placement places there
-/// stays, under its new owner; a cluster that left the fleet keeps everything. What goes anyway is not told.
-fn deletions(
+/// Returns what goes from each cluster, and what changes hands there: what it holds and shall not hold any more. What another
+/// placement places there stays, under its new owner; a cluster that left the fleet keeps everything. What goes anyway is not told.
+fn gone(
     projection: &Projection<'_>,
     projections: &Projections<'_>,
     old: &PlacementState,
     fleet: &FleetState,
-) -> Vec<DeletionPlan> {
-    let mut deletions = Vec::new();
+) -> (Vec<DeletionPlan>, Vec<HandOverPlan>) {
+    let (mut deletions, mut hands_over) = (Vec::new(), Vec::new());
     let mut before: Option<Projection<'_>> = None;
     for (cluster, work) in &old.works {
         let target = projection.clusters.get(cluster);
         if !projection.fleet.clusters.contains(cluster.as_str()) || (target.is_some() && projection.reports_only) {
             continue;
         }
-        // What a placement abandons where it leaves is not deleted.
-        if target.is_none() && projection.state.record.abandons() {
-            continue;
-        }
         // If the rendering fails, the present objects stay.
         if target.is_some_and(|target| target.error.is_some()) {
             continue;
         }
-        let stays = |key: &ObjectKey| {
-            target.is_some_and(|target| target.keys.contains(key))
-                || projections.other_holder(projection, cluster, key).is_some()
-        };
+        let stays = |key: &ObjectKey| target.is_some_and(|target| target.keys.contains(key));
         // For an unknown inventory the observed objects are listed: the daemon prunes them once the inventory is complete.
         let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
         if !gone.is_empty() {
@@ -252,14 +249,25 @@ fn deletions(
             let before = before.get_or_insert_with(|| Projection::new(old, fleet));
             gone.retain(|key| before.keeps(cluster, key));
         }
-        if gone.is_empty() {
-            continue;
-        }
         let ids = work.manifests.iter().map(|manifest| (manifest.id.key(), Resource(manifest.id.clone())));
-        let resources: BTreeMap<ObjectKey, Resource> = ids.filter(|(key, _)| gone.contains(key)).collect();
-        deletions.push(DeletionPlan { cluster_name: cluster.clone(), resources: resources.into_values().collect() });
+        let mut resources: BTreeMap<ObjectKey, Resource> = ids.filter(|(key, _)| gone.contains(key)).collect();
+        let mut by_holder: BTreeMap<Option<PlacementKey>, Vec<Resource>> = BTreeMap::new();
+        for key in gone {
+            let holder = projections.other_holder(projection, cluster, key);
+            let of_holder = by_holder.entry(holder.map(|holder| holder.state.record.key.clone())).or_default();
+            of_holder.extend(resources.remove(key));
+        }
+        for (holder, resources) in by_holder {
+            let cluster_name = cluster.clone();
+            match holder {
+                Some(to) => hands_over.push(HandOverPlan { cluster_name, to, resources }),
+                // What a placement abandons where it leaves is not deleted.
+                None if target.is_none() && projection.state.record.abandons() => {}
+                None => deletions.push(DeletionPlan { cluster_name, resources }),
+            }
+        }
     }
-    deletions
+    (deletions, hands_over)
 }
 
 /// Returns which objects differ, without a cluster or for the clusters that both snapshots are about.

@@ -10,7 +10,7 @@ use similar::TextDiff;
 
 use super::simulate::scenario::{Scenario, simulate};
 use super::stops::stops;
-use super::works::FinalState;
+use super::works::{FinalState, picked};
 use super::{Baseline, Planned};
 use decide::state::{FleetState, Payload, PlacementState};
 use model::folder::holds;
@@ -137,6 +137,36 @@ fn newest(state: Option<&PlacementState>) -> Option<Arc<Payload>> {
     state.payloads.get(&newest.index).cloned()
 }
 
+/// What placements take over from others.
+struct Handed {
+    /// The object as it was, and the clusters where it changes hands, by the placement that takes it over.
+    taken: BTreeMap<(PlacementKey, ObjectKey), (Desired, usize)>,
+}
+
+impl Handed {
+    fn of(baseline: &Baseline, plan: &Plan) -> Self {
+        let mut taken: BTreeMap<(PlacementKey, ObjectKey), (Desired, usize)> = BTreeMap::new();
+        for giving in &plan.placements {
+            let Some(held) = newest(baseline.placements.get(&giving.key())) else { continue };
+            let held: BTreeMap<&ObjectKey, &Desired> = held.desired.iter().map(|one| (&*one.key, one)).collect();
+            for handed in &giving.hands_over {
+                for key in handed.resources.iter().map(|resource| resource.0.key()) {
+                    let Some(object) = held.get(&key) else { continue };
+                    let known = taken.entry((handed.to.clone(), key)).or_insert_with(|| (Desired::clone(object), 0));
+                    known.1 += 1;
+                }
+            }
+        }
+        Self { taken }
+    }
+
+    /// Returns an object as it was, if all clusters of a placement had it of another.
+    fn everywhere(&self, plan: &PlacementPlan, key: &ObjectKey) -> Option<&Desired> {
+        let (object, clusters) = self.taken.get(&(plan.key(), key.clone()))?;
+        (*clusters == plan.works.len()).then_some(object)
+    }
+}
+
 /// Prints differences up to the limit.
 struct Differences<'a> {
     /// Whether more than names is printed.
@@ -151,11 +181,13 @@ impl Differences<'_> {
     /// Returns what changes of the objects of each placement that changes, and on some clusters by overrides.
     fn of(mut self, baseline: &Baseline, planned: &Planned, plan: &Plan) -> (Vec<ObjectDiff>, Vec<OverrideEffect>) {
         let (mut objects, mut overrides) = (Vec::new(), Vec::new());
+        let handed = Handed::of(baseline, plan);
         for placement in plan.placements.iter().filter(|placement| is_changed(placement)) {
             let key = placement.key();
             let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
-            let found = self.objects(baseline.placements.get(&key), after, placement);
-            overrides.extend(self.overrides(after, &planned.fleet, placement, &found));
+            let found = self.objects(baseline.placements.get(&key), after, placement, &handed);
+            let before = baseline.placements.get(&key).map(|state| (state, &baseline.fleet));
+            overrides.extend(self.overrides(before, (after, &planned.fleet), placement, &found));
             objects.extend(found);
         }
         (objects, overrides)
@@ -167,6 +199,7 @@ impl Differences<'_> {
         before: Option<&PlacementState>,
         after: &PlacementState,
         plan: &PlacementPlan,
+        handed: &Handed,
     ) -> Vec<ObjectDiff> {
         let key = &after.record.key;
         let (Some(old), Some(new)) = (newest(before), newest(Some(after))) else { return names(key, plan) };
@@ -177,7 +210,14 @@ impl Differences<'_> {
         let by_key = |payload: &Payload| -> BTreeMap<Arc<ObjectKey>, Desired> {
             payload.desired.iter().map(|desired| (desired.key.clone(), desired.clone())).collect()
         };
-        let (old, new) = (by_key(&old), by_key(&new));
+        let (mut old, new) = (by_key(&old), by_key(&new));
+        // What changes hands is deleted nowhere; it is compared with what its new placement makes of it.
+        old.retain(|one, _| new.contains_key(one) || !plan.only_changes_hands(one));
+        for one in new.keys().filter(|one| !old.contains_key(*one)).cloned().collect::<Vec<_>>() {
+            if let Some(held) = handed.everywhere(plan, &one) {
+                old.insert(one, held.clone());
+            }
+        }
         let keys: BTreeSet<&Arc<ObjectKey>> = old.keys().chain(new.keys()).collect();
         let mut found = Vec::new();
         for one in keys {
@@ -195,11 +235,12 @@ impl Differences<'_> {
         found
     }
 
-    /// Returns the effects of overrides on a change: clusters with equal objects together, if the change affects those objects.
+    /// Returns what a change does on clusters that overrides or values make otherwise, equal clusters together: what a cluster holds
+    /// against what it will hold, and of a cluster that gets the placement what it gets against what most get.
     fn overrides(
         &mut self,
-        after: &PlacementState,
-        fleet: &FleetState,
+        before: Option<(&PlacementState, &FleetState)>,
+        (after, fleet): (&PlacementState, &FleetState),
         plan: &PlacementPlan,
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
@@ -211,31 +252,39 @@ impl Differences<'_> {
             let changes = plan.changes.as_ref();
             changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
         };
+        let first = before.and_then(|(state, fleet)| FinalState::of(state, fleet));
+        let had: BTreeSet<&ClusterName> = before.into_iter().flat_map(|(state, _)| picked(state)).collect();
+        let held = |cluster: &ClusterName| {
+            let first = first.as_ref().filter(|_| had.contains(cluster))?;
+            Some((&first.payload.desired, first.objects(cluster, &first.picked(cluster)).ok()?))
+        };
         let common = &last.payload.desired;
-        let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, String)>, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, [String; 2])>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
             let Ok(made) = last.objects(cluster, &last.picked(cluster)) else { continue };
-            if Arc::ptr_eq(&made, common) {
+            let pairs = match held(cluster) {
+                Some((before, held)) => own_changes((before, &held), (common, &made)),
+                None => {
+                    let pairs = pairs(common, &made);
+                    let is_edited = |pair: &Pair| key_of(pair).is_some_and(|key| edited.contains(&**key));
+                    if is_moved(cluster) || pairs.iter().any(is_edited) { pairs } else { Vec::new() }
+                }
+            };
+            if pairs.is_empty() {
                 continue;
             }
-            let made: BTreeMap<&Arc<ObjectKey>, &Desired> =
-                made.iter().map(|desired| (&desired.key, desired)).collect();
-            let pairs = common.iter().map(|plain| (plain.clone(), made.get(&plain.key).map(|made| (*made).clone())));
-            let differs = |(plain, made): &Pair| made.as_ref().is_none_or(|made| made.digest != plain.digest);
-            let pairs: Vec<Pair> = pairs.filter(differs).collect();
-            if pairs.is_empty() || !(is_moved(cluster) || pairs.iter().any(|(plain, _)| edited.contains(&plain.key))) {
-                continue;
-            }
-            let digest = |made: &Option<Desired>| made.as_ref().map(|made| made.digest.to_string()).unwrap_or_default();
-            let same = pairs.iter().map(|(plain, made)| (plain.key.clone(), digest(made))).collect();
+            let digest = |one: &Option<Desired>| one.as_ref().map(|one| one.digest.to_string()).unwrap_or_default();
+            let same = |pair: &Pair| Some((key_of(pair)?.clone(), [digest(&pair.0), digest(&pair.1)]));
+            let same = pairs.iter().filter_map(same).collect();
             groups.entry(same).or_insert_with(|| (Vec::new(), pairs)).0.push(cluster.clone());
         }
         let effect = |(clusters, pairs): Group| {
             let mut text = Some(String::new());
-            for (plain, made) in &pairs {
-                let one = self.text(Some(plain), made.as_ref());
-                text = text.zip(one).map(|(text, one)| format!("{text} {}\n{one}", plain.id));
+            for pair in &pairs {
+                let one = self.text(pair.0.as_ref(), pair.1.as_ref());
+                let id = pair.0.as_ref().or(pair.1.as_ref()).map(|one| one.id.to_string()).unwrap_or_default();
+                text = text.zip(one).map(|(text, one)| format!("{text} {id}\n{one}"));
             }
             OverrideEffect { placement: after.record.key.clone(), clusters, text }
         };
@@ -272,10 +321,51 @@ impl Differences<'_> {
     }
 }
 
-/// An object on most clusters, and on some; `None` if they do not get it.
-type Pair = (Desired, Option<Desired>);
+/// An object as it was or as most clusters get it, and as some get it; `None` if they do not have it.
+type Pair = (Option<Desired>, Option<Desired>);
 /// Clusters with the same objects, and those objects.
 type Group = (Vec<ClusterName>, Vec<Pair>);
+
+fn key_of(pair: &Pair) -> Option<&Arc<ObjectKey>> {
+    pair.0.as_ref().or(pair.1.as_ref()).map(|one| &one.key)
+}
+
+/// Returns the objects that differ, in their order.
+fn pairs(old: &Arc<[Desired]>, new: &Arc<[Desired]>) -> Vec<Pair> {
+    if Arc::ptr_eq(old, new) {
+        return Vec::new();
+    }
+    let by_key = |all: &Arc<[Desired]>| -> BTreeMap<Arc<ObjectKey>, Desired> {
+        all.iter().map(|one| (Arc::clone(&one.key), one.clone())).collect()
+    };
+    let (mut before, mut after) = (by_key(old), by_key(new));
+    let keys = old.iter().chain(new.iter()).map(|one| &one.key);
+    let pairs = keys.map(|key| (before.remove(key), after.remove(key)));
+    pairs.filter(|(old, new)| !is_same(old.as_ref(), new.as_ref())).collect()
+}
+
+fn is_same(one: Option<&Desired>, other: Option<&Desired>) -> bool {
+    let content = |desired: Option<&Desired>| desired.map(|desired| (desired.id.clone(), desired.digest.clone()));
+    content(one) == content(other)
+}
+
+/// Returns what changes of a cluster's objects, except what changes so for clusters without overrides. Each side is what those hold, and
+/// what this one does.
+fn own_changes(
+    (plain, held): (&Arc<[Desired]>, &Arc<[Desired]>),
+    (common, made): (&Arc<[Desired]>, &Arc<[Desired]>),
+) -> Vec<Pair> {
+    if Arc::ptr_eq(plain, held) && Arc::ptr_eq(common, made) {
+        return Vec::new();
+    }
+    let of = |all: &Arc<[Desired]>, key: &ObjectKey| all.iter().find(|one| *one.key == *key).cloned();
+    let mut changes = pairs(held, made);
+    changes.retain(|pair| {
+        let Some(key) = key_of(pair) else { return false };
+        !is_same(pair.0.as_ref(), of(plain, key).as_ref()) || !is_same(pair.1.as_ref(), of(common, key).as_ref())
+    });
+    changes
+}
 
 /// Names the changed objects in the plan, if the objects themselves cannot be read.
 fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {

@@ -41,6 +41,9 @@ pub fn explain(request: &Request<'_>) -> Result<Explanation, Error> {
 fn wanted(policy: Option<&PlacementPolicy>) -> String {
     match policy.map(|policy| (policy.placement_type, policy)) {
         Some((PlacementType::PickN, policy)) => format!("PickN {}", policy.number_of_clusters.unwrap_or_default()),
+        Some((PlacementType::PickFixed, policy)) if policy.cluster_names.is_empty() => {
+            "PickFixed without names".to_owned()
+        }
         Some((PlacementType::PickFixed, policy)) => format!("PickFixed {}", policy.cluster_names.join(", ")),
         _ => "every cluster that passes".to_owned(),
     }

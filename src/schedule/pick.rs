@@ -173,15 +173,13 @@ pub(super) fn pick_all(request: &Request<'_>, bindings: &Classified<'_>) -> Resu
 
 /// Picks the named clusters that exist and are eligible; fulfilled if all of them are.
 ///
-/// A binding of this policy stays when its cluster becomes ineligible; one of an earlier policy is unscheduled then.
+/// A binding of this policy stays when its cluster becomes ineligible; one of an earlier policy is unscheduled then. A list
+/// without names picks no cluster.
 pub(super) fn pick_fixed(
     request: &Request<'_>,
     bindings: &Classified<'_>,
     policy: &PlacementPolicy,
 ) -> Result<Outcome, Error> {
-    if policy.cluster_names.is_empty() {
-        return Err(Error::Incomplete { field: "spec.policy.clusterNames", placement_type: "PickFixed" });
-    }
     let (mut valid, mut invalid, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen = BTreeSet::new();
     let fleet = request.clusters;

@@ -182,6 +182,11 @@ fn pick_fixed_picks_the_named() {
             decisions: "+c +b +x -a", fulfilled: false },
         Row { name: "all there", policy: json!({"placementType": "PickFixed", "clusterNames": ["a"]}), clusters: &["a"], bindings: &[],
             changes: &["Create a Scheduled"], decisions: "+a", fulfilled: true },
+        Row { name: "no names", policy: json!({"placementType": "PickFixed", "clusterNames": []}), clusters: &["a", "b"],
+            bindings: &["a Bound 0", "b Scheduled 0"], changes: &["Unschedule a Unscheduled", "Unschedule b Unscheduled"],
+            decisions: "", fulfilled: true },
+        Row { name: "no list", policy: json!({"placementType": "PickFixed"}), clusters: &["a"], bindings: &[],
+            changes: &[], decisions: "", fulfilled: true },
     ]);
 }
 
@@ -297,10 +302,6 @@ fn records_and_policies_that_cannot_be() {
     assert_eq!(
         run(Some(&named("PickN")), &["a"], &["a Bound 1"]).unwrap_err(),
         incomplete("spec.policy.numberOfClusters", "PickN")
-    );
-    assert_eq!(
-        run(Some(&named("PickFixed")), &["a"], &["a Bound 0"]).unwrap_err(),
-        incomplete("spec.policy.clusterNames", "PickFixed")
     );
     let name = binding("a Bound 1").name;
     assert_eq!(run(None, &["a"], &["a Unscheduled 1"]).unwrap_err(), Error::NoPreviousState { binding: name.clone() });

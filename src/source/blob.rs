@@ -10,6 +10,7 @@ use super::encryption;
 use super::truth;
 use crate::blob_error::{BlobError, shortened};
 use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
+use model::api::groups::{CLUSTER_GROUP, is_of_other_hubs};
 use model::api::identity::identify;
 use model::api::table;
 use model::api::table::{Checked, GITFLEET_GROUP, PLACEMENT_GROUP};
@@ -308,6 +309,19 @@ impl Reading<'_, '_> {
         }
     }
 
+    /// Says of an object for another hub that nothing becomes of it.
+    fn warn_of_other_hubs(&mut self, id: &ObjectId, line: u32) {
+        if is_of_other_hubs(&id.group, &id.kind) && self.blob.warnings.len() < WARNINGS_MAX {
+            self.blob.warnings.push(BlobError {
+                line,
+                object: Some(shortened(id.to_string())),
+                field: None,
+                message: format!("gitfleet does not read {} of {}, and no placement delivers it", id.kind, id.group),
+                hint: Some(format!("write it in group {PLACEMENT_GROUP} or {CLUSTER_GROUP}, or remove it")),
+            });
+        }
+    }
+
     fn identified(&mut self, mut value: Value, mut id: ObjectId, place: Place<'_>, keys: Vec<TruthKey>) {
         self.drop_namespace(&mut value, &mut id, place.line);
         let name = id.to_string();
@@ -317,6 +331,7 @@ impl Reading<'_, '_> {
         if !wrong.is_empty() {
             return self.blob.errors.extend(wrong.into_iter().map(|key| truth::complaint(key, &name)));
         }
+        self.warn_of_other_hubs(&id, place.line);
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
             Ok(None) => payload_errors(&value).map(|()| None),

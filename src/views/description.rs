@@ -138,7 +138,7 @@ mod tests {
         Age:       60s
         CLUSTER | SNAPSHOT | STATE
         east | 3 | ✓ available for 50s
-        west | 3 | ? available for 50s; offline (connection refused) for 60s
+        west | 3 | ? available when it answered last; offline (connection refused) for 60s
         "#);
     }
 

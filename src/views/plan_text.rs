@@ -120,6 +120,7 @@ fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
         lines.push(field("rollout", rollout_text(placement)));
     }
     lines.extend(object_lines(placement));
+    lines.extend(hand_over_lines(placement));
     lines.extend(deletion_lines(placement));
     lines
 }
@@ -142,7 +143,7 @@ fn cluster_lines(placement: &PlacementPlan) -> Vec<Line> {
         if placement.variants.is_empty() { " get other overrides" } else { " get other overrides or values" };
     let moves = [
         (Style::Ok, "+", &changes.clusters.gained, ""),
-        (Style::Bad, "-", &changes.clusters.lost, ""),
+        (Style::Bad, "-", &placement.lost().cloned().collect(), ""),
         (Style::Progressing, "~", &changes.overridden, overridden),
     ];
     for (style, sign, clusters, what) in moves.into_iter().filter(|(_, _, clusters, _)| !clusters.is_empty()) {
@@ -204,7 +205,7 @@ fn object_lines(placement: &PlacementPlan) -> Vec<Line> {
     let signs = [
         (Style::Ok, "+", &resources.added),
         (Style::Progressing, "~", &resources.changed),
-        (Style::Bad, "-", &resources.removed),
+        (Style::Bad, "-", &placement.dropped().cloned().collect()),
     ];
     let listed = signs.into_iter().filter(|(_, _, resources)| !resources.is_empty());
     listed.map(|(style, sign, of)| line(style, format!("    {sign} {}: {}", objects(of.len()), listing(of)))).collect()
@@ -213,6 +214,27 @@ fn object_lines(placement: &PlacementPlan) -> Vec<Line> {
 fn listing(resources: &[Resource]) -> String {
     let ids: Vec<String> = resources.iter().map(|resource| resource.0.to_string()).collect();
     first_of(ids.iter().map(String::as_str), NAMED_MAX)
+}
+
+/// Lists what another placement has at the end, the same on several clusters once.
+fn hand_over_lines(placement: &PlacementPlan) -> Vec<Line> {
+    let mut groups: BTreeMap<(&PlacementKey, &[Resource]), Vec<&ClusterName>> = BTreeMap::new();
+    for handed in &placement.hands_over {
+        groups.entry((&handed.to, &handed.resources)).or_default().push(&handed.cluster_name);
+    }
+    let mut lines = Vec::new();
+    for ((to, resources), clusters) in groups.iter().take(NAMED_MAX) {
+        let (from, verb) = (placement.key(), if resources.len() == 1 { "changes" } else { "change" });
+        let on = format!("{}: {}", counted(clusters.len(), "cluster"), names(clusters.iter().copied()));
+        let text = format!("  {} {verb} hands, {from} -> {to}, on {on}", objects(resources.len()));
+        lines.push(line(Style::Progressing, text));
+        lines.push(line(Style::Plain, format!("    {}", listing(resources))));
+    }
+    if let Some(more) = groups.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        let text = format!("  and {} of objects that change hands; -o json shows all", counted(more, "other list"));
+        lines.push(line(Style::Progressing, text));
+    }
+    lines
 }
 
 /// Lists what goes, the same on several clusters once, and what a person must approve.

@@ -80,14 +80,14 @@ pub struct ObjectDiff {
     pub text: Option<String>,
 }
 
-/// The objects of some clusters where they differ from those of most.
+/// What changes on some clusters, and otherwise than on most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverrideEffect {
     /// The placement.
     pub placement: PlacementKey,
     /// The clusters with this effect.
     pub clusters: Vec<ClusterName>,
-    /// The diff from the common form, of masked objects; absent if it must not be shown.
+    /// The diff of what they hold, or for new ones of what most get, of masked objects; absent if it must not be shown.
     pub text: Option<String>,
 }
 

@@ -337,6 +337,7 @@ impl Case {
             guard_off_at: None,
             asked_before: BTreeMap::new(),
             ignored: BTreeSet::new(),
+            behind: BTreeSet::new(),
             removed: false,
             halted: None,
             paused: None,

@@ -241,6 +241,23 @@ async fn a_retargeted_pull_request_has_no_plan_any_more() {
 }
 
 #[tokio::test]
+async fn the_plan_of_what_was_merged_stays() {
+    // The branch is read before the merge is noticed.
+    for beginning in BOTH {
+        let (mut world, _) = waiting(beginning).await;
+        let number = world.fake.open_pull("ann", "another", "main", "another", &commit('f'));
+        world.hint(ForgeEvent::PullRequest { number, pushed: None });
+        world.later(70).await;
+        let plan = |world: &World| world.ours(number).into_iter().find(|comment| comment.body.contains("### Plan"));
+        let before = plan(&world).expect("there is a plan").body;
+        world.fake.merge(number, &commit('8'), "carl");
+        world.accept('8');
+        world.later(20).await;
+        assert_eq!(plan(&world).expect("it is still there").body, before);
+    }
+}
+
+#[tokio::test]
 async fn a_rewritten_history_waits_for_a_person_while_the_rollout_continues() {
     for beginning in BOTH {
         let (mut world, pull) = waiting(beginning).await;

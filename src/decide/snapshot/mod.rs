@@ -27,6 +27,6 @@ pub use history::{
     with_variants, work_names,
 };
 pub use missing::not_selected;
-pub use overrides::{Candidates, left_out, works_for_cluster};
+pub use overrides::{Candidates, fits_rule, left_out, selectors_that_hit, works_for_cluster};
 pub use sanitise::{sanitise, sanitised, snapshot_order, sort_for_snapshot};
 pub use select::{SelectionError, select, select_for};

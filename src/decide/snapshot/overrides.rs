@@ -56,7 +56,7 @@ impl OverrideCandidate {
         keys: &mut BTreeSet<Cow<'a, str>>,
     ) -> Option<OverrideRef> {
         let rules = rules(&self.snapshot).iter().zip(&self.value_keys);
-        let mut fitting = rules.filter(|(rule, _)| fits(rule, labels)).peekable();
+        let mut fitting = rules.filter(|(rule, _)| fits_rule(rule, labels)).peekable();
         // Without a matching rule no label is recorded: a label that makes a rule match changes the pick by itself.
         fitting.peek()?;
         // Also those of rules that do not match: later only the recorded labels tell which rules apply.
@@ -135,25 +135,37 @@ impl<'a> Objects<'a> {
     }
 
     fn has_one_of(&self, snapshot: &OverrideSnapshot) -> bool {
+        self.hits(snapshot).any(|hit| hit)
+    }
+
+    /// Tells of each selector of an override whether it selects one of the objects.
+    fn hits<'b>(&'b self, snapshot: &'b OverrideSnapshot) -> Box<dyn Iterator<Item = bool> + 'b> {
         // A ClusterResourceOverride has none, so its selectors match only objects without a namespace.
         let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
-        let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: namespace.clone(),
-            name: name.to_owned(),
+        let has = move |group: &str, version: &str, kind: &str, name: &str| {
+            self.ids.contains(&ObjectId {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: kind.to_owned(),
+                namespace: namespace.clone(),
+                name: name.to_owned(),
+            })
         };
         match &snapshot.spec {
-            OverrideSpec::Cluster(spec) => spec.cluster_resource_selectors.iter().any(|s| {
-                self.ids.contains(&id(&s.group, &s.version, &s.kind, &s.name))
+            OverrideSpec::Cluster(spec) => Box::new(spec.cluster_resource_selectors.iter().map(move |s| {
+                has(&s.group, &s.version, &s.kind, &s.name)
                     || (is_namespace(s) && self.namespaces.contains(s.name.as_str()))
-            }),
+            })),
             OverrideSpec::Namespaced(spec) => {
-                spec.resource_selectors.iter().any(|s| self.ids.contains(&id(&s.group, &s.version, &s.kind, &s.name)))
+                Box::new(spec.resource_selectors.iter().map(move |s| has(&s.group, &s.version, &s.kind, &s.name)))
             }
         }
     }
+}
+
+/// Tells of each selector of an override whether it selects one of a placement's delivered objects.
+pub fn selectors_that_hit<'a>(snapshot: &OverrideSnapshot, manifests: impl Iterator<Item = &'a Manifest>) -> Vec<bool> {
+    Objects::of(manifests).hits(snapshot).collect()
 }
 
 fn is_namespace(selector: &ResourceSelector) -> bool {
@@ -184,7 +196,7 @@ fn rules(snapshot: &OverrideSnapshot) -> &[OverrideRule] {
 
 /// Tells whether a rule applies to clusters with these labels: no selector matches none, no terms match all, a term without a
 /// label selector matches none.
-fn fits(rule: &OverrideRule, labels: &BTreeMap<String, String>) -> bool {
+pub fn fits_rule(rule: &OverrideRule, labels: &BTreeMap<String, String>) -> bool {
     rule.cluster_selector.as_ref().is_some_and(|selector| {
         let terms = &selector.cluster_selector_terms;
         terms.is_empty() || terms.iter().any(|t| t.label_selector.as_ref().is_some_and(|s| s.matches(labels)))
@@ -258,7 +270,7 @@ pub fn left_out<'a, 's>(
 ) -> BTreeSet<ObjectKey> {
     let snapshots: Vec<_> = picked.cluster.iter().chain(&picked.namespaced).filter_map(lookup).collect();
     let deletes = |snapshot: &&&OverrideSnapshot| {
-        rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits(rule, &picked.labels))
+        rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits_rule(rule, &picked.labels))
     };
     let deleting: Vec<_> = snapshots.iter().filter(deletes).collect();
     let is_left_out = |id: &&ObjectId| deleting.iter().any(|snapshot| changes(snapshot, id));
@@ -274,7 +286,7 @@ fn overridden<'s>(
 ) -> Result<Option<Manifest>, String> {
     let mut manifest = manifest.clone();
     for snapshot in overrides {
-        for (position, rule) in rules(snapshot).iter().enumerate().filter(|(_, rule)| fits(rule, labels)) {
+        for (position, rule) in rules(snapshot).iter().enumerate().filter(|(_, rule)| fits_rule(rule, labels)) {
             if rule.override_type == OverrideType::Delete {
                 return Ok(None);
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::api::RESERVED_NAMESPACE;
+use model::api::groups::is_of_other_hubs;
 use model::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
 use model::api::table::PLACEMENT_GROUP;
 use model::error::{Classify, ErrorClass};
@@ -186,6 +187,7 @@ fn is_reserved(namespace: &str) -> bool {
 fn is_disabled(group: &str, kind: &str) -> bool {
     DISABLED_GROUPS.contains(&group)
         || DISABLED_KINDS.contains(&(group, kind))
+        || is_of_other_hubs(group, kind)
         // KubeFleet's list of disabled kinds leaves AppliedWork out.
         || (group == PLACEMENT_GROUP && kind != "AppliedWork" && !ENVELOPES.contains(&kind))
 }

@@ -53,7 +53,7 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
     let pick = |(decision, binding): (&model::records::ClusterDecision, Option<_>)| Pick {
         cluster: decision.cluster_name.clone(),
         reason: decision.reason.to_string(),
-        reached: binding.is_some_and(|binding| view.is_up_to_date(binding)),
+        reached: binding.is_some_and(|binding| view.has_newest(binding)),
     };
     let picks = if view.record.removed { Vec::new() } else { view.picked().into_iter().map(pick).collect() };
     let gate = view.record.closed_gate();

@@ -107,8 +107,13 @@ impl<'a> PlacementView<'a> {
     }
 
     /// Tells whether a binding's cluster has the newest snapshot, available or compared.
-    pub fn is_up_to_date(&self, binding: &Binding) -> bool {
+    pub fn has_newest(&self, binding: &Binding) -> bool {
         binding.snapshot.is_some() && binding.snapshot == self.newest() && is_right(binding, self.mode())
+    }
+
+    /// Tells whether a binding's cluster has the newest snapshot as the accepted commit wants it there, available or compared.
+    pub fn is_up_to_date(&self, binding: &Binding) -> bool {
+        self.has_newest(binding) && !self.record.behind.contains(&binding.cluster)
     }
 
     /// Tells whether staged update runs move the clusters.
@@ -447,6 +452,9 @@ pub fn waiting_message(view: &PlacementView, binding: &Binding) -> String {
     let newest = view.snapshot.map_or_else(|| "the first snapshot".to_owned(), |s| format!("snapshot {}", s.index));
     let mut text = match binding.snapshot {
         None => format!("waits for its turn for {newest}"),
+        Some(held) if Some(held) == view.newest() => {
+            format!("holds snapshot {held} with earlier overrides or another apply strategy; waits for its turn")
+        }
         Some(held) if is_right(binding, view.mode()) => {
             format!("holds snapshot {held}; waits for its turn for {newest}")
         }

@@ -14,7 +14,7 @@ use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
 use model::placement_phase::{Permit, PhaseAct};
 use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus};
-use model::runs::{DELETION_GATE, STUCK_AFTER};
+use model::runs::{ClusterPhase, DELETION_GATE, STUCK_AFTER};
 
 mod staged;
 mod state;
@@ -205,8 +205,10 @@ fn offline(cluster: &ClusterRecord) -> ClusterState {
 /// Returns the state of a cluster with a binding.
 pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterState {
     let mode = view.mode();
-    let at_target =
-        binding.snapshot.is_some() && binding.snapshot == view.goal() && Mode::of(&binding.apply_strategy) == mode;
+    let at_target = binding.snapshot.is_some()
+        && binding.snapshot == view.goal()
+        && Mode::of(&binding.apply_strategy) == mode
+        && !view.record.behind.contains(&binding.cluster);
     if at_target && is_right(binding, mode) {
         return ClusterState::Right;
     }
@@ -228,6 +230,12 @@ pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterSta
     }
 }
 
+/// Tells whether what a cluster is assigned has failed there, or is late.
+pub fn has_failed(view: &PlacementView, binding: &Binding) -> bool {
+    let started = binding.snapshot.is_some() && !is_right(binding, Mode::of(&binding.apply_strategy));
+    started && failure(view, binding).is_some()
+}
+
 /// Describes why a started cluster will not reach its goal by itself.
 fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let cluster = &binding.cluster;
@@ -245,6 +253,13 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
         if work.manifests.iter().any(|m| failed(&m)) {
             return Some(format!("{cluster}: {}", work::named(work.manifests.iter().filter(failed))));
         }
+    }
+    // What its run knows beside: that nothing is delivered there.
+    let run = active_run(view.runs).filter(|run| view.is_external() && run.snapshot() == binding.snapshot);
+    let of_run = run.into_iter().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+    let mut failed = of_run.filter(|of_run| of_run.phase == ClusterPhase::Failed && !of_run.message.is_empty());
+    if let Some(failed) = failed.find(|of_run| of_run.name == *cluster) {
+        return Some(format!("{cluster}: {}", failed.message));
     }
     let deadline = progress_deadline(view);
     let late = binding.started_at.is_some_and(|at| view.now.duration_since(at) >= deadline);

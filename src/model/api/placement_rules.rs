@@ -137,10 +137,6 @@ fn validate_policy(errors: &mut Vec<FieldError>, policy: &PlacementPolicy) {
             None => errors.push(FieldError::new("spec.policy.numberOfClusters", "PickN needs it")),
             Some(n) => range(errors, "spec.policy.numberOfClusters", n, 0, i32::MAX),
         },
-        // KubeFleet would skip it in every cycle and never write a status.
-        PlacementType::PickFixed if policy.cluster_names.is_empty() => {
-            errors.push(FieldError::new("spec.policy.clusterNames", "PickFixed needs at least one name"));
-        }
         PlacementType::PickFixed | PlacementType::PickAll => {}
     }
     cluster_names(errors, &policy.cluster_names);

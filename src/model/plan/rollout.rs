@@ -9,7 +9,7 @@ use super::snapshot::Resource;
 use crate::api::placement::StrategyType;
 use crate::api::stage_checks::Checks;
 use crate::api::staged::StageTaskType;
-use crate::id::ClusterName;
+use crate::id::{ClusterName, PlacementKey};
 
 /// The rollout of a placement.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -89,6 +89,18 @@ pub struct WorkPlan {
 pub struct DeletionPlan {
     /// The cluster.
     pub cluster_name: ClusterName,
+    /// The objects, sorted by identity.
+    pub resources: Vec<Resource>,
+}
+
+/// The objects of one cluster that another placement has at the end: nothing of them is deleted.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandOverPlan {
+    /// The cluster.
+    pub cluster_name: ClusterName,
+    /// The placement that has them then.
+    pub to: PlacementKey,
     /// The objects, sorted by identity.
     pub resources: Vec<Resource>,
 }

@@ -33,6 +33,9 @@ pub struct SourceRecord {
     /// Why `seen` is not accepted: every error in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<InputError>,
+    /// Warnings about documents of the accepted commit that name what is not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_effect: Vec<InputError>,
     /// The newest commit that was refused or held, until another is accepted or the tip is taken back: the journal has it once, also
     /// where a process that starts refuses it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,6 +19,7 @@ fn plan(objects: &[Value]) -> Plan {
         decisions: Vec::new(),
         rollout: RolloutPlan::default(),
         works: vec![work("a"), work("b")],
+        hands_over: Vec::new(),
         deletions: Vec::new(),
         deletion_guard: None,
         changes: None,

@@ -36,6 +36,7 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     let changed: Vec<&PlacementPlan> = report.plan.placements.iter().filter(|p| is_changed(p)).collect();
     // Before the other sections of placements: a comment that is too long loses its end.
     blocks.extend(changed.iter().filter_map(|placement| deletion_block(placement)));
+    blocks.extend(changed.iter().filter_map(|placement| hand_over_block(placement)));
     blocks.extend(table_block(report, &changed));
     blocks.extend(cluster_blocks(&changed));
     blocks.extend(rollout_blocks(&changed));
@@ -133,6 +134,28 @@ fn deletion_block(placement: &PlacementPlan) -> Option<Block> {
     Some(Block::must(text))
 }
 
+/// Lists what another placement has after the merge: it is deleted nowhere.
+fn hand_over_block(placement: &PlacementPlan) -> Option<Block> {
+    let mut groups: BTreeMap<(&PlacementKey, &[Resource]), Vec<&ClusterName>> = BTreeMap::new();
+    for handed in &placement.hands_over {
+        groups.entry((&handed.to, &handed.resources)).or_default().push(&handed.cluster_name);
+    }
+    if groups.is_empty() {
+        return None;
+    }
+    let mut text = format!("**Changes hands** of {}:\n\n", code(&name(placement)));
+    for ((to, resources), clusters) in groups.iter().take(DELETIONS_MAX) {
+        let ids: Vec<String> = resources.iter().map(|resource| resource.0.to_string()).collect();
+        let ids = codes(ids.iter().map(String::as_str), LISTED_MAX);
+        writeln!(text, "- to {}: {ids} on {}", code(&to.to_string()), named(clusters)).expect("a String takes it");
+    }
+    if let Some(more) = groups.len().checked_sub(DELETIONS_MAX).filter(|more| *more > 0) {
+        writeln!(text, "- and {}", counted(more, "other list")).expect("a String takes it");
+    }
+    text.push('\n');
+    Some(Block::must(text))
+}
+
 /// Returns a count of clusters and the first of their names.
 pub(super) fn named(clusters: &[&ClusterName]) -> String {
     format!("{}: {}", counted(clusters.len(), "cluster"), codes(clusters.iter().map(|c| c.as_str()), LISTED_MAX))
@@ -189,7 +212,8 @@ fn cluster_texts(placement: &PlacementPlan) -> Option<(String, String)> {
     };
     let mut text = String::new();
     let mut short = String::new();
-    let moves = [("gains", &changes.clusters.gained), ("loses", &changes.clusters.lost)];
+    let lost = placement.lost().cloned().collect();
+    let moves = [("gains", &changes.clusters.gained), ("loses", &lost)];
     for (verb, clusters) in moves.into_iter().filter(|(_, clusters)| !clusters.is_empty()) {
         let mut reasons: BTreeMap<String, Vec<&ClusterName>> = BTreeMap::new();
         for cluster in clusters {

@@ -48,7 +48,7 @@ pub(super) fn table_block(report: &PullReport, changed: &[&PlacementPlan]) -> Op
 
 /// Counts the clusters with changes, and those gained and lost.
 fn clusters(placement: &PlacementPlan) -> String {
-    let moved = placement.changes.as_ref().map(|changes| (changes.clusters.gained.len(), changes.clusters.lost.len()));
+    let moved = placement.changes.as_ref().map(|changes| (changes.clusters.gained.len(), placement.lost().count()));
     let (gained, lost) = moved.unwrap_or_default();
     let parts = signed(&[('+', gained), ('−', lost)]);
     let count = concerned(placement).len();

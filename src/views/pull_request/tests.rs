@@ -83,6 +83,7 @@ fn placement(word: &str) -> PlacementPlan {
             ..RolloutPlan::default()
         },
         works: vec![WorkPlan { cluster_name: cluster.clone(), manifests: works, error: Some(word.to_owned()) }],
+        hands_over: Vec::new(),
         deletions: vec![DeletionPlan { cluster_name: cluster.clone(), resources }],
         deletion_guard: Some(word.to_owned()),
         changes: Some(Changes {

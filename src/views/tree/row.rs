@@ -9,7 +9,7 @@ use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged}
 use crate::table::age;
 use decide::status::binding::binding_lists;
 use decide::status::placement::{PlacementView, chain, waiting_message, why};
-use decide::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
+use decide::status::rollout::{Failure, PersonWait, RolloutState, has_failed, rollout_state};
 use decide::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
@@ -315,10 +315,15 @@ fn picked_state(
         let description = offline.map_or_else(|| "picked; not bound yet".to_owned(), |c| format!("offline{}", why(c)));
         return (Style::Muted, "·", description.into());
     };
-    if binding.snapshot.is_none() || binding.snapshot != view.newest() {
+    if binding.snapshot.is_none() || binding.snapshot != view.newest() || is_behind(view, binding) {
         return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_message(view, binding).into());
     }
     cluster_state(view, &decision.cluster_name, binding)
+}
+
+/// Tells whether a cluster holds the newest snapshot, and waits for its turn to get it as the accepted commit wants it.
+fn is_behind(view: &PlacementView, binding: &Binding) -> bool {
+    view.has_newest(binding) && !view.is_up_to_date(binding)
 }
 
 /// Returns the state of a cluster whose update began, in one phrase.
@@ -331,6 +336,10 @@ pub(super) fn cluster_state(
     let mut says_offline = false;
     let (style, glyph, description) = match standing(binding, view.mode()) {
         None => (Style::Progressing, "↻", Words::from("begins")),
+        // Whether it still is nobody knows.
+        Some(c) if c.status == ConditionStatus::True && offline.is_some() => {
+            (Style::Ok, "✓", Words::from("available when it answered last"))
+        }
         Some(c) if c.status == ConditionStatus::True => {
             let word = match (&c.type_, &c.reason) {
                 (ConditionType::DiffReported, _) => "compared",
@@ -349,7 +358,11 @@ pub(super) fn cluster_state(
             let description = if moving || c.type_ == ConditionType::Applied { count } else { c.message.as_str() };
             says_offline = description.contains("the cluster is offline");
             let description = Words::from(description);
-            if moving { (Style::Progressing, "↻", description) } else { (Style::Bad, "✗", description) }
+            match c.reason {
+                Reason::RolloutNotStartedYet => (Style::Muted, "·", description),
+                _ if moving && !has_failed(view, binding) => (Style::Progressing, "↻", description),
+                _ => (Style::Bad, "✗", description),
+            }
         }
     };
     if let Some(offline) = offline {

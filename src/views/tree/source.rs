@@ -83,6 +83,7 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
     for (name, one) in &source.sources {
         lines.extend(refused_lines(&format!("source {name}: "), one));
     }
+    lines.extend(without_effect_lines(source));
     if let Some(failure) = &source.failure {
         lines.push(TimedLine::default().with(Style::Bad, format!("✗ the source cannot be read: {failure}")));
     }
@@ -141,6 +142,18 @@ fn refused_lines(of: &str, source: &SourceRecord) -> Vec<TimedLine> {
     }
     if let Some(rest) = source.refused.len().checked_sub(REFUSED_ERRORS_MAX).filter(|n| *n > 0) {
         lines.push(TimedLine::default().with(Style::Muted, format!("    and {}", counted(rest, "more error"))));
+    }
+    lines
+}
+
+/// Names documents of the accepted commit that do nothing, because they name what is not there.
+fn without_effect_lines(source: &SourceRecord) -> Vec<TimedLine> {
+    let line = |text: String| TimedLine::default().with(Style::Progressing, text);
+    let shown = source.without_effect.iter().take(REFUSED_ERRORS_MAX);
+    let mut lines: Vec<TimedLine> = shown.map(|document| line(format!("! {document}"))).collect();
+    let rest = source.without_effect.len().saturating_sub(REFUSED_ERRORS_MAX);
+    if rest > 0 {
+        lines.push(line(format!("! and {}; gitfleet validate names all of them", counted(rest, "more warning"))));
     }
     lines
 }

@@ -1,5 +1,7 @@
 //! Whole trees, as people see them.
 
+mod signs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -167,7 +169,7 @@ fn everything_that_can_be_wrong() {
     ├─ ✗ south    snapshot 3  1 of 2 objects applied
     │      ConfigMap web/b: ManifestApplyFailed: field is immutable
     │      1 object drifted
-    └─ ? west     snapshot 3  available for 50s; offline (connection refused) for 60s
+    └─ ? west     snapshot 3  available when it answered last; offline (connection refused) for 60s
     "#);
 }
 

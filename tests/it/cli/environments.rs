@@ -189,6 +189,36 @@ fn a_cluster_moves_from_one_environment_to_the_other_without_a_deletion() {
     assert_eq!((held(&scratch, "east"), held(&scratch, "west")), ("production".to_owned(), "staging".to_owned()));
 }
 
+#[test]
+fn m12_a_label_and_an_eviction_move_a_cluster_without_a_deletion() {
+    let scratch = two_environments();
+    let of = |name: &str, region: &str| {
+        format!(
+            "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {{name: {name}, \
+             annotations: {{gitfleet.io/path: {name}}}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, \
+             name: shop}}]\n  policy: {{affinity: {{clusterAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: \
+             {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{region: {region}}}}}}}]}}}}}}}}\n"
+        )
+    };
+    scratch.write("placements/staging.yaml", &of("staging", "s"));
+    scratch.write("placements/production.yaml", &of("production", "p"));
+    scratch.write("clusters.yaml", &[cluster("east", "s"), cluster("north", "s"), cluster("west", "p")].concat());
+    scratch.commit("first");
+    scratch.run(&ONCE).text(0);
+    scratch.write("clusters.yaml", &[cluster("east", "p"), cluster("north", "s"), cluster("west", "p")].concat());
+    scratch.write(
+        "eviction.yaml",
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {name: e}\n\
+         spec: {placementName: staging, clusterName: east}\n",
+    );
+    scratch.commit("second");
+    let run = scratch.run(&ONCE);
+    run.text(0);
+    assert!(!run.err.contains("pruned"), "{}", run.err);
+    let held = ["east", "north", "west"].map(|name| held(&scratch, name));
+    assert_eq!(held, ["production", "staging", "production"]);
+}
+
 /// A ResourceOverride that gives `shop/c` another value.
 fn value_override(name: &str, annotations: &str, value: &str) -> String {
     format!(

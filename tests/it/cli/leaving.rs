@@ -98,3 +98,63 @@ fn w09_an_abandoned_placement_leaves_its_files() {
     scratch.run(&ONCE).text(0);
     assert_eq!(label(&scratch, "a"), None, "the file stays, and nothing names us");
 }
+
+#[test]
+fn w16_the_plan_of_a_rename_deletes_nothing() {
+    let scratch = fleet("");
+    scratch.write("placement.yaml", &placement("new", "web", ""));
+    scratch.commit("rename the placement");
+    let plan = |more: &[&str]| scratch.run(&[&["plan", "--repo", "fleet", "--base", "HEAD~1"], more].concat());
+    insta::assert_snapshot!(plan(&[]).text(0), @"
+    ~ ClusterResourcePlacement new
+      snapshot  0, 2 objects, new
+      clusters  5: a, b, c, d, e
+        + 5 clusters: a, b, c, d, e
+      rollout   RollingUpdate
+        + 2 objects: ConfigMap web/settings, Namespace web
+
+    - ClusterResourcePlacement old  is removed
+      2 objects change hands, old -> new, on 5 clusters: a, b, c, d, e
+        ConfigMap web/settings, Namespace web
+
+    Plan: 2 placements change on 5 clusters
+    ");
+    let comment = plan(&["-o", "markdown"]);
+    let text = comment.text(0);
+    for part in [
+        "**Changes hands** of `ClusterResourcePlacement old`:",
+        "- to `new`: `ConfigMap web/settings`, `Namespace web` on 5 clusters: ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for part in ["deleted", "loses", "−", "need approval"] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+    let json = plan(&["-o", "json"]).json(0);
+    let old = &json["placements"][1];
+    assert_eq!((&old["name"], &old["deletions"]), (&"old".into(), &serde_json::json!([])), "{old}");
+    let handed = old["handsOver"].as_array().expect("a list");
+    assert_eq!((handed.len(), &handed[0]["to"], &handed[0]["clusterName"]), (5, &"new".into(), &"a".into()), "{old}");
+
+    // One that changes with the rename is shown as a change, and one that is dropped as a deletion.
+    scratch.write("web.yaml", &namespace("web", &[("settings", "2")]));
+    scratch.commit("and change the object");
+    let both = scratch.run(&["plan", "--repo", "fleet", "--base", "HEAD~2"]);
+    assert!(both.text(0).contains("~ ConfigMap web/settings  of new\n"), "{}", both.out);
+    assert!(!both.out.contains("- ConfigMap"), "{}", both.out);
+}
+
+#[test]
+fn m2_what_moves_to_another_placement_changes_hands_in_the_plan() {
+    let scratch = fleet("");
+    let settings =
+        |name: &str| placement(name, "web", "").replace("name: web}", "name: web, selectionScope: NamespaceOnly}");
+    let rp = "---\napiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourcePlacement\nmetadata: {name: cm, namespace: web}\n\
+              spec:\n  resourceSelectors: [{group: '', version: v1, kind: ConfigMap, name: settings}]\n";
+    scratch.write("placement.yaml", &settings("old")).write("rp.yaml", rp);
+    scratch.commit("a placement of its own");
+    let plan = scratch.run(&["plan", "--repo", "fleet", "--base", "HEAD~1"]);
+    let text = plan.text(0);
+    assert!(text.contains("  1 object changes hands, old -> web/cm, on 5 clusters: a, b, c, d, e\n"), "{text}");
+    assert!(!text.contains("deletes") && !text.contains("- ConfigMap") && !text.contains("- 1 object"), "{text}");
+}

@@ -1,5 +1,8 @@
 //! What a daemon logs: sentences for people, and fields for machines.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::cli::scratch::{CONFIG, Scratch, cluster, namespace, placement};
@@ -49,4 +52,33 @@ fn json_lists_the_spans() {
     let decision = &found("rolling out to 1 cluster (east): snapshot 1")["spans"][0];
     assert_eq!((&decision["placement"], &decision["commit"]), (&"web".into(), &commit.as_str().into()));
     assert_eq!(found("commit accepted")["spans"][0]["commit"], commit);
+}
+
+#[test]
+fn a_line_has_each_key_once() {
+    let scratch = Scratch::with_web();
+    let mut command = scratch.command(&["run", "-c", CONFIG, "--log-format", "json"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let listening = lines.find(|line| line.contains("\"message\":\"listening\"")).expect("it listens");
+    let listening: Value = serde_json::from_str(&listening).expect("JSON");
+    let server = format!("http://{}", listening["address"].as_str().expect("an address"));
+    scratch.run(&["pause", "web", "-c", CONFIG, "--server", &server]).text(0);
+    let line = lines.find(|line| line.contains("\"verb\":\"pause\"")).expect("it is logged");
+    drop(child.kill());
+    drop(child.wait());
+    assert_eq!(line.matches("\"target\":").count(), 1, "{line}");
+    assert!(line.contains("\"of\":\"web\""), "{line}");
+}
+
+#[test]
+fn what_was_rolled_out_is_said_once() {
+    let scratch = Scratch::with_web();
+    let pass = ["run", "-c", CONFIG, "--once"];
+    let first = scratch.run(&pass);
+    first.text(0);
+    assert_eq!(first.err.matches("rolled out: snapshot 0 is available").count(), 1, "{}", first.err);
+    let again = scratch.run(&pass);
+    again.text(0);
+    assert_eq!(again.err.matches("rolled out").count(), 0, "{}", again.err);
 }

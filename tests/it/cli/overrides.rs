@@ -164,3 +164,49 @@ fn assert_shown_from_records(scratch: &Scratch) {
     assert!(settings(&["-o", "json"]).as_str().unwrap().starts_with("<masked:"), "a value under the name key");
     assert_eq!(works(&[]).code, 2, "a table has no manifests");
 }
+
+#[test]
+fn j5_a_changed_override_is_shown_against_what_the_cluster_holds() {
+    let scratch = small();
+    let of = |value: &str| RESOURCE_OVERRIDE.replace("of ${MEMBER-CLUSTER-NAME}", value);
+    scratch.write("overrides.yaml", &of("one"));
+    scratch.commit("first");
+    scratch.write("overrides.yaml", &of("two"));
+    scratch.commit("second");
+    let plan = |more: &[&str]| scratch.run(&[&["plan", "--repo", FLEET, "--base", "HEAD~1"], more].concat());
+    let shown = plan(&["--show-secrets"]);
+    let lines: Vec<&str> = shown.text(0).lines().filter(|line| line.starts_with(['+', '-'])).collect();
+    assert_eq!(lines, ["-  key: one", "+  key: two"], "{}", shown.out);
+    assert!(shown.out.contains("~ overrides of 1 cluster  of web: west\n"), "{}", shown.out);
+    // A change of the object itself reaches it through the override, which hides it.
+    scratch.write("web.yaml", &namespace("web", &[("settings", "3")]));
+    scratch.commit("third");
+    let shown = scratch.run(&["plan", "--repo", FLEET, "--base", "HEAD~1", "--show-secrets"]);
+    assert!(!shown.text(0).contains("overrides of"), "west holds what it held: {}", shown.out);
+}
+
+#[test]
+fn m14_up_to_date_means_the_newest_overrides_too() {
+    let scratch = small();
+    scratch.configure();
+    scratch.write("overrides.yaml", RESOURCE_OVERRIDE);
+    scratch.commit("first");
+    let once = ["run", "-c", CONFIG, "--once"];
+    scratch.run(&once).text(0);
+    scratch.run(&["pause", "web", "-c", CONFIG]).text(0);
+    scratch.write("overrides.yaml", &RESOURCE_OVERRIDE.replace("of ${", "at ${"));
+    scratch.commit("second");
+    let found = scratch.run(&once);
+    assert_eq!(found.code, 3, "somebody must resume it: {}", found.err);
+    let status = scratch.run(&["status", "web", "-c", CONFIG]);
+    assert!(status.text(0).contains("1 of 2 clusters up to date"), "{}", status.out);
+    let line = "· west  snapshot 0  holds snapshot 0 with earlier overrides or another apply strategy; waits for its turn; \
+                paused by ";
+    assert!(status.out.contains(line), "{}", status.out);
+    let json = scratch.run(&["status", "-c", CONFIG, "-o", "json"]).json(0);
+    assert_eq!(json["placements"][0]["upToDate"], 1, "{json}");
+    scratch.run(&["resume", "web", "-c", CONFIG]).text(0);
+    scratch.run(&once).text(0);
+    let status = scratch.run(&["status", "web", "-c", CONFIG]);
+    assert!(status.text(0).contains("2 of 2 clusters up to date"), "{}", status.out);
+}

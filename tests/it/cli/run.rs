@@ -224,3 +224,52 @@ fn one_store_one_process() {
     assert!(second.err.contains("store") && second.err.contains("in use by process"), "{}", second.err);
     once(&scratch).text(0);
 }
+
+#[test]
+fn m11_a_list_without_names_scales_to_none() {
+    let scratch = fleet();
+    once(&scratch).text(0);
+    let named = |names: &str| {
+        placement("web", "web", &format!("  policy: {{placementType: PickFixed, clusterNames: {names}}}\n"))
+    };
+    scratch.write("placement.yaml", &named("[]"));
+    scratch.commit("none");
+    assert_eq!(scratch.run(&["validate", FLEET]).code, 0);
+    let plan = scratch.run(&["plan", "--repo", FLEET, "--base", "HEAD~1"]);
+    assert!(
+        plan.text(0).contains("  clusters  none\n") && plan.out.contains("a person must approve this first"),
+        "{}",
+        plan.out
+    );
+    let found = once(&scratch);
+    assert_eq!(found.code, 3, "the guard asks: {}", found.err);
+    assert_eq!(scratch.member("east"), ALL);
+    scratch.run(&["approve", "web", "deletion", "--yes", "-c", CONFIG]).text(0);
+    once(&scratch).text(0);
+    assert_eq!((scratch.member("east").len(), scratch.member("west").len()), (0, 0));
+    let status = scratch.run(&["status", "web", "--exit-code", "-c", CONFIG]);
+    assert!(status.text(0).contains("0 of 0 clusters up to date"), "{}", status.out);
+    scratch.write("placement.yaml", &named("[west]"));
+    scratch.commit("one");
+    once(&scratch).text(0);
+    assert_eq!((scratch.member("east").len(), scratch.member("west")), (0, ALL.map(str::to_owned).to_vec()));
+}
+
+#[test]
+fn n11_what_was_not_seen_in_this_life_is_not_called_available() {
+    let scratch = fleet();
+    once(&scratch).text(0);
+    let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    let text = text.replace("directory: \"./members/{name}\"", "kubeconfig: {path: ./kubeconfig, context: \"{name}\"}");
+    fs::write(scratch.path(CONFIG), text).expect("a file");
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncontexts: [{name: east, context: {cluster: c, user: u}}, {name: west, context: \
+                      {cluster: c, user: u}}]\n\
+                      clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {}}]\n";
+    fs::write(scratch.path("kubeconfig"), kubeconfig).expect("a file");
+    let found = once(&scratch);
+    assert_eq!(found.code, 1, "{}", found.err);
+    assert!(!found.err.contains("available"), "{}", found.err);
+    assert!(found.err.contains("waits for clusters: not seen since gitfleet started: east ("), "{}", found.err);
+    let status = scratch.run(&["status", "web", "-c", CONFIG]);
+    assert!(!status.text(0).contains("available for"), "{}", status.out);
+}

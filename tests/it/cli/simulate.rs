@@ -413,3 +413,31 @@ fn w02_later_pushes_have_times_of_their_own() {
         refused.err
     );
 }
+
+#[test]
+fn m14_a_cluster_that_holds_it_does_not_begin_anew() {
+    let scratch = Scratch::new();
+    let clusters = ["c0", "c1", "c2", "c3"].map(|name| of_environment(name, "e")).concat();
+    let deployment =
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: web}\nspec: {replicas: 1}\n";
+    scratch.write("clusters.yaml", &clusters);
+    scratch.write("web.yaml", &[namespace("web", &[("a", "1")]), deployment.to_owned()].concat());
+    let named = |names: &str| {
+        placement("web", "web", &format!("  policy: {{placementType: PickFixed, clusterNames: {names}}}\n"))
+    };
+    scratch.write("placement.yaml", &named("[c0, c1, c2]"));
+    scratch.commit("first");
+    scratch.write("placement.yaml", &named("[c0, c1, c2, c3]"));
+    scratch.commit("second");
+    let found = scratch.run(&["simulate", FLEET, "--base", "HEAD~1"]);
+    insta::assert_snapshot!(found.text(0), @"
+    ClusterResourcePlacement web  snapshot 0
+      T+00:00:00  c3 begins
+      T+00:00:10  c3 is available
+      outcome       done after 10.4s
+      longest wait  10.4s for c3 to be done, from T+00:00:00
+      unavailable   at most 1 cluster at once
+
+    1 placement, 1 done
+    ");
+}

@@ -179,3 +179,24 @@ fn a_plan_has_the_stages_in_update_order() {
     let error = plan["placements"][0]["rollout"]["error"].as_str().unwrap_or_default();
     assert!(error.contains('x') && error.contains("stage"), "it names the cluster: {error}");
 }
+
+#[test]
+fn a_wait_of_no_time_is_refused_alike_by_validate_plan_and_run() {
+    let scratch = fleet();
+    let strategy = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\n\
+                    metadata: {name: steps}\nspec:\n  stages:\n    - {name: all, labelSelector: {}, afterStageTasks: \
+                    [{type: TimedWait, waitTime: 0s}]}\n";
+    scratch.write("strategy.yaml", strategy);
+    scratch.commit("no time");
+    let said =
+        "stage all: the waitTime \"0s\" of its TimedWait is no time; write one such as 1h30m, or remove the task";
+    // As on a hub the document itself is taken.
+    let validate = scratch.run(&["validate", FLEET]);
+    assert!(validate.text(0).is_empty() && validate.err.contains(said), "{}", validate.err);
+    let plan = scratch.run(&["plan", "--repo", FLEET]);
+    assert!(plan.text(1).contains(said), "{}", plan.out);
+    let run = scratch.run(&["run", "-c", CONFIG, "--once"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    assert!(status.text(0).contains(said), "{}", status.out);
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::cli::scratch::{CONFIG, Outcome, Scratch, cluster, namespace, placement};
+use crate::cli::scratch::{CONFIG, Outcome, Scratch, annotated_placement, cluster, namespace, placement};
 
 /// Two clusters, a platform's Namespace, and a tenant `web` in the folder `teams/web`, which may use the clusters of region `e`.
 fn fleet() -> Scratch {
@@ -92,4 +92,36 @@ fn bootstrap_prints_the_right_to_impersonate() {
         "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"], "resourceNames": ["deployer"],
     });
     assert!(granted.contains(&wanted), "{granted:?}");
+}
+
+/// Nothing would ever be delivered there, so nothing may wait for it.
+#[test]
+fn m14_a_cluster_that_a_tenant_lost_at_a_gate_ends_its_wait() {
+    let scratch = fleet();
+    let strategy = "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: \
+                    {name: s}\nspec:\n  stages:\n  - {name: all, labelSelector: {}, beforeStageTasks: [{type: Approval}]}\n";
+    let staged =
+        annotated_placement("web", "{gitfleet.io/staged-update-strategy: s}", "web", "  strategy: {type: External}\n");
+    scratch.write("platform/s.yaml", strategy).write("teams/web/placement.yaml", &staged);
+    scratch.commit("staged");
+    let approve = || scratch.run(&["approve", "web", "all", "--yes", "-c", CONFIG]).code;
+    assert_eq!((once(&scratch).code, approve(), once(&scratch).code), (3, 0, 0));
+    scratch.write("teams/web/app.yaml", &config_map("web", "a", "2"));
+    scratch.commit("second");
+    assert_eq!(once(&scratch).code, 3);
+    scratch.write("clusters.yaml", &[cluster("east", "x"), cluster("west", "w")].concat());
+    scratch.commit("east is none of theirs");
+    assert_eq!((once(&scratch).code, approve(), once(&scratch).code), (1, 0, 1));
+    let status = scratch.run(&["status", "web", "-c", CONFIG]);
+    assert!(
+        status.text(0).contains("✗ east  snapshot 1  tenant web: east is none of its clusters; it keeps what it has\n"),
+        "{}",
+        status.out
+    );
+    // Once it may, it gets it.
+    scratch.write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    scratch.commit("it is again");
+    once(&scratch).text(0);
+    let held = fs::read_to_string(scratch.path("members/east/configmap..web.a.yaml")).expect("the object");
+    assert!(held.contains("key: \"2\"") || held.contains("key: '2'"), "{held}");
 }

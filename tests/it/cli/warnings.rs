@@ -193,3 +193,114 @@ fn ux1a_3_a_cluster_that_never_answered_is_not_joined() {
     let table = scratch.run(&["get", "clusters", "west", "-c", CONFIG]);
     assert!(table.text(0).contains("never answered"), "{}", table.out);
 }
+
+const PROTECTING: &str = "\
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacementDisruptionBudget
+metadata: {name: wbe}
+spec: {minAvailable: 1}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacementDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacementEviction
+metadata: {name: e1}
+spec: {placementName: other, clusterName: eats}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacementEviction
+metadata: {name: e2}
+spec: {placementName: web, clusterName: east}
+";
+
+/// An override of one object of a namespace, or of a Namespace; for a placement, on clusters with this label.
+fn overriding(kind: &str, name: &str, selector: &str, placement: &str, env: &str) -> String {
+    let (namespace, list) = match kind {
+        "ResourceOverride" => (", namespace: web", "resourceSelectors"),
+        _ => ("", "clusterResourceSelectors"),
+    };
+    format!(
+        "---\napiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: {kind}\nmetadata: {{name: {name}{namespace}}}\n\
+         spec:\n{placement}  {list}: [{{{selector}}}]\n  policy:\n    overrideRules:\n    - clusterSelector: \
+         {{clusterSelectorTerms: [{{labelSelector: {{matchLabels: {{region: {env}}}}}}}]}}\n      \
+         jsonPatchOverrides: [{{op: add, path: /metadata/annotations, value: {{a: b}}}}]\n"
+    )
+}
+
+#[test]
+fn m14_what_protects_and_names_nothing_is_a_warning() {
+    let scratch = fleet();
+    scratch.write("placement.yaml", &placement("web", "web", "")).write("protect.yaml", PROTECTING);
+    let config_map = |name: &str| format!("group: '', version: v1, kind: ConfigMap, name: {name}");
+    let of = |name: &str, map: &str, placement: &str, env: &str| {
+        overriding("ResourceOverride", name, &config_map(map), placement, env)
+    };
+    let unselected = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: db}\n";
+    let overrides = [
+        of("good", "a", "", "e"),
+        of("missing", "aa", "", "e"),
+        of("nowhere", "a2", "", "north"),
+        of("placed", "a3", "  placement: {name: wbe}\n", "e"),
+        of("version", "a4", "", "e").replace("version: v1, kind", "version: v2, kind"),
+        overriding("ClusterResourceOverride", "whole", "group: '', version: v1, kind: Namespace, name: web", "", "w"),
+        overriding("ClusterResourceOverride", "db", "group: '', version: v1, kind: Namespace, name: db", "", "w"),
+        unselected.to_owned(),
+    ];
+    let maps = ["a", "a2", "a3", "a4"].map(|name| (name, "1"));
+    scratch.write("web.yaml", &namespace("web", &maps)).write("overrides.yaml", &overrides.concat());
+    scratch.commit("first");
+    let found = scratch.run(&["validate", FLEET]);
+    assert_eq!(found.code, 0, "{}", found.err);
+    insta::assert_snapshot!(found.err, @r"
+    warning: overrides.yaml:12: ResourceOverride.placement.kubernetes-fleet.io web/missing: spec.resourceSelectors[0]: the source has no ConfigMap web/aa, so nothing is overridden
+    warning: overrides.yaml:22: ResourceOverride.placement.kubernetes-fleet.io web/nowhere: spec.policy.overrideRules[0].clusterSelector: fits no cluster of the source, so the rule overrides nothing
+    warning: overrides.yaml:32: ResourceOverride.placement.kubernetes-fleet.io web/placed: spec.placement.name: the source has no ClusterResourcePlacement wbe, so nothing is overridden
+    warning: overrides.yaml:43: ResourceOverride.placement.kubernetes-fleet.io web/version: spec.resourceSelectors[0]: ConfigMap web/a4 has version v1 in the source, so nothing is overridden (write version: v1)
+    warning: overrides.yaml:63: ClusterResourceOverride.placement.kubernetes-fleet.io db: spec.clusterResourceSelectors[0]: no placement delivers Namespace db, so nothing is overridden
+    warning: protect.yaml:2: ClusterResourcePlacementDisruptionBudget.placement.kubernetes-fleet.io wbe: metadata.name: the source has no ClusterResourcePlacement wbe, so the budget protects nothing
+    warning: protect.yaml:12: ClusterResourcePlacementEviction.placement.kubernetes-fleet.io e1: spec.clusterName: the source has no cluster eats, so nothing is evicted (did you mean `east`?)
+    warning: protect.yaml:12: ClusterResourcePlacementEviction.placement.kubernetes-fleet.io e1: spec.placementName: the source has no ClusterResourcePlacement other, so nothing is evicted
+    6 objects, 1 placement, 2 clusters: no errors, 8 warnings
+    ");
+    let plan = scratch.run(&["plan", "--repo", FLEET]);
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    for line in found.err.lines().filter_map(|line| line.strip_prefix("warning: ")) {
+        assert!(plan.text(0).contains(&format!("! {line}\n")), "{line}: {}", plan.out);
+        assert!(status.text(0).contains(&format!("! {line}\n")), "{line}: {}", status.out);
+    }
+    // Corrected ones are said no more.
+    scratch.remove("protect.yaml").remove("overrides.yaml").commit("second");
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let status = scratch.run(&["status", "-c", CONFIG]);
+    assert!(!status.text(0).contains('!'), "{}", status.out);
+}
+
+#[test]
+fn m14_objects_for_other_hubs_are_named_and_not_delivered() {
+    let scratch = fleet();
+    let other = "---\napiVersion: placement.kubefleet.dev/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p, namespace: web}\n\
+                 ---\napiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ClusterProfile\nmetadata: {name: c, namespace: web}\n\
+                 ---\napiVersion: multicluster.x-k8s.io/v1alpha1\nkind: ServiceExport\nmetadata: {name: s, namespace: web}\n";
+    scratch.write("other.yaml", other).write("placement.yaml", &placement("web", "web", ""));
+    scratch.commit("first");
+    let found = scratch.run(&["validate", FLEET]);
+    insta::assert_snapshot!(found.err, @r"
+    warning: other.yaml:2: PlacementPolicy.placement.kubefleet.dev web/p: gitfleet does not read PlacementPolicy of placement.kubefleet.dev, and no placement delivers it (write it in group placement.kubernetes-fleet.io or cluster.kubernetes-fleet.io, or remove it)
+    warning: other.yaml:6: ClusterProfile.multicluster.x-k8s.io web/c: gitfleet does not read ClusterProfile of multicluster.x-k8s.io, and no placement delivers it (write it in group placement.kubernetes-fleet.io or cluster.kubernetes-fleet.io, or remove it)
+    5 objects, 1 placement, 2 clusters: no errors, 2 warnings
+    ");
+    assert!(scratch.run(&["plan", "--repo", FLEET]).text(0).contains("! other.yaml:2: "));
+    let run = scratch.run(&["run", "-c", CONFIG, "--once"]);
+    run.text(0);
+    assert!(run.err.contains("no placement delivers it"), "{}", run.err);
+    let delivered = scratch.member("east");
+    assert_eq!(
+        delivered,
+        ["configmap..web.a.yaml", "namespace...web.yaml", "serviceexport.multicluster.x-k8s.io.web.s.yaml"]
+    );
+}

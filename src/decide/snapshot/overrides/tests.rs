@@ -136,7 +136,7 @@ fn which_clusters_a_rule_is_for() {
     ];
     for (name, selector, wanted) in rows {
         let rule: OverrideRule = serde_json::from_value(patch_where(&selector, "add", "/x", &json!(1))).unwrap();
-        assert_eq!(fits(&rule, &labels(&[("tier", "gold"), ("zone", "z")])), wanted, "{name}");
+        assert_eq!(fits_rule(&rule, &labels(&[("tier", "gold"), ("zone", "z")])), wanted, "{name}");
     }
 }
 

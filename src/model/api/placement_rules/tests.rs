@@ -50,6 +50,7 @@ fn placements_keep_kubefleets_rules() {
         ("negative N", policy(json!({"placementType": "PickN", "numberOfClusters": -1})), "below 0"),
         ("PickAll with N", policy(json!({"numberOfClusters": 2})), "not allowed with PickAll"),
         ("PickFixed", policy(json!({"placementType": "PickFixed", "clusterNames": ["a", "b"]})), ""),
+        ("PickFixed without names", policy(json!({"placementType": "PickFixed", "clusterNames": []})), ""),
         ("PickFixed twice", policy(json!({"placementType": "PickFixed", "clusterNames": ["a", "a"]})), "listed twice"),
         ("PickFixed name", policy(json!({"placementType": "PickFixed", "clusterNames": ["A"]})), "not a cluster name"),
         (

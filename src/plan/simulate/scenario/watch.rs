@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use self::held::{Assignments, is_available};
 use super::Scenario;
 use super::gates::{OpenGate, open_gates};
 use decide::rollout;
 use decide::state::{FleetState, PlacementState};
 use decide::status::binding::settled_work;
-use decide::status::placement::is_right;
-use decide::status::work::{Mode, counted};
+use decide::status::work::counted;
 use decide::strategies::Staged;
 use model::api::annotations;
 use model::api::annotations::PROGRESS_DEADLINE_DEFAULT;
@@ -26,6 +26,7 @@ use model::tree::Tree;
 use views::simulation::{EventKind, Offset, SimulatedCluster, SimulatedEvent, SimulatedGate};
 
 mod checks;
+mod held;
 
 /// The last observed state of a run.
 #[derive(Debug, Default)]
@@ -60,6 +61,7 @@ struct SeenBinding {
 pub(super) struct Seen {
     runs: BTreeMap<String, SeenRun>,
     bindings: BTreeMap<String, SeenBinding>,
+    held: Assignments,
     halted: bool,
     goal: Option<u64>,
     gate: Option<Digest>,
@@ -377,7 +379,9 @@ impl Look<'_> {
             let left = fleet.records.get(&binding.cluster).is_none_or(|record| record.left);
             binding.snapshot.is_some() && !binding.deleting && !left
         };
-        let unavailable = state.bindings().filter(has_begun).filter(|binding| !is_available(binding)).count();
+        let new = self.seen.held.look(state);
+        let is_unavailable = |binding: &&Binding| !self.seen.held.has(binding);
+        let unavailable = state.bindings().filter(has_begun).filter(is_unavailable).count();
         self.seen.max_unavailable = self.seen.max_unavailable.max(unavailable);
         // A run reports its clusters itself.
         let is_staged = state.record.spec.strategy.type_ == StrategyType::External && !state.record.removed;
@@ -395,7 +399,10 @@ impl Look<'_> {
             seen.cluster = Some(binding.cluster.clone());
             if binding.deleting && !seen.deleting {
                 self.begin(&mut seen, &binding.cluster, EventKind::RemovalBegan);
-            } else if binding.started_at != seen.started_at && binding.started_at >= self.pushed_at {
+            } else if binding.started_at != seen.started_at
+                && binding.started_at >= self.pushed_at
+                && new.contains(name)
+            {
                 self.begin(&mut seen, &binding.cluster, EventKind::ClusterBegan);
             }
             (seen.started_at, seen.deleting) = (binding.started_at, binding.deleting);
@@ -479,10 +486,6 @@ impl Look<'_> {
             self.push(EventKind::GateOpened, None, Some(DELETION_GATE), None, "approved".to_owned());
         }
     }
-}
-
-fn is_available(binding: &Binding) -> bool {
-    is_right(binding, Mode::of(&binding.apply_strategy))
 }
 
 fn phase_name(phase: RunPhase) -> &'static str {

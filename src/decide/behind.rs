@@ -1,0 +1,32 @@
+//! Which clusters hold the newest snapshot, and not as the accepted commit wants it.
+
+use super::Pass;
+use model::records::BindingState;
+
+impl Pass<'_> {
+    /// Records the clusters that have the newest snapshot with other overrides or values, or another apply strategy, than they are to
+    /// have.
+    pub(super) fn note_behind(&mut self) {
+        let Some(newest) = self.state.newest().filter(|_| !self.state.record.removed) else {
+            return self.state.record.behind.clear();
+        };
+        let index = newest.index;
+        // Without the payload nobody knows which overrides concern it.
+        if !self.state.payloads.contains_key(&index) {
+            return;
+        }
+        let is_plain = newest.variants.is_none() && self.candidates.get(&index).is_none_or(|all| all.is_empty());
+        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let has_newest = self.state.bindings().filter(|binding| {
+            binding.state == BindingState::Bound && !binding.deleting && binding.snapshot == Some(index)
+        });
+        let behind = has_newest.filter(|binding| {
+            let is_made_so = || match is_plain {
+                true => binding.overrides.is_empty(),
+                false => binding.overrides == self.desired_overrides(&binding.cluster, index),
+            };
+            !self.state.record.ignores(binding) && (binding.apply_strategy != strategy || !is_made_so())
+        });
+        self.state.record.behind = behind.map(|binding| binding.cluster.clone()).collect();
+    }
+}
