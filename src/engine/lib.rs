@@ -110,7 +110,7 @@ pub struct Batch {
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     accepted_rewrite: Option<CommitId>,
     agent_tokens: Option<Arc<AgentTokens>>,
-    /// Members whose tasks began again and are told which placements they have.
+    /// Members whose tasks began and are told which placements they have.
     restarted: BTreeSet<ClusterName>,
 }
 
@@ -155,7 +155,7 @@ pub struct Core {
     answered: BTreeSet<ClusterName>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
-    /// Members whose tasks began again and are not told yet which placements they have.
+    /// Members whose tasks began and are not told yet which placements they have.
     restarted: BTreeSet<ClusterName>,
     /// The warning about clusters that no entry of `members:` reaches.
     unreached: Option<Warning>,

@@ -128,6 +128,10 @@ impl Core {
         }
         self.stop_member(name);
         self.unseen.insert(name.clone());
+        // An agent's member says by itself when it begins.
+        if access.agent().is_none() {
+            self.restarted.insert(name.clone());
+        }
         self.members.insert(name.clone(), access.clone());
         self.effects.push(Effect::StartMember(name.clone(), access));
     }
@@ -475,6 +479,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         prune,
         kept,
         user,
+        tenant,
         remove,
         abandon,
     } = a;
@@ -491,6 +496,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && *prune == b.prune
         && *kept == b.kept
         && *user == b.user
+        && *tenant == b.tenant
         && *remove == b.remove
         && *abandon == b.abandon
 }

@@ -197,6 +197,7 @@ fn order() -> WorkOrder {
         prune: BTreeSet::from([key("gone")]),
         kept: Kept::default(),
         user: Some("system:serviceaccount:n:deployer".to_owned()),
+        tenant: Some("n".to_owned()),
         remove: false,
         abandon: true,
     }

@@ -48,6 +48,7 @@ fn parent(order: &WorkOrder) -> Parent {
 /// A reconciler that is connected to a member with an inventory.
 fn connected(order: &WorkOrder) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     reconciler.take_parent(parent(order), 0);
     reconciler
