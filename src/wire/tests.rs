@@ -112,10 +112,11 @@ fn event() -> impl Strategy<Value = MemberEvent> {
     let inventories = proptest::collection::btree_map(placement(), inventory(), 0..3);
     let names = proptest::collection::btree_set(text(), 0..3);
     prop_oneof![
-        (cluster(), proptest::option::of(text()), holds, kept, inventories).prop_map(
-            |(cluster, version, holds, kept, inventory)| MemberEvent::Online {
+        (cluster(), proptest::option::of(text()), proptest::option::of(text()), holds, kept, inventories).prop_map(
+            |(cluster, version, server, holds, kept, inventory)| MemberEvent::Online {
                 cluster,
                 version,
+                server,
                 holds,
                 kept,
                 inventory

@@ -292,7 +292,7 @@ impl Case {
     }
 
     fn inventories(&self) -> BTreeMap<PlacementKey, Inventory> {
-        match self.reconciler.announce(None) {
+        match self.reconciler.announce(None, None) {
             MemberEvent::Online { inventory, .. } => inventory,
             event => unreachable!("{event:?}"),
         }

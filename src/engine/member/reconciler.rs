@@ -105,12 +105,12 @@ impl Reconciler {
     }
 
     /// Returns the event that says what the member holds.
-    pub fn announce(&self, version: Option<String>) -> MemberEvent {
+    pub fn announce(&self, version: Option<String>, server: Option<String>) -> MemberEvent {
         let ours = || self.parents.iter().filter(|(_, parent)| self.source.is(&parent.source));
         let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
         let inventory = ours().map(|(key, _)| (key.clone(), self.inventory(key))).collect();
         let kept = ours().map(|(key, parent)| (key.clone(), parent.kept.clone())).collect();
-        MemberEvent::Online { cluster: self.cluster.clone(), version, holds, kept, inventory }
+        MemberEvent::Online { cluster: self.cluster.clone(), version, server, holds, kept, inventory }
     }
 
     /// Returns the objects that carry a placement's label.

@@ -114,7 +114,7 @@ fn an_inventory_without_an_order_is_announced_when_its_objects_are_listed() {
     list(&mut reconciler, &maps(), []);
     assert!(reconciler.take_announcement());
     assert!(!reconciler.take_announcement(), "once");
-    let MemberEvent::Online { holds, .. } = reconciler.announce(None) else { panic!("it answers") };
+    let MemberEvent::Online { holds, .. } = reconciler.announce(None, None) else { panic!("it answers") };
     assert!(holds.contains_key(&placement()));
 }
 

@@ -55,7 +55,7 @@ fn connected(order: &WorkOrder) -> Reconciler {
 }
 
 fn inventory(reconciler: &Reconciler) -> Inventory {
-    match reconciler.announce(None) {
+    match reconciler.announce(None, None) {
         MemberEvent::Online { mut inventory, .. } => {
             inventory.remove(&PlacementKey::cluster_scoped("p")).expect("it is ours")
         }
