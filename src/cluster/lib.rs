@@ -158,6 +158,15 @@ pub trait Target: Send + Sync + 'static {
     /// [`Error::is_offline`] holds for all of them.
     async fn connect(&self) -> Result<Option<String>, Error>;
 
+    /// Returns what names the server behind the member, under whatever name it is reached: the uid of its Namespace `kube-system`. `None`
+    /// where there is none, or where it cannot be read.
+    ///
+    /// # Errors
+    /// The member does not answer.
+    async fn server(&self) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
     /// Tells whether what is applied becomes available by itself at some later time; otherwise it is as soon as it is written.
     fn has_health(&self) -> bool;
 

@@ -38,6 +38,8 @@ const LIST_RETRY_MAX: Duration = Duration::from_mins(1);
 const ABSENT_RETRY_MAX: Duration = Duration::from_mins(10);
 /// Names in one answer.
 const NAMES_MAX: u32 = 1_000;
+/// The Namespace whose uid names an API server: every one has it, and it is never made again.
+const SYSTEM_NAMESPACE: &str = "kube-system";
 /// How long a list may give no sign before it has failed.
 const LIST_SILENCE_MAX: Duration = Duration::from_mins(1);
 /// How long a watch must have run before its pauses begin with the first again.
@@ -240,6 +242,18 @@ impl Target for Live {
         // The member may have been upgraded or restored since, and serve its kinds in other versions.
         self.resources.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         Ok(Some(connected.version))
+    }
+
+    async fn server(&self) -> Result<Option<String>, Error> {
+        let resource = self.resource("", Some("v1"), "Namespace").await?;
+        let api: Api<RawObject> = Api::all_with(self.client()?, &resource);
+        // As a list, because namespaces are listed anyway: it takes no right of its own.
+        let params = ListParams::default().fields(&format!("metadata.name={SYSTEM_NAMESPACE}"));
+        match self.request(&SYSTEM_NAMESPACE, api.list_metadata(&params)).await {
+            Ok(found) => Ok(found.items.into_iter().find_map(|namespace| namespace.metadata.uid)),
+            Err(error) if error.is_offline() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     fn has_health(&self) -> bool {

@@ -25,6 +25,7 @@ mod run_stages;
 mod runs;
 mod schedule;
 mod select;
+pub mod servers;
 pub mod snapshot;
 mod standing;
 pub mod state;

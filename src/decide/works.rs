@@ -279,7 +279,9 @@ impl Pass<'_> {
             }
         };
         let record = &self.state.record;
-        let user = self.fleet.tenant_of(record).and_then(|tenant| tenant.user.clone());
+        let tenant = self.fleet.tenant_of(record);
+        let user = tenant.and_then(|tenant| tenant.user.clone());
+        let tenant = tenant.map(|tenant| tenant.name.clone());
         let abandon = binding.deleting && binding.abandons;
         let nothing = BTreeSet::new();
         let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
@@ -306,6 +308,7 @@ impl Pass<'_> {
                 && known.prune == prune
                 && known.kept == *kept
                 && known.user == user
+                && known.tenant == tenant
         };
         if let Some(known) = known.filter(says_this) {
             return Some(Arc::clone(known));
@@ -329,6 +332,7 @@ impl Pass<'_> {
             prune,
             kept: kept.clone(),
             user,
+            tenant,
             remove: binding.deleting,
             abandon,
         }))

@@ -121,7 +121,9 @@ impl Core {
         let is_new = self.store.as_ref().is_none_or(|store| store.takes_over);
         let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
         // A member that did not answer in time is checked when it answers: it may hold inventories of an earlier store.
-        let unseen = self.members.keys().filter(|name| is_new && !self.answered.contains(*name));
+        // What is on the server of another cluster was asked there.
+        let is_another = |name: &ClusterName| self.fleet.records.get(name).is_some_and(|of| of.same_as.is_some());
+        let unseen = self.members.keys().filter(|name| is_new && !self.answered.contains(*name) && !is_another(name));
         store.unseen.extend(unseen.cloned());
         let is_written = self.stored_store.as_ref().is_some_and(|stored| stored.adopted == store.adopted);
         batch.ops.extend(store.adoption_entry().filter(|_| !is_written).map(Op::Journal));

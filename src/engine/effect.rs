@@ -65,7 +65,8 @@ pub enum MemberCommand {
     TryAgain(PlacementKey),
     /// Leave the objects alone: the cluster left the fleet, or the placement left the cluster completely.
     Forget(PlacementKey),
-    /// These are all placements of the member, after a restart of its task: what is kept of any other is forgotten.
+    /// These are all placements of the member, once its task has begun: what is kept of any other is forgotten, and an object whose label
+    /// names any other belongs to nobody.
     Placements(BTreeSet<PlacementKey>),
 }
 

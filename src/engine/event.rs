@@ -86,6 +86,8 @@ pub enum MemberEvent {
         cluster: ClusterName,
         /// Kubernetes version, where it has one.
         version: Option<String>,
+        /// What names its API server: the uid of its Namespace `kube-system`. `None` where it has none, or where that cannot be read.
+        server: Option<String>,
         /// The snapshot that it holds completely, by placement.
         holds: BTreeMap<PlacementKey, Option<Held>>,
         /// Decisions of people that its inventories keep, by placement.

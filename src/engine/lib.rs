@@ -20,6 +20,7 @@ use config::{Configuration, MemberAccess};
 use decide::Decision;
 use decide::hand_over::decide_each;
 use decide::ocm::Ocm;
+use decide::servers::ReachedServers;
 use decide::state::{FleetState, PlacementState};
 use decide::status::decisions::Exports;
 use model::decisions::HubRecord;
@@ -50,6 +51,7 @@ mod members;
 pub mod persist;
 mod pushes;
 mod queue;
+mod servers;
 mod source;
 mod sources;
 #[cfg(test)]
@@ -110,7 +112,7 @@ pub struct Batch {
     ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     accepted_rewrite: Option<CommitId>,
     agent_tokens: Option<Arc<AgentTokens>>,
-    /// Members whose tasks began again and are told which placements they have.
+    /// Members whose tasks began and are told which placements they have.
     restarted: BTreeSet<ClusterName>,
 }
 
@@ -155,8 +157,10 @@ pub struct Core {
     answered: BTreeSet<ClusterName>,
     /// Members that have neither answered nor failed yet.
     unseen: BTreeSet<ClusterName>,
-    /// Members whose tasks began again and are not told yet which placements they have.
+    /// Members whose tasks began and are not told yet which placements they have.
     restarted: BTreeSet<ClusterName>,
+    /// The API servers that members lead to.
+    servers: ReachedServers,
     /// The warning about clusters that no entry of `members:` reaches.
     unreached: Option<Warning>,
     /// What was refused when a single pass had it tried again last; empty before.
@@ -251,6 +255,7 @@ impl Core {
             members: BTreeMap::new(),
             unseen: BTreeSet::new(),
             restarted: BTreeSet::new(),
+            servers: servers::stored(&saved.clusters),
             unreached: None,
             tried_again: BTreeSet::new(),
             sent: BTreeMap::new(),
@@ -382,6 +387,9 @@ impl Core {
         self.write_source(&mut batch, now);
         self.write_hub(&mut batch);
         self.write_overrides(&mut batch);
+        if self.can_decide() {
+            self.keep_servers();
+        }
         if !self.queue.clusters.is_empty() {
             self.refresh_clusters(&mut batch, now);
         }

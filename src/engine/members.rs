@@ -55,6 +55,7 @@ impl Core {
         for name in mark_leavers(&mut self.fleet.records, &tree, is_listed, now) {
             tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
             self.stop_member(&name);
+            self.forget_server(&name, now);
             self.queue.clusters.insert(name);
         }
         for (name, member) in &tree.clusters {
@@ -128,6 +129,10 @@ impl Core {
         }
         self.stop_member(name);
         self.unseen.insert(name.clone());
+        // An agent's member says by itself when it begins.
+        if access.agent().is_none() {
+            self.restarted.insert(name.clone());
+        }
         self.members.insert(name.clone(), access.clone());
         self.effects.push(Effect::StartMember(name.clone(), access));
     }
@@ -147,8 +152,8 @@ impl Core {
     /// Handles an event of a member.
     pub(super) fn handle_member(&mut self, event: MemberEvent, now: Timestamp) {
         match event {
-            MemberEvent::Online { cluster, version, holds, kept, inventory } => {
-                if !self.members.contains_key(&cluster) {
+            MemberEvent::Online { cluster, version, server, holds, kept, inventory } => {
+                if !self.members.contains_key(&cluster) || !self.note_server(&cluster, server, now) {
                     return;
                 }
                 // Asked before `note_holder`, which removes the cluster from that list.
@@ -209,7 +214,7 @@ impl Core {
     }
 
     /// Marks earlier reports of a cluster as outdated until it reports again.
-    fn await_reports(&mut self, cluster: &ClusterName) {
+    pub(super) fn await_reports(&mut self, cluster: &ClusterName) {
         for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
             self.fleet.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
         }
@@ -410,7 +415,12 @@ pub(super) fn unheard(state: &PlacementState) -> BTreeMap<ClusterName, Heard> {
 }
 
 /// Records whether a cluster answers, since `now` if that changed. Returns whether it changed.
-fn record_answering(record: &mut ClusterRecord, online: bool, message: Option<String>, now: Timestamp) -> bool {
+pub(super) fn record_answering(
+    record: &mut ClusterRecord,
+    online: bool,
+    message: Option<String>,
+    now: Timestamp,
+) -> bool {
     // A different reason for the same outage does not restart the outage.
     let is_new = record.online != online || record.message.is_some() != message.is_some();
     if is_new {
@@ -475,6 +485,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         prune,
         kept,
         user,
+        tenant,
         remove,
         abandon,
     } = a;
@@ -491,6 +502,7 @@ fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
         && *prune == b.prune
         && *kept == b.kept
         && *user == b.user
+        && *tenant == b.tenant
         && *remove == b.remove
         && *abandon == b.abandon
 }

@@ -120,6 +120,11 @@ impl Queue {
         self.placements.extend(self.readers.affected(change));
     }
 
+    /// Returns the placements with a binding to a cluster.
+    pub(crate) fn holders(&self, cluster: &ClusterName) -> impl Iterator<Item = &PlacementKey> {
+        self.holders.get(cluster).into_iter().flatten()
+    }
+
     /// Queues the placements with something on a cluster: their state depends on whether it answers.
     pub(crate) fn concerns_holders(&mut self, cluster: &ClusterName) {
         self.placements.extend(self.holders.get(cluster).into_iter().flatten().cloned());

@@ -39,6 +39,7 @@ mod doubt;
 mod hub;
 mod measures;
 mod pushes;
+mod servers;
 mod source;
 mod sources;
 mod start;
@@ -101,6 +102,7 @@ impl Life {
         self.take_in(Event::Member(MemberEvent::Online {
             cluster: cluster.into(),
             version: None,
+            server: None,
             holds,
             kept,
             inventory,
@@ -478,6 +480,7 @@ fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
     life.take_in(Event::Member(MemberEvent::Online {
         cluster: "b".into(),
         version: None,
+        server: None,
         holds: BTreeMap::from([(p(), None)]),
         kept,
         inventory: BTreeMap::new(),

@@ -139,11 +139,14 @@ impl Core {
         Ok(ops)
     }
 
-    /// Tells members whose tasks began again which placements they have.
+    /// Tells members whose tasks began which placements they have: those with orders, those that are bound to them and have none yet, and
+    /// those whose clusters are not known yet.
     fn tell_placements(&mut self, restarted: BTreeSet<ClusterName>) {
         for cluster in restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
-            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key.clone());
-            let placements = MemberCommand::Placements(sent.collect());
+            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key);
+            let undecided = self.placements.iter().filter(|(_, state)| state.policies.is_empty()).map(|(key, _)| key);
+            let all = sent.chain(undecided).chain(self.queue.holders(&cluster)).cloned();
+            let placements = MemberCommand::Placements(all.collect());
             self.effects.push(Effect::Command(cluster, placements));
         }
     }

@@ -20,6 +20,7 @@ use daemon::commit_signatures::{check, read_keys};
 use daemon::rendering::Rendering;
 use daemon::run::state_dir;
 use daemon::source_poller::{TokenOrigin, TokenReader, source_spec};
+use decide::servers::{ReachedServer, ReachedServers};
 use decide::status::work::counted;
 use engine::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use engine::store::saved::Records;
@@ -27,7 +28,7 @@ use git::signature::{AllowedSigners, CertifiedSigners, CosignKeys, Keyring, chec
 use member::task::target;
 use model::id::{ClusterName, ObjectId};
 use model::names::first_of;
-use model::records::{ClusterRecord, SourceRecord};
+use model::records::{ClusterRecord, SourceRecord, same_server};
 use system::clock;
 
 /// Members that are asked at a time.
@@ -72,15 +73,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     rows.extend(is_ssh.then(ssh_row));
     let (source_rows, reads) = source_rows(&configuration, known.as_ref());
     rows.extend(source_rows);
-    let clusters = match known {
-        Some(known) if !known.clusters.is_empty() => known.clusters,
-        _ if reads && !is_running => clusters_of_sources(&configuration),
-        _ => Vec::new(),
+    let records = known.map(|known| known.clusters).unwrap_or_default();
+    let clusters = match &records[..] {
+        [] if reads && !is_running => clusters_of_sources(&configuration),
+        records => records.iter().map(|record| record.name.clone()).collect(),
     };
     rows.extend(rendering::rows(&configuration));
     rows.extend(rendering::decryption_rows(&configuration));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    rows.extend(runtime.block_on(member_rows(&configuration, &clusters)));
+    rows.extend(runtime.block_on(member_rows(&configuration, &clusters, &records)));
     rows.extend(match configuration.forges().next() {
         None => vec![Row::unknown("git host", "no section `forge`: no statuses, comments or webhooks")],
         Some(_) => match runtime.block_on(forge::check(&configuration, None)) {
@@ -96,14 +97,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 /// What is stored.
 struct StoredParts {
     source: Option<SourceRecord>,
-    clusters: Vec<ClusterName>,
+    clusters: Vec<ClusterRecord>,
     by_daemon: bool,
 }
 
 impl StoredParts {
     fn of(records: Records, by_daemon: bool) -> Self {
-        let there = records.clusters.into_values().filter(|cluster| !cluster.left);
-        let clusters = there.map(|cluster: ClusterRecord| cluster.name).collect();
+        let clusters = records.clusters.into_values().filter(|cluster: &ClusterRecord| !cluster.left).collect();
         Self { source: records.source, clusters, by_daemon }
     }
 }
@@ -298,7 +298,7 @@ fn clusters_of_sources(configuration: &Configuration) -> Vec<ClusterName> {
 }
 
 /// Asks every member; says of those that are right only how many they are.
-async fn member_rows(configuration: &Configuration, clusters: &[ClusterName]) -> Vec<Row> {
+async fn member_rows(configuration: &Configuration, clusters: &[ClusterName], records: &[ClusterRecord]) -> Vec<Row> {
     const NEED: &str = "members";
     if clusters.is_empty() {
         return vec![Row::unknown(NEED, "no MemberCluster is known yet")];
@@ -310,14 +310,13 @@ async fn member_rows(configuration: &Configuration, clusters: &[ClusterName]) ->
             None => unnamed.push(cluster.as_str()),
         }
     }
-    let asked = stream::iter(
-        named
-            .iter()
-            .map(|(cluster, access)| async move { ask(cluster, access).await.map_err(|why| (cluster.as_str(), why)) }),
-    );
-    let answers: Vec<_> = asked.buffer_unordered(MEMBERS_AT_A_TIME).collect().await;
-    let mut wrong: Vec<(&str, String)> = answers.iter().filter_map(|answer| answer.clone().err()).collect();
-    wrong.sort();
+    let asked =
+        stream::iter(named.iter().map(|(cluster, access)| async move { (*cluster, ask(cluster, access).await) }));
+    let answers: BTreeMap<&ClusterName, Result<Option<String>, String>> =
+        asked.buffer_unordered(MEMBERS_AT_A_TIME).collect().await;
+    let mut wrong: BTreeMap<&ClusterName, String> =
+        answers.iter().filter_map(|(cluster, answer)| Some((*cluster, answer.clone().err()?))).collect();
+    wrong.extend(same_servers(&answers, records));
     let right = answers.len() - wrong.len();
     let total = counted(clusters.len(), "cluster");
     let mut rows = vec![Row::ok(NEED, format!("{right} of {total} can be delivered to"))];
@@ -332,29 +331,51 @@ async fn member_rows(configuration: &Configuration, clusters: &[ClusterName]) ->
     rows
 }
 
-/// Connects to a member, reads its inventory, and tries a write without carrying it out.
-async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<(), String> {
+/// Returns the clusters that lead to the API server of another, and what is to be said of each. Where a cluster was not asked, what the
+/// daemon saw counts.
+fn same_servers<'a>(
+    answers: &BTreeMap<&'a ClusterName, Result<Option<String>, String>>,
+    records: &[ClusterRecord],
+) -> BTreeMap<&'a ClusterName, String> {
+    let records: BTreeMap<&ClusterName, &ClusterRecord> = records.iter().map(|record| (&record.name, record)).collect();
+    let mut servers = ReachedServers::default();
+    for (cluster, answer) in answers {
+        let stored = records.get(cluster).and_then(|record| record.server.clone());
+        let uid = answer.as_ref().ok().cloned().flatten().or_else(|| stored.clone());
+        servers.set(cluster, uid.map(|uid| ReachedServer { is_known: stored.as_ref() == Some(&uid), uid }));
+    }
+    let same = |cluster: &'a ClusterName| {
+        let first = servers.first(cluster).or_else(|| records.get(cluster)?.same_as.as_ref());
+        Some((cluster, same_server(cluster, first?)))
+    };
+    answers.keys().copied().filter_map(same).collect()
+}
+
+/// Connects to a member, reads its inventory, and tries a write without carrying it out. Returns what names its server, where that can be
+/// read.
+async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<Option<String>, String> {
     if let MemberAccess::Directory { path } = access {
         // Connecting would make the folder.
         let there = path.ancestors().find(|path| path.exists());
         let writable =
             there.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| !found.permissions().readonly());
-        return if writable { Ok(()) } else { Err(format!("{} cannot be written", path.display())) };
+        return if writable { Ok(None) } else { Err(format!("{} cannot be written", path.display())) };
     }
     if access.agent().is_some() {
         // Its credentials are on the agent's machine; the daemon says whether the agent is connected.
-        return Ok(());
+        return Ok(None);
     }
     let member = target(cluster, access);
     member.connect().await.map_err(|error| error.to_string())?;
+    let server = member.server().await.map_err(|error| error.to_string())?;
     let told =
         |error: cluster::Error| format!("{error}; `gitfleet member bootstrap {cluster}` prints what it must allow");
     member.parents().await.map_err(told)?;
     let (id, object) = probe();
     match member.apply(&object, ApplyOptions { force: true, dry_run: true }).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(server),
         // The namespace comes with the first delivery.
-        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) if error.is_not_found() => Ok(server),
         Err(error) => Err(format!("{id}: {}", told(error))),
     }
 }

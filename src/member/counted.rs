@@ -42,6 +42,10 @@ impl Target for Counted {
         self.target.connect().await
     }
 
+    async fn server(&self) -> Result<Option<String>, Error> {
+        self.target.server().await
+    }
+
     fn acting_as(&self, user: &str) -> Result<Option<Arc<dyn Target>>, Error> {
         let target = self.target.acting_as(user)?;
         Ok(target.map(|target| Arc::new(Self::new(target, Arc::clone(&self.metrics))) as Arc<dyn Target>))

@@ -84,10 +84,19 @@ pub struct Member {
 enum SaidPresence {
     /// Nothing yet.
     Unknown,
-    /// It answers, and has this version.
-    Online(Option<String>),
+    /// It answers, and is this.
+    Online(Connected),
     /// It does not answer, for this reason.
     Offline(String),
+}
+
+/// What a connection says of a member.
+#[derive(Clone, Debug)]
+struct Connected {
+    /// Its Kubernetes version.
+    version: Option<String>,
+    /// What names its API server.
+    server: Option<String>,
 }
 
 /// The steps of a connection.
@@ -160,12 +169,13 @@ impl Member {
         let mut delay = delays();
         loop {
             match self.connect().await {
-                Ok(version) => {
+                Ok(connected) => {
                     // Before it counts as online: a ResourcePlacement is not to go where its namespace is not.
                     self.report_namespaces();
                     // The receiver goes only when the process ends.
-                    drop(self.events.send(self.reconciler.announce(version.clone())));
-                    self.presence = SaidPresence::Online(version);
+                    let Connected { version, server } = connected.clone();
+                    drop(self.events.send(self.reconciler.announce(version, server)));
+                    self.presence = SaidPresence::Online(connected);
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
                     let since = Instant::now();
                     if self.serve().await.is_none() {
@@ -203,8 +213,9 @@ impl Member {
     }
 
     /// Connects and lists: afterwards all objects with a label of gitfleet are known, or their kinds are known to be unlisted.
-    async fn connect(&mut self) -> Result<Option<String>, cluster::Error> {
+    async fn connect(&mut self) -> Result<Connected, cluster::Error> {
         let version = self.target.connect().await?;
+        let server = self.target.server().await?;
         // Remaining events of the earlier connection are older than the next lists.
         while self.observations.try_recv().is_ok() {}
         self.reconciler.connect();
@@ -241,7 +252,7 @@ impl Member {
         }
         // Objects that only an earlier connection listed may be gone: no watch of this one would report that.
         self.reconciler.forget_unlisted();
-        Ok(version)
+        Ok(Connected { version, server })
     }
 
     /// Handles a command.
@@ -260,10 +271,10 @@ impl Member {
             // The first connection will say it.
             SaidPresence::Unknown => return,
             SaidPresence::Offline(reason) => MemberEvent::Offline { cluster, reason: reason.clone() },
-            SaidPresence::Online(version) => {
-                let version = version.clone();
+            SaidPresence::Online(connected) => {
+                let Connected { version, server } = connected.clone();
                 self.report_namespaces();
-                self.reconciler.announce(version)
+                self.reconciler.announce(version, server)
             }
         };
         // The receiver goes only when the process ends.

@@ -194,6 +194,8 @@ impl Stage {
         let member = Arc::new(member);
         let (commands, inbox) = mpsc::unbounded_channel();
         let (sender, events) = mpsc::unbounded_channel();
+        // There are no others but those that a test orders.
+        commands.send(MemberCommand::Placements(BTreeSet::new())).expect("the member listens");
         let target: Arc<dyn Target> = Arc::clone(&member) as Arc<dyn Target>;
         tokio::spawn(
             Member::new("m".into(), "s".into(), target, Arc::new(common), Fence::always_open(), inbox, sender).run(),

@@ -27,7 +27,7 @@ mod store;
 mod work;
 
 pub use clock::ClockReading;
-pub use cluster::{ClusterRecord, MassLeave, MemberKind, SUSPENDED_WORDS};
+pub use cluster::{ClusterRecord, MassLeave, MemberKind, SUSPENDED_WORDS, same_server};
 pub use decision::{ClusterDecision, ClusterScore, PickReason};
 pub use dropped::DroppedCommits;
 pub use inventory::{Glimpse, Inventory};

@@ -10,6 +10,8 @@ use super::manifest::InputError;
 pub enum WarningKind {
     /// No entry of `members:` reaches clusters of the source.
     NoAccess,
+    /// Two clusters lead to one API server.
+    SameServer,
     /// Clusters have never answered.
     NeverAnswered,
     /// Fewer clusters fit than a policy asks for.

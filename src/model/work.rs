@@ -106,6 +106,8 @@ pub struct WorkOrder {
     pub kept: Kept,
     /// The user under which the member is written to, where a tenant has one; `None` means gitfleet's own.
     pub user: Option<String>,
+    /// The tenant whose placement it is, where it is one's: such a placement never takes what one of no tenant delivers.
+    pub tenant: Option<String>,
     /// The placement leaves this member: after the last object the inventory is removed too.
     pub remove: bool,
     /// The placement leaves and abandons its objects: they are given up, not deleted.

@@ -11,7 +11,7 @@ use decide::snapshot::Candidates;
 use decide::state::{FleetState, Payload, PlacementState};
 use decide::variants::{by_inputs, pick};
 use model::api::placement::ApplyStrategyType;
-use model::id::{ClusterName, ObjectKey};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::overrides::PickedOverrides;
 use model::plan::{VariantPlan, WorkPlan};
 use model::records::{BindingState, ResourceSnapshot};
@@ -158,6 +158,15 @@ impl<'a> Projection<'a> {
     }
 }
 
+impl<'a> Projection<'a> {
+    /// Orders the placements that want an object on a cluster, as members do: the lowest has it.
+    fn rank(&self, cluster: &ClusterName, key: &ObjectKey) -> (bool, bool, &'a PlacementKey) {
+        let record = &self.state.record;
+        let holds = self.state.works.get(cluster).is_some_and(|work| work.inventory.seen().contains(key));
+        (self.fleet.tenant_of(record).is_some(), !holds, &record.key)
+    }
+}
+
 /// Returns the clusters of a placement.
 pub(super) fn picked(state: &PlacementState) -> impl Iterator<Item = &ClusterName> {
     state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled).map(|b| &b.cluster)
@@ -212,18 +221,16 @@ impl<'a> Projections<'a> {
         self.all.iter().find(places)
     }
 
-    /// Says what an earlier placement already has on a cluster.
+    /// Says what another placement has on a cluster.
     fn clash(&self, projection: &Projection<'_>, cluster: &ClusterName, target: &Target) -> Option<String> {
         if self.shared.is_empty() || projection.reports_only {
             return None;
         }
-        let own = &projection.state.record.key;
         let holder = |key: &ObjectKey, positions: &[usize]| {
-            let earlier =
-                // Both lists are sorted by key: the first key keeps the object, and only later ones conflict.
-                positions.iter().map(|&position| &self.all[position]).take_while(|o| o.state.record.key < *own);
-            let mut holding = earlier.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
-            holding.next().map(|o| &o.state.record.key)
+            let all = positions.iter().map(|&position| &self.all[position]);
+            let holding = all.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
+            let first = holding.map(|o| o.rank(cluster, key)).min();
+            first.filter(|first| *first < projection.rank(cluster, key)).map(|(_, _, holder)| holder)
         };
         let clashes: Vec<_> = self
             .shared

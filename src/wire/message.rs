@@ -230,6 +230,9 @@ pub enum ToServer {
         /// Kubernetes version, where it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
+        /// What names its API server, where that can be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
         /// The snapshot that it holds completely, by placement.
         #[serde(default)]
         holds: BTreeMap<PlacementKey, Option<Held>>,
@@ -297,8 +300,8 @@ pub enum ToServer {
 impl From<MemberEvent> for ToServer {
     fn from(event: MemberEvent) -> Self {
         match event {
-            MemberEvent::Online { cluster, version, holds, kept, inventory } => {
-                Self::Online { cluster, version, holds, kept, inventory }
+            MemberEvent::Online { cluster, version, server, holds, kept, inventory } => {
+                Self::Online { cluster, version, server, holds, kept, inventory }
             }
             MemberEvent::Offline { cluster, reason } => Self::Offline { cluster, reason },
             MemberEvent::Restarted { cluster } => Self::Restarted { cluster },
@@ -329,8 +332,8 @@ impl ToServer {
     /// Returns the event of the member's task; `None` for one of the agent itself.
     pub fn into_event(self) -> Option<MemberEvent> {
         Some(match self {
-            Self::Online { cluster, version, holds, kept, inventory } => {
-                MemberEvent::Online { cluster, version, holds, kept, inventory }
+            Self::Online { cluster, version, server, holds, kept, inventory } => {
+                MemberEvent::Online { cluster, version, server, holds, kept, inventory }
             }
             Self::Offline { cluster, reason } => MemberEvent::Offline { cluster, reason },
             Self::Restarted { cluster } => MemberEvent::Restarted { cluster },

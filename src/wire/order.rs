@@ -48,6 +48,9 @@ pub struct AgentOrder {
     /// The user under which the member is written to, where a tenant has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// The tenant whose placement it is, where it is one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The placement leaves this member.
     #[serde(default)]
     pub remove: bool,
@@ -127,6 +130,7 @@ impl From<&WorkOrder> for AgentOrder {
             prune: order.prune.clone(),
             kept: order.kept.clone(),
             user: order.user.clone(),
+            tenant: order.tenant.clone(),
             remove: order.remove,
             abandon: order.abandon,
         }
@@ -206,6 +210,7 @@ impl WholeOrder {
             prune: order.prune.clone(),
             kept: order.kept.clone(),
             user: order.user.clone(),
+            tenant: order.tenant.clone(),
             remove: order.remove,
             abandon: order.abandon,
         })

@@ -118,10 +118,11 @@ fn event() -> impl Strategy<Value = MemberEvent> {
     let inventories = proptest::collection::btree_map(placement(), inventory(), 0..3);
     let names = proptest::collection::btree_set(text(), 0..3);
     prop_oneof![
-        (cluster(), proptest::option::of(text()), holds, kept, inventories).prop_map(
-            |(cluster, version, holds, kept, inventory)| MemberEvent::Online {
+        (cluster(), proptest::option::of(text()), proptest::option::of(text()), holds, kept, inventories).prop_map(
+            |(cluster, version, server, holds, kept, inventory)| MemberEvent::Online {
                 cluster,
                 version,
+                server,
                 holds,
                 kept,
                 inventory
@@ -203,6 +204,7 @@ fn order() -> WorkOrder {
         prune: BTreeSet::from([key("gone")]),
         kept: Kept::default(),
         user: Some("system:serviceaccount:n:deployer".to_owned()),
+        tenant: Some("n".to_owned()),
         remove: false,
         abandon: true,
     }

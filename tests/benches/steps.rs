@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use decide::deliver::claim::{Holder, Peers};
 use decide::deliver::health::HealthRules;
 use decide::deliver::holdings::{Holdings, Wanted};
 use decide::deliver::inventory::{Held, Parent, applyset_id, labelled};
@@ -97,8 +98,26 @@ fn order() -> WorkOrder {
         prune: BTreeSet::new(),
         kept: model::records::Kept::default(),
         user: None,
+        tenant: None,
         remove: false,
         abandon: false,
+    }
+}
+
+/// A member with no other placement.
+struct Alone;
+
+impl Peers for Alone {
+    fn holder(&self, _label: &str) -> Holder<'_> {
+        Holder::Nobody
+    }
+
+    fn delivery(&self, _placement: &PlacementKey) -> Option<(&WorkOrder, &Progress)> {
+        None
+    }
+
+    fn are_known(&self) -> bool {
+        true
     }
 }
 
@@ -120,7 +139,8 @@ fn plan_delivery_of_500_objects(bencher: Bencher<'_, '_>, is_settled: bool) {
     let wide = Parent::default().widened(&order);
     let parent = Parent { holds: is_settled.then_some(holds), ..wide };
     let ours = &applyset_id(&order.placement);
-    let view = MemberView { live: &live, wanted: &wanted, parent: Some(&parent), unlisted: &Unlisted::default(), ours };
+    let (parent, unlisted) = (Some(&parent), &Unlisted::default());
+    let view = MemberView { live: &live, wanted: &wanted, parent, unlisted, ours, peers: &Alone };
     let progress = Progress::default();
     let now = Timestamp::UNIX_EPOCH;
     let found = plan(&order, &view, &progress, now);

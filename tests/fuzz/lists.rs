@@ -128,6 +128,7 @@ fn desired(of: u8, number: usize, content: u8) -> Desired {
 impl Case {
     fn begin() -> Self {
         let mut reconciler = Reconciler::new("m".into(), SOURCE.into(), true);
+        reconciler.command(MemberCommand::Placements(BTreeSet::new()));
         reconciler.connect();
         Self {
             reconciler,
@@ -282,6 +283,7 @@ impl Case {
             prune,
             kept: Kept::default(),
             user: None,
+            tenant: None,
             remove,
             abandon: remove && about & 8 == 0,
         });
@@ -290,7 +292,7 @@ impl Case {
     }
 
     fn inventories(&self) -> BTreeMap<PlacementKey, Inventory> {
-        match self.reconciler.announce(None) {
+        match self.reconciler.announce(None, None) {
             MemberEvent::Online { inventory, .. } => inventory,
             event => unreachable!("{event:?}"),
         }

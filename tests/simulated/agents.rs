@@ -29,7 +29,7 @@ use process::AgentProcess;
 use server::AgentServer;
 
 pub(crate) use process::epoch_of_agent;
-pub(crate) use server::{add_own, add_remote, begin_server, command_remote, end_server, remove_remote};
+pub(crate) use server::{add_own, add_remote, begin_server, command_remote, end_server, is_remote, remove_remote};
 
 /// Pause before an agent dials again.
 const DIAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));

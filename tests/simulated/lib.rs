@@ -30,7 +30,7 @@ use config::Configuration;
 use decide::deliver::live::LiveObject;
 use engine::member::Task;
 use engine::store::Op;
-use engine::{Changed, Effect};
+use engine::{Changed, Effect, MemberCommand};
 use flights::Flight;
 use lease::{Ask, LeaseAnswer};
 use model::commands::{Command, Done, Person, Refusal};
@@ -123,7 +123,9 @@ impl Deployment for Machines {
     }
 
     fn carry_out(sim: &mut Sim, effect: Effect) -> bool {
-        if sim.dice.chance(sim.deployment.faults.crash) {
+        // What a task of its own hears after its orders throws no dice, so that all earlier seeds stay as they are.
+        let is_told = matches!(&effect, Effect::Command(cluster, MemberCommand::Placements(_)) if !agents::is_remote(sim, cluster));
+        if !is_told && sim.dice.chance(sim.deployment.faults.crash) {
             process::crash(sim);
             return false;
         }

@@ -29,6 +29,7 @@ pub(super) fn order(cluster: &str, generation: i64) -> Arc<WorkOrder> {
         prune: BTreeSet::new(),
         kept: model::records::Kept::default(),
         user: None,
+        tenant: None,
         remove: false,
         abandon: false,
     })

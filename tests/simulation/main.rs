@@ -10,6 +10,7 @@
 mod agent_conversation;
 mod agents;
 mod check;
+mod contested;
 mod deletions;
 mod digests;
 mod faults;

@@ -44,6 +44,7 @@ pub fn work_order() -> WorkOrder {
         prune: BTreeSet::new(),
         kept: Kept::default(),
         user: None,
+        tenant: None,
         remove: false,
         abandon: false,
     }

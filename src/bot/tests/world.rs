@@ -132,6 +132,7 @@ fn online(cluster: ClusterName) -> MemberEvent {
     MemberEvent::Online {
         cluster,
         version: None,
+        server: None,
         holds: BTreeMap::new(),
         kept: BTreeMap::new(),
         inventory: BTreeMap::new(),

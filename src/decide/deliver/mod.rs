@@ -5,6 +5,7 @@
 //! object ([`live`]). [`guard`] decides whether deletions need an approval.
 
 pub mod by_object;
+pub mod claim;
 pub mod drift;
 pub mod guard;
 pub mod health;

@@ -1,14 +1,12 @@
 //! Plans the next steps on a member for one work: apply by waves, then prune, then record.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
+use super::claim::{Claim, claim};
 use super::drift::{self, RECHECK_INTERVAL};
-use super::inventory::{Held, Parent, applyset_id, group_kind};
+use super::inventory::{Held, Parent, group_kind};
 use super::kept;
 use super::left_overs::{LeftOvers, left_overs};
-use super::live::LiveObject;
 pub use super::progress::PUT_BACK_WINDOW;
 use super::progress::{Attempt, Progress};
 use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
@@ -40,6 +38,10 @@ fn delivery(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: 
         && !parent.source.is_empty()
         && !order.source.is(&parent.source)
     {
+        // Nothing there is this source's, so nothing is left to remove.
+        if order.remove {
+            return Plan { complete: true, ..Plan::default() };
+        }
         return Plan {
             failure: Some(format!(
                 "the inventory of {} on {} belongs to another source ({}); this one is {}: where it is the same one that \
@@ -178,13 +180,22 @@ pub fn verdict(
         return verdict(State::Refused(ApplyOutcome::ManifestApplyFailed), message);
     }
     let live = view.live.get(&desired.key);
-    if let Some(message) = claimed_by_another(order, desired, live, view) {
-        return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), message);
+    let attempt = progress.attempt(desired);
+    // Until the placements of this life are known, what was reported before it stands.
+    let refused_before =
+        attempt.filter(|attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver);
+    match claim(order, desired, live, view, progress) {
+        Some(Claim::Taken(message)) => return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), message),
+        Some(Claim::Awaited(message)) => {
+            let refused =
+                |before: &Attempt| verdict(State::Refused(ApplyOutcome::FailedToTakeOver), before.message.clone());
+            return refused_before.map_or_else(|| verdict(State::Wait, message), refused);
+        }
+        None => {}
     }
     if let Some(owner) = live.and_then(|live| live.owner.as_deref()).filter(|_| !order.strategy.allow_co_ownership) {
         return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
     }
-    let attempt = progress.attempt(desired);
     if let Some(attempt) = attempt {
         match attempt.outcome {
             // An earlier apply does not describe the present: the observed object decides below.
@@ -272,38 +283,6 @@ pub fn owned_by_another(owner: &str) -> String {
     format!(
         "it belongs to {owner}, which owns it on the member; allowCoOwnership lets the placement apply it nevertheless"
     )
-}
-
-/// Returns a sentence that names the other placement an object belongs to, if gitfleet must not apply it here.
-///
-/// The label on the member decides; without one, the first placement by name does.
-fn claimed_by_another(
-    order: &WorkOrder,
-    desired: &Desired,
-    live: Option<&LiveObject>,
-    view: &MemberView<'_>,
-) -> Option<String> {
-    let holder = live.map(|live| live.applyset.as_ref()).filter(|label| !label.is_empty());
-    if holder == Some(view.ours) {
-        return None;
-    }
-    let others = || view.wanted.by(&desired.key).iter().map(Arc::as_ref).filter(|p| **p != order.placement);
-    // If the label names no placement of this member, the object changes owner.
-    if let Some(holder) = holder
-        && let Some(other) = others().find(|p| applyset_id(p) == holder)
-    {
-        return Some(format!("{} on {} belongs to placement {other}", desired.id, order.cluster));
-    }
-    if let Some(first) = others().next()
-        && *first < order.placement
-        && holder.is_none()
-    {
-        return Some(format!(
-            "{} on {} is also selected by placement {first}, which has it",
-            desired.id, order.cluster
-        ));
-    }
-    None
 }
 
 /// Returns the last steps: narrow the inventory and record the snapshot, or remove the inventory.

@@ -48,6 +48,11 @@ impl Attempt {
             differences: reported.differences.clone(),
         }
     }
+
+    /// Tells whether it was reported before a restart.
+    pub fn is_of_before(&self) -> bool {
+        self.at == Timestamp::UNIX_EPOCH
+    }
 }
 
 /// The state of an object after an apply: the reference for drift.

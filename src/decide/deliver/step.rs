@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::claim::Peers;
 use super::holdings::{Holdings, Wanted};
 use super::inventory::Parent;
 use super::lists::Unlisted;
@@ -76,6 +77,8 @@ pub struct MemberView<'a> {
     pub unlisted: &'a Unlisted,
     /// The value of the ApplySet label on this placement's objects: [`applyset_id`](super::inventory::applyset_id) costs a hash, and is asked for every object.
     pub ours: &'a str,
+    /// The other placements of the member.
+    pub peers: &'a dyn Peers,
 }
 
 /// The steps to start now, and when to plan again.

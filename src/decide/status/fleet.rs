@@ -40,14 +40,17 @@ pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
 /// cluster to leave it alone on purpose.
 pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<Warning> {
     let (mut unreached, mut silent) = (Vec::new(), BTreeMap::<&str, Vec<String>>::new());
+    let mut same = Vec::new();
     for cluster in clusters.filter(|cluster| !cluster.left && !cluster.is_suspended()) {
-        if cluster.kind == MemberKind::Unreachable {
+        if let Some(message) = cluster.same_server() {
+            same.push(Warning::new(WarningKind::SameServer, message));
+        } else if cluster.kind == MemberKind::Unreachable {
             unreached.push(cluster.name.to_string());
         } else if let Some(why) = cluster.message.as_deref().filter(|_| !cluster.has_answered()) {
             silent.entry(why).or_default().push(cluster.name.to_string());
         }
     }
-    let mut warnings = Vec::new();
+    let mut warnings = same;
     if !unreached.is_empty() {
         let verb = if unreached.len() == 1 { "has" } else { "have" };
         let count = counted(unreached.len(), "cluster");

@@ -2,7 +2,7 @@
 //!
 //! The member's task drives it with an API server or a folder, the simulation with a simulated member.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,15 +12,16 @@ use super::namespaces::Namespaces;
 use super::parents::Parents;
 use super::result::StepResult;
 use crate::{MemberCommand, MemberEvent};
+use decide::deliver::claim::{Holder, Peers};
 use decide::deliver::holdings::{Holdings, Wanted};
-use decide::deliver::inventory::applyset_id;
+use decide::deliver::inventory::{Parent, applyset_id};
 use decide::deliver::lists::{Lists, Unlisted, kind_of};
 use decide::deliver::live::LiveObject;
 use decide::deliver::plan::plan;
-use decide::deliver::progress::Attempt;
+use decide::deliver::progress::{Attempt, Progress};
 use decide::deliver::step::{MemberView, Plan, Step};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use model::records::{Availability, Glimpse, Inventory, WorkStatus};
+use model::records::{ApplyOutcome, Availability, Glimpse, Inventory, WorkStatus};
 use model::work::{SourceName, WorkOrder};
 
 /// A step to execute on the member.
@@ -50,7 +51,10 @@ pub struct Reconciler {
     pub(super) unwatched: BTreeMap<String, Option<String>>,
     pub(super) parents: Parents,
     wanted: Wanted,
+    /// Placements by the labels of their objects.
     pub(super) placements: BTreeMap<String, PlacementKey>,
+    /// All placements of the member, those without an order too; `None` before the daemon said it.
+    told: Option<BTreeSet<PlacementKey>>,
     pub(super) namespaces: Namespaces,
 }
 
@@ -70,6 +74,7 @@ impl Reconciler {
             parents: Parents::default(),
             wanted: Wanted::default(),
             placements: BTreeMap::new(),
+            told: None,
             namespaces: Namespaces::default(),
         }
     }
@@ -100,12 +105,12 @@ impl Reconciler {
     }
 
     /// Returns the event that says what the member holds.
-    pub fn announce(&self, version: Option<String>) -> MemberEvent {
+    pub fn announce(&self, version: Option<String>, server: Option<String>) -> MemberEvent {
         let ours = || self.parents.iter().filter(|(_, parent)| self.source.is(&parent.source));
         let holds = ours().map(|(key, parent)| (key.clone(), parent.holds.clone())).collect();
         let inventory = ours().map(|(key, _)| (key.clone(), self.inventory(key))).collect();
         let kept = ours().map(|(key, parent)| (key.clone(), parent.kept.clone())).collect();
-        MemberEvent::Online { cluster: self.cluster.clone(), version, holds, kept, inventory }
+        MemberEvent::Online { cluster: self.cluster.clone(), version, server, holds, kept, inventory }
     }
 
     /// Returns the objects that carry a placement's label.
@@ -142,6 +147,9 @@ impl Reconciler {
     pub fn command(&mut self, command: MemberCommand) {
         match command {
             MemberCommand::Forget(placement) => {
+                if self.told.as_mut().is_some_and(|told| told.remove(&placement)) {
+                    self.wake_waiting();
+                }
                 if let Some(delivery) = self.deliveries.remove(&placement) {
                     self.want(&delivery.order, false);
                     if delivery.in_flight > 0 {
@@ -157,8 +165,15 @@ impl Reconciler {
                     delivery.try_again();
                 }
             }
-            // A task has no orders but those that it was sent.
-            MemberCommand::Placements(_) => {}
+            // A task has no orders but those that it was sent: of the others their objects' labels are known from now on.
+            MemberCommand::Placements(placements) => {
+                if self.told.as_ref() != Some(&placements) {
+                    let labels = placements.iter().map(|placement| (applyset_id(placement), placement.clone()));
+                    self.placements.extend(labels);
+                    self.told = Some(placements);
+                    self.wake_waiting();
+                }
+            }
         }
     }
 
@@ -173,6 +188,9 @@ impl Reconciler {
     fn take_order(&mut self, order: Arc<WorkOrder>, reported: Option<Arc<WorkStatus>>) {
         self.expect(&order);
         let before = self.deliveries.get(&order.placement).map(|delivery| Arc::clone(&delivery.order));
+        if before.is_none() {
+            self.wake_waiting();
+        }
         // Manifests are shared: identical ones claim the same objects, so no other placement is affected.
         if !before.as_ref().is_some_and(|before| Arc::ptr_eq(&before.manifests, &order.manifests)) {
             if let Some(before) = before {
@@ -226,15 +244,15 @@ impl Reconciler {
             self.deliveries.iter().filter(|(_, d)| d.stale && d.in_flight == 0).map(|(key, _)| key.clone()).collect();
         for placement in due {
             let unlisted = self.unlisted(&placement);
-            let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
+            let Some(delivery) = self.deliveries.get(&placement) else { continue };
             let order = Arc::clone(&delivery.order);
             // Collecting all kinds of an order is expensive, and lists are rarely under way.
             if self.lists.any_pending() && kinds_of(&order).any(|(kind, _)| self.lists.is_pending(&kind)) {
                 continue;
             }
-            let (parent, ours) = (self.parents.get(&placement), &delivery.applyset);
-            let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
-            delivery.plan = plan(&order, &view, &delivery.progress, now);
+            let planned = plan(&order, &self.view(delivery, &unlisted), &delivery.progress, now);
+            let Some(delivery) = self.deliveries.get_mut(&placement) else { continue };
+            delivery.plan = planned;
             delivery.stale = false;
             delivery.doing = Doing::of(&delivery.plan);
             delivery.unreported = true;
@@ -322,10 +340,41 @@ impl Reconciler {
     /// Returns the result of an order so far.
     fn status(&self, placement: &PlacementKey, now: Timestamp) -> Option<WorkStatus> {
         let delivery = self.deliveries.get(placement)?;
-        let (parent, ours, unlisted) = (self.parents.get(placement), &delivery.applyset, self.unlisted(placement));
-        let view = MemberView { live: &self.live, wanted: &self.wanted, parent, unlisted: &unlisted, ours };
-        let inventory = self.labelled(ours, unlisted.clone());
+        let unlisted = self.unlisted(placement);
+        let view = self.view(delivery, &unlisted);
+        // What another source's placement of the same name holds has the same label, and is not this one's.
+        let is_ours = view.parent.is_none_or(|parent| self.is_of_source(parent));
+        let inventory =
+            if is_ours { self.labelled(view.ours, unlisted.clone()) } else { Inventory::Known(BTreeSet::new().into()) };
         Some(delivery.status(&view, inventory, now))
+    }
+
+    fn view<'a>(&'a self, delivery: &'a Delivery, unlisted: &'a Unlisted) -> MemberView<'a> {
+        MemberView {
+            live: &self.live,
+            wanted: &self.wanted,
+            parent: self.parents.get(&delivery.order.placement),
+            unlisted,
+            ours: &delivery.applyset,
+            peers: self,
+        }
+    }
+
+    /// Tells whether an inventory belongs to this source, or names none.
+    fn is_of_source(&self, parent: &Parent) -> bool {
+        parent.source.is_empty() || self.source.is(&parent.source)
+    }
+
+    /// Marks orders for a new plan that may have waited for another placement: what is known of the placements has changed.
+    fn wake_waiting(&mut self) {
+        let is_of_before =
+            |attempt: &Attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver;
+        for delivery in self.deliveries.values_mut() {
+            let waits = delivery.in_flight == 0 && !delivery.plan.complete;
+            if waits || delivery.progress.attempts.values().any(|attempt| is_of_before(attempt)) {
+                delivery.touch();
+            }
+        }
     }
 
     /// Marks every order for a new plan.
@@ -370,6 +419,31 @@ impl Reconciler {
                 delivery.touch();
             }
         }
+    }
+}
+
+impl Peers for Reconciler {
+    fn holder(&self, label: &str) -> Holder<'_> {
+        let Some(placement) = self.placements.get(label) else {
+            return if self.told.is_none() { Holder::Awaited(None) } else { Holder::Nobody };
+        };
+        if let Some(parent) = self.parents.get(placement).filter(|parent| !self.is_of_source(parent)) {
+            return Holder::OfSource(placement, &parent.source);
+        }
+        if let Some(delivery) = self.deliveries.get(placement) {
+            return Holder::Ordered(&delivery.order);
+        }
+        let may_come = self.told.as_ref().is_none_or(|told| told.contains(placement));
+        if may_come { Holder::Awaited(Some(placement)) } else { Holder::Nobody }
+    }
+
+    fn delivery(&self, placement: &PlacementKey) -> Option<(&WorkOrder, &Progress)> {
+        let delivery = self.deliveries.get(placement)?;
+        Some((&delivery.order, &delivery.progress))
+    }
+
+    fn are_known(&self) -> bool {
+        self.told.is_some()
     }
 }
 

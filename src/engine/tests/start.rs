@@ -180,8 +180,9 @@ fn w1_a_stop_that_was_pushed_while_nobody_ran_counts_before_the_next_stage_begin
         life.handle(news);
         life.settle();
         assert_eq!(life.core.measures().runs(phase), 1, "{name}");
-        let to_b =
-            life.effects.iter().any(|effect| matches!(effect, Effect::Command(cluster, _) if *cluster == "b".into()));
+        let to_b = life.effects.iter().any(
+            |effect| matches!(effect, Effect::Command(cluster, MemberCommand::Order { .. }) if *cluster == "b".into()),
+        );
         assert_eq!(to_b, begins, "{name}");
     }
 }

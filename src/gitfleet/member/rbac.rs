@@ -111,8 +111,8 @@ impl Grant<'_> {
             rules
         };
         // Where no resources are named the `*` holds them.
-        if self.facts && !(self.resources.is_empty()) {
-            rules.extend(facts_rules());
+        if !self.resources.is_empty() {
+            rules.extend(reading_rules(self.facts));
         }
         // Not where namespaces narrow it: who may bind a ClusterRole can grant anything anywhere.
         if self.allow_rbac && self.namespaces.is_empty() {
@@ -166,9 +166,7 @@ pub(super) fn least(needs: &Needs, allow_rbac: bool, facts: bool, users: &[&str]
         own["resourceNames"] = json!(needs.namespaces);
         cluster.push(own);
     }
-    if facts {
-        cluster.extend(facts_rules());
-    }
+    cluster.extend(reading_rules(facts));
     // A binding in a namespace may name a role of the cluster.
     if allow_rbac && needs.has_rbac() {
         cluster.push(rule(&[RBAC_GROUP], &["clusterroles"], &["escalate", "bind"]));
@@ -208,8 +206,17 @@ fn impersonation(users: &[&str], cluster: &mut Vec<Value>, rules: &mut BTreeMap<
 }
 
 /// Returns the rules for what is only read: what a member has, and what it claims of itself.
-fn facts_rules() -> [Value; 2] {
-    [rule(&[""], &["namespaces", "nodes", "pods"], &WATCH), rule(&[OCM_GROUP], &["clusterclaims"], &WATCH)]
+fn reading_rules(facts: bool) -> Vec<Value> {
+    if facts {
+        return vec![
+            rule(&[""], &["namespaces", "nodes", "pods"], &WATCH),
+            rule(&[OCM_GROUP], &["clusterclaims"], &WATCH),
+        ];
+    }
+    // Its uid tells whether two members are one server.
+    let mut named = rule(&[""], &["namespaces"], &["list"]);
+    named["resourceNames"] = json!(["kube-system"]);
+    vec![named]
 }
 
 /// Returns one rule for each API group.

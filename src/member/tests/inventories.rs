@@ -24,6 +24,7 @@ fn inventory(order: &WorkOrder) -> Parent {
 /// A reconciler whose member holds an order completely, with the inventory in version 10.
 fn delivered(order: &WorkOrder) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     reconciler.take_parent(inventory(order), 10);
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: None });
@@ -103,6 +104,7 @@ fn somebody_who_writes_an_inventory_without_end_does_not_make_us_write_without_e
 #[test]
 fn an_inventory_without_an_order_is_announced_when_its_objects_are_listed() {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     let theirs = Parent { source: "of somebody else".to_owned(), ..inventory(&order(1, &[])) };
     reconciler.see_parent(theirs, 5, at(0));
@@ -112,7 +114,7 @@ fn an_inventory_without_an_order_is_announced_when_its_objects_are_listed() {
     list(&mut reconciler, &maps(), []);
     assert!(reconciler.take_announcement());
     assert!(!reconciler.take_announcement(), "once");
-    let MemberEvent::Online { holds, .. } = reconciler.announce(None) else { panic!("it answers") };
+    let MemberEvent::Online { holds, .. } = reconciler.announce(None, None) else { panic!("it answers") };
     assert!(holds.contains_key(&placement()));
 }
 

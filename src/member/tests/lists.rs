@@ -48,13 +48,14 @@ fn parent(order: &WorkOrder) -> Parent {
 /// A reconciler that is connected to a member with an inventory.
 fn connected(order: &WorkOrder) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     reconciler.take_parent(parent(order), 0);
     reconciler
 }
 
 fn inventory(reconciler: &Reconciler) -> Inventory {
-    match reconciler.announce(None) {
+    match reconciler.announce(None, None) {
         MemberEvent::Online { mut inventory, .. } => {
             inventory.remove(&PlacementKey::cluster_scoped("p")).expect("it is ours")
         }

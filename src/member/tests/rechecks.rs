@@ -21,6 +21,7 @@ fn start() -> Timestamp {
 /// A reconciler with an order.
 fn reconciler(order: &WorkOrder, reported: Option<Arc<WorkStatus>>) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
     list(&mut reconciler, &maps(), []);
     reconciler

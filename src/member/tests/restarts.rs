@@ -33,6 +33,7 @@ fn live(order: &WorkOrder, owned: &str, resource_version: u64) -> LiveObject {
 /// Begins a life with an order, what was reported before, and what is on the member.
 fn begin(order: &WorkOrder, reported: Option<Arc<WorkStatus>>, there: Option<LiveObject>) -> Reconciler {
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported });
     list(&mut reconciler, &maps(), there);
@@ -151,6 +152,7 @@ fn w13_what_was_reported_stands_until_it_was_checked() {
     let order = order(1, &[map("a", "1")]);
     let before = reported(&order, "ours");
     let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.command(MemberCommand::Placements(BTreeSet::new()));
     reconciler.connect();
     reconciler.command(MemberCommand::Order { order: Arc::new(order.clone()), reported: Some(Arc::clone(&before)) });
     assert_eq!(reconciler.unreported().count(), 0, "nothing was checked");

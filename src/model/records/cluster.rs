@@ -35,6 +35,14 @@ pub enum MemberKind {
 /// Why a suspended cluster does not answer.
 pub const SUSPENDED_WORDS: &str = "suspended by the annotation gitfleet.io/suspended";
 
+/// Says that a cluster leads to the API server of another.
+pub fn same_server(cluster: &ClusterName, first: &ClusterName) -> String {
+    format!(
+        "{cluster} is the same server as {first}: both lead to one API server (its Namespace kube-system has one uid), so nothing is \
+         delivered to {cluster}; correct its entry of `members:`, or remove one of the two MemberClusters"
+    )
+}
+
 /// The record of a member cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,6 +106,12 @@ pub struct ClusterRecord {
     /// Why they cannot be seen, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_unknown: Option<String>,
+    /// The API server that it leads to and was delivered to at: the uid of its Namespace `kube-system`, where that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Another cluster that leads to the same API server and came first: nothing is delivered to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<ClusterName>,
     /// Why changes by hand are not noticed in this process, for people: the folder of a member cannot be watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwatched: Option<String>,
@@ -117,6 +131,11 @@ impl ClusterRecord {
     /// Tells whether a person suspended it: nothing is delivered.
     pub fn is_suspended(&self) -> bool {
         self.message.as_deref() == Some(SUSPENDED_WORDS)
+    }
+
+    /// Says that it is another cluster's server, for people; `None` where it is not.
+    pub fn same_server(&self) -> Option<String> {
+        Some(same_server(&self.name, self.same_as.as_ref()?))
     }
 
     /// Tells whether another record says the same of whether and since when it answers and belongs to the fleet.
@@ -149,6 +168,8 @@ impl ClusterRecord {
             properties_unknown: None,
             namespaces: None,
             namespaces_unknown: None,
+            server: None,
+            same_as: None,
             unwatched: None,
         }
     }

@@ -101,7 +101,7 @@ impl<D: Deployment> Simulation<D> {
         let Some(reconciler) = &mut link.reconciler else { return };
         if link.connected {
             let namespaces = reconciler.take_namespaces();
-            let online = reconciler.announce(Some("v1.36.0".to_owned()));
+            let online = reconciler.announce(Some("v1.36.0".to_owned()), None);
             let facts = MemberEvent::Facts { cluster: cluster.clone(), facts: sums() };
             for event in namespaces.into_iter().chain([online, facts]) {
                 self.report_event(cluster, event);
@@ -159,7 +159,7 @@ impl<D: Deployment> Simulation<D> {
         reconciler.forget_unlisted();
         reconciler.see_namespaces(Ok(namespaces));
         let namespaces = reconciler.take_namespaces();
-        let online = reconciler.announce(Some("v1.36.0".to_owned()));
+        let online = reconciler.announce(Some("v1.36.0".to_owned()), None);
         let facts = MemberEvent::Facts { cluster: cluster.clone(), facts: sums() };
         for event in namespaces.into_iter().chain([online, facts]) {
             self.report_event(cluster, event);

@@ -201,11 +201,16 @@ impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
     }
 
     pub(super) fn take_kept_orders_of(&mut self, is_meant: impl Fn(&ClusterName) -> bool) {
-        let kept = self.disk.assignment().orders.clone();
+        let Assignment { orders: kept, outdated, .. } = self.disk.assignment().clone();
         for (cluster, orders) in kept.into_iter().filter(|(cluster, _)| is_meant(cluster)) {
+            if !self.tasks.has(&cluster) {
+                continue;
+            }
+            let mut placements: BTreeSet<PlacementKey> = orders.keys().cloned().collect();
+            placements.extend(outdated.get(&cluster).into_iter().flat_map(BTreeMap::keys).cloned());
             for (placement, digest) in orders {
                 let is_given = self.given.get(&cluster).is_some_and(|given| given.contains_key(&placement));
-                if is_given || !self.tasks.has(&cluster) {
+                if is_given {
                     continue;
                 }
                 if let Some(order) = self.disk.whole(&digest) {
@@ -214,6 +219,7 @@ impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
                     self.given.entry(cluster.clone()).or_default().insert(placement, digest);
                 }
             }
+            self.tasks.send(&cluster, MemberCommand::Placements(placements));
         }
     }
 
@@ -221,12 +227,15 @@ impl<D: AgentDisk, T: AgentTasks> AgentState<D, T> {
     pub fn note(&mut self, event: MemberEvent) {
         // Its orders are here; the server need not send them again.
         if let MemberEvent::Restarted { cluster } = &event {
-            for (placement, digest) in self.given.get(cluster).into_iter().flatten() {
+            let given = self.given.get(cluster).into_iter().flatten();
+            for (placement, digest) in given.clone() {
                 if let Some(order) = self.disk.whole(digest) {
                     let reported = self.disk.report(cluster, placement);
                     self.tasks.send(cluster, MemberCommand::Order { order, reported });
                 }
             }
+            let placements = given.map(|(placement, _)| placement.clone()).collect();
+            self.tasks.send(cluster, MemberCommand::Placements(placements));
             return;
         }
         if let MemberEvent::Work { cluster, placement, status } = &event {

@@ -93,6 +93,8 @@ pub struct AgentSession {
     is_fetching: bool,
     /// Members of which this session has told all placements.
     complete: BTreeSet<ClusterName>,
+    /// Those placements, as long as the member's task lacks some of their orders.
+    untold: BTreeMap<ClusterName, BTreeSet<PlacementKey>>,
 }
 
 impl AgentSession {
@@ -132,6 +134,7 @@ impl AgentSession {
             batch: None,
             is_fetching: false,
             complete: BTreeSet::new(),
+            untold: BTreeMap::new(),
         };
         Ok((session, epoch))
     }
@@ -196,6 +199,7 @@ impl AgentSession {
                 let names: BTreeSet<&ClusterName> = members.iter().map(|member| &member.cluster).collect();
                 self.wanted.retain(|(cluster, _), _| names.contains(cluster));
                 self.complete.retain(|cluster| names.contains(cluster));
+                self.untold.retain(|cluster, _| names.contains(cluster));
                 let restart_pools = self.restarts_pools && !self.is_listed;
                 let kept = agent.disk.assignment();
                 (kept.source, kept.health) = (source, health);
@@ -227,12 +231,23 @@ impl AgentSession {
                 // What was said about an order before the server sent it again counted for nothing there.
                 agent.tasks.send(&cluster, MemberCommand::Announce);
                 agent.tasks.send(&cluster, MemberCommand::ReportAgain);
-                self.complete.insert(cluster);
+                self.complete.insert(cluster.clone());
+                self.untold.insert(cluster, placements);
+                self.tell_placements(agent);
             }
             FromServer::Bye { reason } => return AfterFrame::Leave(reason),
             FromServer::Welcome { .. } | FromServer::Unknown => {}
         }
         AfterFrame::Nothing
+    }
+
+    /// Tells members' tasks which placements there are, as soon as they have the orders.
+    fn tell_placements<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>) {
+        let of_batch = self.batch.iter().flat_map(|batch| batch.wanted.keys());
+        let lacking: BTreeSet<&ClusterName> = self.wanted.keys().chain(of_batch).map(|(cluster, _)| cluster).collect();
+        for (cluster, placements) in self.untold.extract_if(.., |cluster, _| !lacking.contains(cluster)) {
+            agent.tasks.send(&cluster, MemberCommand::Placements(placements));
+        }
     }
 
     fn unwant(&mut self, key: &(ClusterName, PlacementKey)) {
@@ -370,6 +385,7 @@ impl AgentSession {
         for (cluster, command) in commands {
             agent.tasks.send(&cluster, command);
         }
+        self.tell_placements(agent);
     }
 }
 

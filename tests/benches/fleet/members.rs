@@ -99,6 +99,7 @@ impl Members {
             Self::Instant(_) => MemberEvent::Online {
                 cluster: cluster.clone(),
                 version: Some("v1.36.0".to_owned()),
+                server: None,
                 holds: BTreeMap::new(),
                 inventory: BTreeMap::new(),
                 kept: BTreeMap::new(),
@@ -106,7 +107,7 @@ impl Members {
             Self::Planned(members) => {
                 let member = members.entry(cluster.clone()).or_insert_with(|| Member::new(cluster, source));
                 member.list();
-                member.reconciler.announce(Some("v1.36.0".to_owned()))
+                member.reconciler.announce(Some("v1.36.0".to_owned()), None)
             }
         };
         let nodes = NodeFacts { count: 3, ..NodeFacts::default() };

@@ -177,6 +177,46 @@ fn two_placements_with_one_object_on_one_cluster_are_named() {
     assert_eq!(held(&scratch, "east"), "production", "the first keeps it");
 }
 
+/// The other placement comes first by name, so its orders come first after each start.
+#[test]
+fn n01_a_placement_that_came_later_takes_nothing_at_a_restart() {
+    let scratch = fleet();
+    for (folder, value) in [("prod", "production"), ("staging", "STAGING")] {
+        scratch.write(&format!("apps/{folder}/shop.yaml"), &[namespace("shop"), map("c", "shop", value)].concat());
+    }
+    scratch.write("placements/prod.yaml", &placement("shop-prod", "gitfleet.io/path: apps/prod", "east"));
+    scratch.commit("first");
+    scratch.run(&ONCE).text(0);
+    scratch.write("placements/staging.yaml", &placement("a-staging", "gitfleet.io/path: apps/staging", "east"));
+    scratch.commit("second");
+    for start in 0..8 {
+        assert_eq!(scratch.run(&ONCE).code, 1, "start {start}");
+        assert_eq!(held(&scratch, "east"), "production", "start {start}");
+        let status = scratch.run(&["status", "-c", CONFIG, "--all"]);
+        let refused = "ConfigMap shop/c on east belongs to placement shop-prod";
+        assert!(status.out.contains(refused), "start {start}: {}", status.out);
+    }
+    // Without the object nothing on the cluster says whose it was; the records do.
+    fs::remove_file(scratch.path("members/east/configmap..shop.c.yaml")).expect("the object is there");
+    scratch.run(&ONCE);
+    assert_eq!(held(&scratch, "east"), "production");
+    // A new store knows neither; the object's label does.
+    fs::remove_dir_all(scratch.path("store")).expect("a store");
+    scratch.run(&ONCE);
+    scratch.run(&["store", "adopt", "-c", CONFIG]).text(0);
+    for start in 0..4 {
+        scratch.run(&ONCE);
+        assert_eq!(held(&scratch, "east"), "production", "start {start} after the store was lost");
+    }
+    // The owner goes, and the other has it at last, without a deletion.
+    scratch.remove("placements/prod.yaml");
+    scratch.commit("third");
+    for _ in 0..3 {
+        scratch.run(&ONCE);
+    }
+    assert_eq!(held(&scratch, "east"), "STAGING");
+}
+
 #[test]
 fn a_cluster_moves_from_one_environment_to_the_other_without_a_deletion() {
     let scratch = two_environments();

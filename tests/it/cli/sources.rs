@@ -191,3 +191,40 @@ fn w01_a_first_start_with_a_wrong_path_says_so_and_ends() {
     assert_eq!(found.code, 2, "{}", found.err);
     assert!(found.err.contains(&scratch.path("flet").display().to_string()), "{}", found.err);
 }
+
+/// Another daemon with another source has a placement of the same name on the same clusters.
+#[test]
+fn m13_the_guard_of_one_source_counts_nothing_of_another() {
+    let scratch = fleet();
+    let other = scratch.path("other");
+    fs::create_dir_all(&other).expect("a folder");
+    let write = |file: &str, text: &str| fs::write(other.join(file), text).expect("a file");
+    write("clusters.yaml", &[cluster("east", "e"), cluster("west", "w")].concat());
+    write("placement.yaml", &placement("web", "web", ""));
+    write("web.yaml", &namespace("web", &[("z", "1")]));
+    crate::cli::git::commit_all(&other, "first").expect("git commits");
+    let text = fs::read_to_string(scratch.path(CONFIG)).expect("the configuration");
+    let text = text.replace("./fleet", "./other").replace("./store", "./other-store");
+    fs::write(scratch.path("other.yaml"), text).expect("a file");
+    let once = ["run", "-c", "other.yaml", "--once"];
+    let before = scratch.member("east");
+    let refused = scratch.run(&once);
+    assert_eq!(refused.code, 1, "no person is asked: {}{}", refused.out, refused.err);
+    let status = scratch.run(&["status", "-c", "other.yaml", "--all"]).out;
+    assert!(status.contains("belongs to another source") && !status.contains("would be deleted"), "{status}");
+    // It goes without a word, and nothing of the first goes with it.
+    fs::remove_file(other.join("placement.yaml")).expect("it is there");
+    crate::cli::git::commit_all(&other, "second").expect("git commits");
+    scratch.run(&once).text(0);
+    let left = scratch.run(&["get", "placements", "-c", "other.yaml", "-o", "json"]).json(0);
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(0), "{left}");
+    assert_eq!(scratch.member("east"), before);
+    // Neither does a placement of another name take what the first source's holds.
+    write("placement.yaml", &placement("a-web", "web", ""));
+    write("web.yaml", &namespace("web", &[("a", "2")]));
+    crate::cli::git::commit_all(&other, "third").expect("git commits");
+    scratch.run(&once);
+    let status = scratch.run(&["status", "-c", "other.yaml", "--all"]).out;
+    assert!(status.contains("belongs to placement web of another source"), "{status}");
+    scratch.run(&ONCE).text(0);
+}

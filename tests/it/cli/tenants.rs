@@ -77,6 +77,59 @@ fn what_was_accepted_before_the_limits_stays() {
     assert_eq!(scratch.member("east"), ["configmap..web.a.yaml", "namespace...web.yaml"]);
 }
 
+fn value(scratch: &Scratch, file: &str) -> String {
+    let text = fs::read_to_string(scratch.path("members/east").join(file)).unwrap_or_default();
+    text.lines().find_map(|line| line.trim().strip_prefix("key: ")).unwrap_or_default().to_owned()
+}
+
+/// A tenant `web` that has a quota of its own under the name of the platform's, which it delivers with the Namespace. Its placement comes
+/// first by name.
+fn greedy() -> Scratch {
+    let scratch = fleet();
+    scratch.remove("teams/web/placement.yaml");
+    scratch.write("platform/guard/q.yaml", &config_map("web", "quota", "platform"));
+    scratch.write("teams/web/q.yaml", &config_map("web", "quota", "tenant"));
+    let of = |name: &str, path: &str| annotated_placement(name, &format!("{{gitfleet.io/path: {path}}}"), "web", "");
+    scratch.write("guardrails.yaml", &of("guardrails", "platform/guard"));
+    scratch.write("teams/web/aaa.yaml", &of("aaa", "teams/web"));
+    scratch
+}
+
+#[test]
+fn n06_the_platform_has_its_objects_and_a_tenant_that_wants_them_fails_alone() {
+    let scratch = greedy();
+    let guardrails = fs::read_to_string(scratch.path("fleet/guardrails.yaml")).expect("a file");
+    // The tenant is first on the cluster.
+    scratch.remove("guardrails.yaml");
+    scratch.commit("second");
+    scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    assert_eq!(value(&scratch, "configmap..web.quota.yaml"), "tenant");
+    scratch.write("guardrails.yaml", &guardrails);
+    scratch.commit("third");
+    for start in 0..5 {
+        let once = once(&scratch);
+        assert_eq!(once.code, 1, "{}{}", once.out, once.err);
+        assert!(!once.err.contains("pruned"), "{}", once.err);
+        assert_eq!(value(&scratch, "configmap..web.quota.yaml"), "platform", "start {start}");
+        let placements = scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0);
+        let failed = |name: &str| {
+            let all = placements["items"].as_array().cloned().unwrap_or_default();
+            let one = all.into_iter().find(|one| one["metadata"]["name"] == name).unwrap_or_default();
+            one.to_string().contains("FailedToTakeOver")
+        };
+        assert_eq!((failed("aaa"), failed("guardrails")), (true, false), "start {start}: {placements:#}");
+    }
+    let status = scratch.run(&["status", "-c", CONFIG, "--all"]);
+    let said = "is delivered by placement guardrails, which is no tenant's: a tenant's placement never takes it";
+    assert!(status.out.contains(said), "{}", status.out);
+    // On a new cluster both come at once.
+    fs::remove_dir_all(scratch.path("members/east")).expect("a folder");
+    for _ in 0..2 {
+        once(&scratch);
+        assert_eq!(value(&scratch, "configmap..web.quota.yaml"), "platform");
+    }
+}
+
 #[test]
 fn bootstrap_prints_the_right_to_impersonate() {
     let scratch = fleet();

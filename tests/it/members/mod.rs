@@ -9,4 +9,5 @@ mod large;
 mod leaving;
 mod lists;
 mod owners;
+mod servers;
 pub mod staged;

@@ -118,6 +118,13 @@ fn start_own(sim: &mut Sim, cluster: &ClusterName) {
     sim.start_task(cluster, source, true);
 }
 
+/// Tells whether an agent delivers to a member, or will.
+pub(crate) fn is_remote(sim: &Sim, cluster: &ClusterName) -> bool {
+    let daemon = sim.process.machine;
+    let server = sim.deployment.agents.as_ref().and_then(|agents| agents.servers.get(&daemon));
+    server.is_some_and(|server| server.awaited.contains_key(cluster) || server.numbers.contains_key(cluster))
+}
+
 /// Passes a command on. Returns it where the member is not delivered to by agents.
 pub(crate) fn command_remote(sim: &mut Sim, cluster: &ClusterName, command: MemberCommand) -> Option<MemberCommand> {
     let mut command = Some(command);

@@ -112,6 +112,8 @@ impl AgentTasks for Tasks {
                     order.manifests.iter().map(|of| format!("{}: {}", of.id, of.object)).collect();
                 format!("delivers {digest}, reported {reported:?}: {}", objects.join(", "))
             }
+            // Not recorded: no message says it.
+            MemberCommand::Placements(_) => return,
             command => format!("{command:?}"),
         };
         self.told.push(format!("{cluster} {words}"));

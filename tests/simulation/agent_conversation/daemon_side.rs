@@ -6,7 +6,7 @@ use engine::MemberCommand;
 use model::agent::AgentChoice;
 use model::id::{ClusterName, Digest};
 use model::uptime::Uptime;
-use wire::remote::registry::{AgentSettings, NextFrame, Registry, SessionRefusal};
+use wire::remote::registry::{AgentSettings, NextFrame, Registry, RegistryEffect, SessionRefusal};
 use wire::{
     self, Acked, AgentHealth, AgentKindHealth, AgentOrder, AgentReach, FetchObjects, FetchedObject, Hello, Protocols,
     Refused, Reports,
@@ -46,7 +46,9 @@ impl DaemonSide {
 
     /// Returns what it did since it was asked last.
     pub fn deeds(&mut self) -> Vec<String> {
-        self.deeds.extend(self.registry.take_effects().iter().map(|effect| format!("{effect:?}")));
+        // A recorded agent names no server.
+        let words = |effect: &RegistryEffect| format!("{effect:?}").replace(", server: None", "");
+        self.deeds.extend(self.registry.take_effects().iter().map(words));
         std::mem::take(&mut self.deeds)
     }
 

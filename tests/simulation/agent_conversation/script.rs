@@ -91,6 +91,7 @@ fn plain_order(cluster: &str, generation: i64, manifests: &[Desired]) -> WorkOrd
         prune: BTreeSet::new(),
         kept: Kept::default(),
         user: None,
+        tenant: None,
         remove: false,
         abandon: false,
     }

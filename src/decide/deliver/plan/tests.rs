@@ -5,18 +5,22 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::claim::{Holder, Peers};
 use super::super::waves::wave;
 use super::*;
 use crate::deliver::health::HealthRules;
 use crate::deliver::holdings::{Holdings, Wanted};
-use crate::deliver::inventory::labelled;
+use crate::deliver::inventory::{applyset_id, labelled};
 use crate::deliver::lists::Unlisted;
+use crate::deliver::live::LiveObject;
 use crate::deliver::progress::Baseline;
 use crate::deliver::step::{DriftCheck, Found};
 use model::api::placement::WhenToTakeOver;
 use model::id::{ObjectId, ObjectKey, PlacementKey};
 use model::records::Availability;
 
+/// What several placements want.
+mod claims;
 /// What somebody changed.
 mod drift;
 /// What another placement takes over.
@@ -73,16 +77,48 @@ struct Member {
     differs: BTreeSet<ObjectKey>,
     /// Why nothing can be read.
     blind: Option<String>,
+    others: Others,
     /// How long after [`now`] it is.
     later: SignedDuration,
     uid: u64,
+}
+
+/// The other placements of a member; all others are gone.
+#[derive(Clone, Default)]
+struct Others {
+    orders: Vec<(WorkOrder, Progress)>,
+    /// Placements whose orders have not come.
+    awaited: Vec<PlacementKey>,
+    /// Placements of another source.
+    elsewhere: Vec<PlacementKey>,
+}
+
+impl Peers for Others {
+    fn holder(&self, label: &str) -> Holder<'_> {
+        let is_named = |placement: &&PlacementKey| applyset_id(placement) == label;
+        if let Some(placement) = self.elsewhere.iter().find(is_named) {
+            return Holder::OfSource(placement, "another");
+        }
+        if let Some((order, _)) = self.orders.iter().find(|(order, _)| applyset_id(&order.placement) == label) {
+            return Holder::Ordered(order);
+        }
+        self.awaited.iter().find(is_named).map_or(Holder::Nobody, |placement| Holder::Awaited(Some(placement)))
+    }
+
+    fn delivery(&self, placement: &PlacementKey) -> Option<(&WorkOrder, &Progress)> {
+        self.orders.iter().find(|(order, _)| order.placement == *placement).map(|(order, progress)| (order, progress))
+    }
+
+    fn are_known(&self) -> bool {
+        self.awaited.is_empty()
+    }
 }
 
 impl Member {
     fn plan(&self, order: &WorkOrder, wanted: &Wanted) -> Plan {
         let ours = &applyset_id(&order.placement);
         let (live, parent, unlisted) = (&self.live, self.parent.as_ref(), &self.unlisted);
-        let view = MemberView { live, wanted, parent, unlisted, ours };
+        let view = MemberView { live, wanted, parent, unlisted, ours, peers: &self.others };
         plan(&self.decided(order), &view, &self.progress, self.now())
     }
 
@@ -101,7 +137,7 @@ impl Member {
     fn outcome(&self, order: &WorkOrder, position: usize) -> State {
         let (wanted, ours) = (wanted(&[order]), &applyset_id(&order.placement));
         let (live, parent, unlisted) = (&self.live, self.parent.as_ref(), &self.unlisted);
-        let view = MemberView { live, wanted: &wanted, parent, unlisted, ours };
+        let view = MemberView { live, wanted: &wanted, parent, unlisted, ours, peers: &self.others };
         verdict(order, &order.manifests[position], &view, &self.progress, self.now()).state
     }
 
@@ -350,6 +386,8 @@ fn an_object_belongs_to_one_placement() {
     let a = order("a", vec![desired("Namespace", "n", ""), desired("ConfigMap", "x", "a")]);
     let b = order("b", vec![desired("ConfigMap", "x", "b")]);
     let both = wanted(&[&a, &b]);
+    let orders = |orders: [&WorkOrder; 2]| orders.map(|order| (order.clone(), Progress::default())).into();
+    member.others.orders = orders([&a, &b]);
     member.settle_among(&b, &both);
     assert_eq!(member.log.last().map(String::as_str), Some("parent 0"), "the first by name has it: b applies nothing");
     member.settle_among(&a, &both);
@@ -358,6 +396,7 @@ fn an_object_belongs_to_one_placement() {
     // a gives it up: b takes the label over, and a's prune leaves the object alone.
     let less = WorkOrder { snapshot: 1, digest: Digest::from("h1"), ..order("a", vec![desired("Namespace", "n", "")]) };
     let now_b = wanted(&[&less, &b]);
+    member.others.orders = orders([&less, &b]);
     member.log.clear();
     member.parent = None;
     member.progress = Progress::default();
