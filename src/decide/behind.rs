@@ -16,7 +16,7 @@ impl Pass<'_> {
             return;
         }
         let is_plain = newest.variants.is_none() && self.candidates.get(&index).is_none_or(|all| all.is_empty());
-        let strategy = self.state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let strategy = self.wanted_apply_strategy(index);
         let has_newest = self.state.bindings().filter(|binding| {
             binding.state == BindingState::Bound && !binding.deleting && binding.snapshot == Some(index)
         });
