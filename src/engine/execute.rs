@@ -14,14 +14,18 @@ use decide::rollout::rights::{Approving, Policy, may};
 use decide::rollout::staged;
 use decide::rollout::staged::named_request;
 use decide::state::{FleetState, PlacementState};
+use decide::status::staged_run::asks;
+use decide::status::work::counted;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::StrategyType;
-use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
+use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::journal::JournalKind;
+use model::names::first_of;
 use model::placement_phase::{COMMANDED, violation};
 use model::records::{HeldSnapshot, JournalEntry, Pause};
-use model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
+use model::runs::{Channel, DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
+use model::target::Target;
 
 mod gates;
 mod in_store;
@@ -30,6 +34,9 @@ mod may_some;
 pub use gates::preview;
 pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
 pub use may_some::{NarrowedGate, may_some};
+
+/// Clusters that an answer names.
+const CLUSTERS_NAMED_MAX: usize = 10;
 
 /// The target of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +68,8 @@ fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
 }
 
-/// Finds the target of a command: a run by its name, a gate by the name of its request, or a placement. A placement stands for
-/// its active run; its deletion gate is the target only if named.
+/// Finds the target of a command, as [`Target`] names it: a run, a gate by the name of its request, or a placement. A placement stands
+/// for its active run; its deletion gate is the target only if named.
 ///
 /// # Errors
 /// Nothing has the name, or more than one thing has.
@@ -70,37 +77,43 @@ pub fn resolve(
     placements: &BTreeMap<PlacementKey, PlacementState>,
     command: &Command,
 ) -> Result<CommandTarget, Refusal> {
-    let Ok(named) = command.target.parse::<PlacementKey>();
-    let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
+    let named = Target::read(&command.target);
     let mut targets: Vec<CommandTarget> = Vec::new();
-    for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
-        if state.runs.contains_key(&named.name) {
-            let run = Some(named.name.clone());
+    for (key, state) in placements.iter().filter(|(key, _)| named.has_scope_of(key)) {
+        if state.runs.contains_key(named.name()) && named.is_run(key, named.name()) {
+            let run = Some(named.name().to_owned());
             targets.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
-        } else if command.stage.is_none() {
-            let requests = named_request(&named.name, state.runs.values());
+        } else if command.stage.is_none() && named.is_of_any_kind() {
+            let requests = named_request(named.name(), state.runs.values());
             targets.extend(requests.into_iter().map(|request| CommandTarget {
                 placement: key.clone(),
                 run: Some(request.run),
                 stage: Some(request.stage),
                 gate: request.gate,
             }));
-            if named.name == format!("{}-{DELETION_GATE}", key.name) {
+            if named.name() == format!("{}-{DELETION_GATE}", key.name) {
                 let stage = Some(DELETION_GATE.to_owned());
                 targets.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
             }
         }
     }
+    // What has ended, or waits for a placement to come back, is not meant where something else may be.
+    let is_over = |target: &CommandTarget| {
+        let state = placements.get(&target.placement);
+        let run = state.zip(target.run.as_ref()).and_then(|(state, run)| state.runs.get(run));
+        run.is_some_and(|run| run.phase.is_final()) || state.is_some_and(|state| state.record.removed)
+    };
+    if !targets.iter().all(is_over) {
+        targets.retain(|target| !is_over(target));
+    }
     // A run of one placement may have the name of another placement: `web-1`. A pause applies to placements, so nothing is done
     // if a run may be meant.
     let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
     let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
-    let is_unclear = !is_of_run && !is_of_placements;
-    if targets.is_empty() || is_of_placements || is_unclear {
-        let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
-        let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
+    if targets.is_empty() || is_of_placements || !is_of_run {
+        let of_name = placements.iter().filter(|(key, _)| named.is_placement(key));
         // A run with the name of its own placement: both names lead to the same target.
-        let is_known = |key: &PlacementKey| is_whole && targets.iter().any(|target| target.placement == *key);
+        let is_known = |key: &PlacementKey| targets.iter().any(|target| target.placement == *key);
         let of_name = of_name.filter(|(key, _)| !is_known(key));
         let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
         if is_of_placements && !of_name.is_empty() {
@@ -109,21 +122,48 @@ pub fn resolve(
         targets.extend(of_name);
     }
     match targets.len() {
-        0 => Err(refusal(
-            RefusalReason::NotFound,
-            format!(
-                "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
-                command.target
-            ),
-        )),
+        0 => Err(refusal(RefusalReason::NotFound, unknown(placements, command))),
         1 => Ok(targets.remove(0)),
         _ => {
             let all: Vec<String> =
                 targets.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
-            let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
+            let line = |target: &CommandTarget| {
+                let gate = placements.get(&target.placement).and_then(|state| gates::waiting_gate(state, target));
+                let stage = command.stage.clone().or(gate.map(|gate| gate.stage)).filter(|_| is_at_gate(command.verb));
+                let stage = stage.map(|stage| format!(" {stage}")).unwrap_or_default();
+                let to = command.to.map(|to| format!(" --to {to}")).unwrap_or_default();
+                format!("\n  gitfleet {} {}{stage}{to}", command.verb, target.placement.qualified())
+            };
+            let lines: String = targets.iter().map(line).collect();
+            let message = format!("{} fits {}; write one of these:{lines}", command.target, all.join(" and "));
             Err(refusal(RefusalReason::Ambiguous, message))
         }
     }
+}
+
+fn is_at_gate(verb: Verb) -> bool {
+    matches!(verb, Verb::Approve | Verb::Reject)
+}
+
+/// Says that nothing has a name, and for an answer to a gate which gates wait: those of a stage of that name, else all.
+fn unknown(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Command) -> String {
+    let nothing = format!(
+        "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
+        command.target
+    );
+    if !is_at_gate(command.verb) {
+        return nothing;
+    }
+    let of_state = |(key, state): (&PlacementKey, &PlacementState)| {
+        let run = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+        let run = run.filter(|run| asks(&state.record, run)).map(|run| run.name.clone());
+        gates::waiting_gates(state, &CommandTarget { placement: key.clone(), run, stage: None, gate: None })
+    };
+    let all: Vec<WaitingGate> = placements.iter().flat_map(of_state).collect();
+    let is_of_stage = |gate: &&WaitingGate| gate.stage == command.target;
+    let meant: Vec<&WaitingGate> = all.iter().filter(is_of_stage).collect();
+    let meant = if meant.is_empty() { all.iter().collect() } else { meant };
+    nothing + &gates::lines(meant, command.verb)
 }
 
 fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
@@ -179,7 +219,8 @@ pub fn execute(
             Err(refusal(RefusalReason::NotPossible, "that is about an agent, not a placement"))
         }
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
-    }?;
+    };
+    let message = message.map_err(|refused| gates::with_lines(refused, state, target, command, person))?;
     let facts = json!({
         "verb": command.verb, "target": command.target, "stage": target.stage, "person": person.name,
         "surface": person.surface, "reason": command.reason, "message": command.message,
@@ -217,6 +258,15 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
+    /// Returns the line that gives a command on the placement, where this one was given.
+    fn line(&self, state: &PlacementState, verb: Verb) -> String {
+        match self.person.surface {
+            // The long form is a command in every repository.
+            Channel::Comment => format!("/gitfleet {verb} placement={}", self.target.placement),
+            _ => format!("gitfleet {verb} {}", state.word()),
+        }
+    }
+
     fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         if let Some(pause) = &pass.state.record.paused {
@@ -224,7 +274,8 @@ impl Execution<'_> {
         }
         let reason = self.command.reason.clone().or_else(|| self.command.message.clone());
         pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
-        Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
+        let resume = self.line(&pass.state, Verb::Resume);
+        Ok(format!("paused: nothing new is started for {key} until `{resume}`"))
     }
 
     fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
@@ -281,17 +332,33 @@ impl Execution<'_> {
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.fleet.approvals;
+            let problems = staged::check_servers(run, &pass.fleet.servers);
             let notes = staged::retry(run, rules, self.now);
-            let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
-            let tried = count(JournalKind::ClusterRetried);
-            if tried > 0 {
-                what.push(format!("{tried} failed clusters of {} are tried again", run.name));
+            let of = |event: JournalKind| notes.iter().filter(move |note| note.event == event);
+            let tried: Vec<&str> =
+                of(JournalKind::ClusterRetried).filter_map(|note| Some(note.cluster.as_ref()?.as_str())).collect();
+            if !tried.is_empty() {
+                what.push(tried_again(&tried, Some(&run.name)));
             }
-            if count(JournalKind::ApprovalRequested) > 0 {
-                what.push(format!("{} asks for approval again", run.name));
-            }
-            if count(JournalKind::ChecksRepeated) > 0 {
-                what.push(format!("the checks of {} are asked again", run.name));
+            let stages = of(JournalKind::ApprovalRequested).filter_map(|note| note.stage.as_deref());
+            what.extend(stages.map(|stage| format!("{} asks for approval of stage {stage} again", run.name)));
+            if of(JournalKind::ChecksRepeated).next().is_some() {
+                let asked = problems
+                    .iter()
+                    .filter_map(|(check, server)| Some(format!("{check} (of {})", server.as_ref().ok()?)));
+                let asked: Vec<String> = asked.collect();
+                if !asked.is_empty() {
+                    what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
+                }
+                let unasked = problems.iter().filter_map(|(check, server)| {
+                    Some(format!("the check {check} of {} cannot be asked: {}", run.name, server.as_ref().err()?))
+                });
+                let unasked: Vec<String> = unasked.collect();
+                if what.is_empty() {
+                    nothing = unasked.join("; ");
+                } else {
+                    what.extend(unasked);
+                }
             }
         } else if !is_external {
             let failed = pass.failed_bindings();
@@ -301,8 +368,10 @@ impl Execution<'_> {
                     binding.generation += 1;
                 }
             }
+            let failed: Vec<&str> =
+                failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
             if !failed.is_empty() {
-                what.push(format!("{} failed clusters are tried again", failed.len()));
+                what.push(tried_again(&failed, None));
             }
         }
         if what.is_empty() {
@@ -413,8 +482,10 @@ impl Execution<'_> {
             |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
         if let Some(held) = state.record.held.as_ref().filter(is_held) {
             let message = format!(
-                "snapshot {to} of {key} is held: snapshot {} {}; `gitfleet retry {key}` rolls it out again",
-                held.index, held.why
+                "snapshot {to} of {key} is held: snapshot {} {}; `{}` rolls it out again",
+                held.index,
+                held.why,
+                self.line(state, Verb::Retry)
             );
             return Err(refusal(RefusalReason::NotPossible, message));
         }
@@ -427,8 +498,19 @@ impl Execution<'_> {
     }
 }
 
+/// Says which clusters are tried again, of a run or of a placement without one.
+fn tried_again(clusters: &[&str], run: Option<&str>) -> String {
+    let of = run.map(|run| format!(" of {run}")).unwrap_or_default();
+    let are = if clusters.len() == 1 { "is" } else { "are" };
+    let names = first_of(clusters.iter().copied(), CLUSTERS_NAMED_MAX);
+    format!("{}{of} {are} tried again: {names}", counted(clusters.len(), "failed cluster"))
+}
+
 /// Names a snapshot with its commit.
 fn snapshot_text(pass: &Pass<'_>, index: u64) -> String {
     let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
     format!("snapshot {index}{}", commit.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

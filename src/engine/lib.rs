@@ -226,6 +226,7 @@ impl Core {
             tenants: Arc::new(configuration.tenants()),
             servers: configuration.metric_servers(),
             overrides: saved.overrides,
+            names: persist::names(&saved.placements),
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..FleetState::default()
         };
@@ -436,7 +437,18 @@ impl Core {
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
         // Each of them is queued when its payload arrives.
         self.queue.placements = waiting;
+        // Decisions of one batch do not know the names that the others give.
+        let mut given = BTreeSet::new();
         for (key, decision, difference) in self.decisions(&due, now) {
+            let known = self.placements.get(&key).map(|state| &state.runs);
+            let new =
+                decision.state.runs.values().filter(|run| known.is_none_or(|known| !known.contains_key(&run.name)));
+            let new: Vec<_> = new.map(|run| (key.namespace.clone(), run.name.clone())).collect();
+            if new.iter().any(|name| given.contains(name)) {
+                self.queue.placements.insert(key);
+                continue;
+            }
+            given.extend(new);
             match difference {
                 Ok(more) => batch.take(more),
                 Err(error) => {

@@ -55,7 +55,8 @@ impl Core {
             }
             self.queue.placements.insert(key.clone());
             self.changed.placements.insert(key.clone(), true);
-            self.placements.insert(key, *state);
+            self.placements.insert(key.clone(), *state);
+            self.note_names(&key);
         }
         self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
         self.changed.clusters.extend(batch.pushed.keys().cloned());
@@ -136,6 +137,21 @@ impl Core {
         Ok(ops)
     }
 
+    /// Follows the names of a placement and of its runs. Another one that a name may mean from now on, or no longer, is shown anew, and
+    /// decided again, because its messages hold commands.
+    pub(super) fn note_names(&mut self, key: &PlacementKey) {
+        let others = self.fleet.names.set(key, self.placements.get(key).map(|state| &state.runs));
+        for key in others.into_iter().chain([key.clone()]) {
+            let Some(state) = self.placements.get_mut(&key) else { continue };
+            let is_shared = self.fleet.names.is_shared(&key, &state.runs);
+            if state.shared_name != is_shared {
+                state.shared_name = is_shared;
+                self.changed.placements.insert(key.clone(), true);
+                self.queue.placements.insert(key);
+            }
+        }
+    }
+
     /// Tells members whose tasks began again which placements they have.
     fn tell_placements(&mut self, restarted: BTreeSet<ClusterName>) {
         for cluster in restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
@@ -200,6 +216,7 @@ impl Core {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.queue.placements.insert(key.clone());
             }
+            self.note_names(key);
             self.publish_placement(key, now);
             return;
         }
@@ -217,6 +234,7 @@ impl Core {
         let queries = state.runs.values().flat_map(|run| queries(run, &self.fleet.servers)).collect();
         self.ask(key, queries);
         self.placements.insert(key.clone(), state);
+        self.note_names(key);
         self.load_payloads(key);
         self.announce(key, now);
         self.publish_placement(key, now);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::timed::{TimedLine, Words};
 use super::tree::{Style, is_zero, who_may};
 use decide::status::placement::PlacementView;
-use decide::status::rollout::{PersonWait, RolloutState, approve_line};
-use decide::status::staged_run::{ClosedGate, active_run, closed_gates, command_name};
+use decide::status::rollout::{PersonWait, RolloutState};
+use decide::status::staged_run::{ClosedGate, active_run, approve_line, asks, closed_gates};
 use decide::status::work::counted;
 use model::id::{CommitId, PlacementKey};
 use model::records::DeletionGate;
@@ -92,13 +92,17 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
         commands: Vec::new(),
     };
     let mut all: Vec<Waiting> = Vec::new();
-    if let Some(run) = active_run(view.runs).filter(|_| view.is_external()) {
+    if let Some(run) = active_run(view.runs).filter(|run| view.is_external() && asks(view.record, run)) {
         let gates = closed_gates(run).into_iter().filter(ClosedGate::is_approval);
-        all.extend(gates.map(|gate| at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)));
+        all.extend(gates.map(|gate| Waiting {
+            commands: vec![approve_line(run, &gate, view.shared_name)],
+            ..at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)
+        }));
     }
-    all.extend(
-        view.record.closed_gate().map(|gate| at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)),
-    );
+    all.extend(view.record.closed_gate().map(|gate| Waiting {
+        commands: vec![format!("gitfleet approve {} {DELETION_GATE}", view.word())],
+        ..at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)
+    }));
     let since = view.record.paused.as_ref().map(|pause| pause.at);
     let since = since.or_else(|| active_run(view.runs).map(|run| run.since)).unwrap_or(view.record.created_at);
     match state {
@@ -108,7 +112,7 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
                 Some(reason) => format!("paused by {} ({reason})", pause.by),
                 None => format!("paused by {}", pause.by),
             });
-            let command = format!("gitfleet resume {}", view.record.key);
+            let command = format!("gitfleet resume {}", view.word());
             all.push(Waiting {
                 reason: reason.unwrap_or_default(),
                 commands: vec![command],
@@ -134,20 +138,17 @@ fn at_stage(one: Waiting, run: &RunRecord, gate: &ClosedGate, approvers: Option<
         clusters: opened.map_or(0, |stage| stage.clusters.len()),
         by: Some(who_may(run.approvers.as_deref(), approvers)),
         digest: Some(gate.stage.digest.short().to_owned()),
-        commands: vec![approve_line(&command_name(&run.placement, &run.name), gate)],
         ..one
     }
 }
 
 fn at_deletions(one: Waiting, gate: &DeletionGate, approvers: Option<&str>) -> Waiting {
-    let command = format!("gitfleet approve {} {DELETION_GATE}", one.placements[0]);
     Waiting {
         reason: format!("{} wait for a person: {}", gate.what(), gate.reason),
         stage: Some(DELETION_GATE.to_owned()),
         clusters: gate.deletions.len(),
         by: Some(who_may(gate.approvers.as_deref(), approvers)),
         digest: Some(gate.digest.short().to_owned()),
-        commands: vec![command],
         ..one
     }
 }

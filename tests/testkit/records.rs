@@ -132,6 +132,7 @@ pub fn snapshot(index: u64, names: &[&str]) -> ResourceSnapshot {
         placement: PlacementKey::cluster_scoped("web"),
         index,
         commit: CommitId::new("1a2b3c4d5e6f"),
+        encrypted_at: None,
         hash: Digest::new("abc123"),
         resources: names.iter().map(resource).collect(),
         parts: vec![names.len()],

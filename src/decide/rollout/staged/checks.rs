@@ -164,6 +164,14 @@ fn awaited_of(
     }
 }
 
+/// Returns the checks of the stage that waits and that a retry asks again, each with the server that it asks, or why nobody can be asked.
+pub fn check_servers(run: &RunRecord, servers: &MetricServers) -> Vec<(String, Result<String, String>)> {
+    let Some((_, checks)) = run.waiting_checks() else { return Vec::new() };
+    let again = |state: &MetricState| state.failed.is_some() || state.problem.is_some();
+    let asked = checks.metrics().filter(|(_, state)| state.is_some_and(again));
+    asked.map(|(check, _)| (check.name.clone(), server(check, servers).map(|(name, _)| name.to_owned()))).collect()
+}
+
 /// Returns the server that a check asks, and how often.
 fn server<'a>(check: &MetricCheck, servers: &'a MetricServers) -> Result<(&'a str, Duration), String> {
     let found = match &check.server {
