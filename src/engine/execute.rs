@@ -301,11 +301,12 @@ impl Execution<'_> {
     /// Retries failed clusters, and rolls out a held snapshot again.
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
-        let mut what = Vec::new();
+        let (mut what, mut unasked) = (Vec::new(), Vec::new());
         let mut nothing = format!("nothing of {key} failed or is held");
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
         let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
-        if let Some(index) = pass.state.record.held.as_ref().map(|held| held.index) {
+        let held = pass.state.record.held.as_ref().filter(|_| !pass.state.record.removed);
+        if let Some(index) = held.map(|held| held.index) {
             let run = Some(index).filter(|_| is_written).and_then(|index| pass.begin_written_again(index));
             if is_written && run.is_none() {
                 nothing = format!(
@@ -332,7 +333,7 @@ impl Execution<'_> {
         let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             let rules = pass.fleet.approvals;
-            let problems = staged::check_servers(run, &pass.fleet.servers);
+            let checks = staged::checks_again(run, &pass.fleet.servers);
             let notes = staged::retry(run, rules, self.now);
             let of = |event: JournalKind| notes.iter().filter(move |note| note.event == event);
             let tried: Vec<&str> =
@@ -342,23 +343,17 @@ impl Execution<'_> {
             }
             let stages = of(JournalKind::ApprovalRequested).filter_map(|note| note.stage.as_deref());
             what.extend(stages.map(|stage| format!("{} asks for approval of stage {stage} again", run.name)));
-            if of(JournalKind::ChecksRepeated).next().is_some() {
-                let asked = problems
-                    .iter()
-                    .filter_map(|(check, server)| Some(format!("{check} (of {})", server.as_ref().ok()?)));
-                let asked: Vec<String> = asked.collect();
-                if !asked.is_empty() {
-                    what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
-                }
-                let unasked = problems.iter().filter_map(|(check, server)| {
-                    Some(format!("the check {check} of {} cannot be asked: {}", run.name, server.as_ref().err()?))
-                });
-                let unasked: Vec<String> = unasked.collect();
-                if what.is_empty() {
-                    nothing = unasked.join("; ");
-                } else {
-                    what.extend(unasked);
-                }
+            let asked =
+                checks.iter().filter_map(|check| Some(format!("{} (of {})", check.name, check.server.as_ref().ok()?)));
+            let asked: Vec<String> = asked.collect();
+            if !asked.is_empty() {
+                what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
+            }
+            for check in &checks {
+                let Err(why) = &check.server else { continue };
+                let forgets = if check.failed { "forgets its answer, and" } else { "still" };
+                let text = format!("the check {} of {} {forgets} cannot be asked: {why}", check.name, run.name);
+                if check.failed { what.push(text) } else { unasked.push(text) }
             }
         } else if !is_external {
             let failed = pass.failed_bindings();
@@ -375,8 +370,10 @@ impl Execution<'_> {
             }
         }
         if what.is_empty() {
+            let nothing = if unasked.is_empty() { nothing } else { unasked.join("; ") };
             return Err(refusal(RefusalReason::NotPossible, nothing));
         }
+        what.extend(unasked);
         Ok(what.join("; "))
     }
 
@@ -405,6 +402,10 @@ impl Execution<'_> {
         let key = &self.target.placement;
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        if state.record.removed {
+            let message = format!("git has no {} {key} any more, so it returns to nothing", key.kind());
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
         self.begins_already(state)?;
         let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
         let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);

@@ -96,7 +96,11 @@ impl Measures {
         let runs = || state.runs.values();
         let counted = Counted {
             state: stands.kind(),
-            gates: runs().filter(|run| asks(&state.record, run)).flat_map(gates_of).chain(deletion_gate(state)).collect(),
+            gates: runs()
+                .filter(|run| asks(&state.record, run))
+                .flat_map(gates_of)
+                .chain(deletion_gate(state))
+                .collect(),
             runs: runs().map(|run| run.phase).collect(),
         };
         if self.counted.get(&state.record.key) == Some(&counted) {

@@ -185,8 +185,11 @@ fn command(kind: NotificationKind, data: &NotificationData, placement: Option<&P
     let placement = placement.map(PlacementKey::qualified);
     match kind {
         NotificationKind::GateWaiting => {
-            let digest = data.digest.as_deref().map(|digest| format!(" --digest {}", Digest::from(digest).short()));
-            Some(format!("gitfleet approve {} {}{}", placement?, data.stage.as_deref()?, digest.unwrap_or_default()))
+            let stage = data.stage.as_deref()?;
+            // That of deletions may change while they wait.
+            let digest = data.digest.as_deref().filter(|_| stage != DELETION_GATE);
+            let digest = digest.map(|digest| format!(" --digest {}", Digest::from(digest).short()));
+            Some(format!("gitfleet approve {} {stage}{}", placement?, digest.unwrap_or_default()))
         }
         NotificationKind::RolloutHalted => Some(format!("gitfleet retry {}", placement?)),
         NotificationKind::CommitHeld => Some("gitfleet resume".to_owned()),

@@ -155,6 +155,7 @@ pub fn approval_lines(run: &RunRecord, record: Option<&PlacementRecord>, approve
             (None, RunPhase::Rejected) => "rejected",
             (None, phase) if phase.is_final() => "ended",
             _ if asks_nobody => "stopped",
+            _ if task.expired => "expired",
             _ if task.approvals.is_empty() => WAITS,
             _ => "more needed",
         };

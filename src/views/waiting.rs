@@ -15,6 +15,8 @@ use model::runs::{DELETION_GATE, RunRecord};
 
 /// Entries that a summary lists.
 pub const WAITING_MAX: usize = 50;
+/// Why a gate is not opened by an approval now.
+const EXPIRED: &str = "the request has expired";
 /// Placements that one entry names.
 const NAMED_MAX: usize = 10;
 
@@ -38,7 +40,7 @@ pub enum AwaitedAnswer {
 pub struct Waiting {
     /// What.
     pub answer: AwaitedAnswer,
-    /// Why, as text for users; empty for the gate of a stage.
+    /// Why, as text for users; of the gate of a stage only why it is not to be approved now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The stage of the gate; `deletion` for deletions.
@@ -96,6 +98,9 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
         let gates = closed_gates(run).into_iter().filter(ClosedGate::is_approval);
         all.extend(gates.map(|gate| Waiting {
             commands: vec![approve_line(run, &gate, view.shared_name)],
+            reason: if gate.task.expired { EXPIRED.to_owned() } else { String::new() },
+            // The run may be older than the newest snapshot, or go back.
+            commit: run.snapshot().and_then(|index| view.snapshot_at(index)).map(|snapshot| snapshot.commit.clone()),
             ..at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)
         }));
     }
@@ -162,6 +167,9 @@ pub fn grouped(all: impl IntoIterator<Item = Waiting>) -> (Vec<Waiting>, usize) 
             group.answer == AwaitedAnswer::Approval
                 && (&group.stage, group.before, &group.commit, &group.by, group.answer)
                     == (&one.stage, one.before, &one.commit, &one.by, one.answer)
+                // Each is asked again by itself.
+                && group.reason.is_empty()
+                && one.reason.is_empty()
         };
         match groups.iter_mut().find(is_same) {
             Some(group) => group.join(one),
@@ -226,7 +234,7 @@ impl Waiting {
 
     fn heading(&self) -> Words {
         let count = self.placements.len() + self.more;
-        let digest = self.digest.as_ref().map(|digest| format!(", digest {digest}")).unwrap_or_default();
+        let mut digest = self.digest.as_ref().map(|digest| format!(", digest {digest}")).unwrap_or_default();
         let subject = match self.placements.first() {
             Some(only) if count == 1 => format!("{only}: "),
             _ => String::new(),
@@ -234,6 +242,9 @@ impl Waiting {
         if self.answer != AwaitedAnswer::Approval {
             let reason = Words::from(format!("! {subject}{}, for ", self.reason)).since(self.since);
             return reason.then(digest);
+        }
+        if !self.reason.is_empty() {
+            digest.push_str(&format!("; {}", self.reason));
         }
         let place = if self.before { "before" } else { "after" };
         let (stage, commit) = (self.stage.as_deref().unwrap_or_default(), self.commit.as_ref().map(CommitId::short));

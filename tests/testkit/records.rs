@@ -165,6 +165,7 @@ pub fn stage(name: &str, clusters: &[&str], after: &[StageTaskType]) -> StageRec
         type_: *type_,
         wanted_by: WantedBy::Strategy,
         wait: (*type_ == StageTaskType::TimedWait).then(|| std::time::Duration::from_hours(1)),
+        expired: false,
         asked_at: None,
         done_at: None,
         approvals: vec![],

@@ -144,9 +144,13 @@ fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
         let description = description.then(format!(" ago{reason}; gitfleet resume {}", view.word()));
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
-    if let Some(held) = &record.held {
+    if let Some(held) = record.held.as_ref().filter(|_| !record.removed) {
         let description = Words::from(format!("✗ snapshot {} is held, for ", held.index)).since(held.since);
-        let description = description.then(format!(": it {}; gitfleet retry {}", held.why, view.word()));
+        let description = description.then(format!(
+            ": it {}; {}",
+            held.why,
+            view.way_out(held).unwrap_or_else(|run| format!("write {run}"))
+        ));
         lines.push(TimedLine::default().with(Style::Bad, description));
     }
     if record.superseded > 0 {

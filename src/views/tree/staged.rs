@@ -40,7 +40,8 @@ pub(super) fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
         let done = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
         StageCell { name: stage.name.clone(), state: (style, glyph.to_owned()), done, total: stage.clusters.len() }
     };
-    let run = active_run(view.runs).filter(|_| view.is_external());
+    // What git has no longer moves nobody from stage to stage.
+    let run = active_run(view.runs).filter(|_| view.is_external() && !view.record.removed);
     run.into_iter().flat_map(|run| run.stages.iter().map(move |stage| cell(run, stage))).collect()
 }
 

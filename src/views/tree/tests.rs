@@ -53,6 +53,7 @@ fn status_lines(view: &StatusView) -> Vec<Line> {
         placements: placements.iter().map(|view| PlacementRow::of(view, source.approvers.as_deref())).collect(),
         unlisted: BTreeMap::new(),
         ocm: ocm.iter().flat_map(ocm_lines).collect(),
+        clock_ahead: jiff::SignedDuration::ZERO,
     };
     // What is shown has come over the network.
     let json = serde_json::to_string(&summary).expect("JSON");

