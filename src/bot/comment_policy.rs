@@ -13,7 +13,7 @@ use model::forge::{Comment, ForgeUser, ThreadNumber};
 use model::id::PlacementKey;
 use model::progress::{GateProgress, Progress, ProgressState};
 use model::runs::DELETION_GATE;
-use model::target::Target;
+use model::target::TargetWord;
 
 /// How long after its creation a comment may change and still count as unedited: hosts update new comments themselves.
 const UNEDITED_MAX: SignedDuration = SignedDuration::from_secs(2);
@@ -177,7 +177,7 @@ fn placements<'a>(
     if !shown.is_empty() {
         return Ok(shown);
     }
-    let target = Target::read(wanted);
+    let target = TargetWord::read(wanted);
     let found: Vec<_> = rollout.placements.iter().filter(|(key, _)| target.is_placement(key)).collect();
     if found.is_empty() {
         let names = listing(rollout.placements.keys().map(ToString::to_string));

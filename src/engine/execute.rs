@@ -3,7 +3,7 @@
 //! A command changes records only; the next decision acts on them. The store keeps the change before anything acts on it, so a
 //! crash loses no command.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,28 +12,28 @@ use serde_json::json;
 use decide::Pass;
 use decide::rollout::rights::{Approving, Policy, may};
 use decide::rollout::staged;
-use decide::rollout::staged::named_request;
 use decide::state::{FleetState, PlacementState};
-use decide::status::staged_run::asks;
 use decide::status::work::counted;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::StrategyType;
-use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, WaitingGate};
+use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::journal::JournalKind;
 use model::names::first_of;
 use model::placement_phase::{COMMANDED, violation};
 use model::records::{HeldSnapshot, JournalEntry, Pause};
-use model::runs::{Channel, DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
-use model::target::Target;
+use model::runs::{ApprovalRules, Channel, DELETION_GATE, Gate, MetricServers, RunCause, RunPhase, RunRecord};
 
 mod gates;
 mod in_store;
 mod may_some;
+mod resolve;
 
 pub use gates::preview;
 pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
 pub use may_some::{NarrowedGate, may_some};
+pub use resolve::resolve;
+use resolve::{is_at_gate, is_waiting};
 
 /// Clusters that an answer names.
 const CLUSTERS_NAMED_MAX: usize = 10;
@@ -66,121 +66,6 @@ pub struct Executed {
 
 fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
-}
-
-/// Finds the target of a command, as [`Target`] names it: a run, a gate by the name of its request, or a placement. A placement stands
-/// for its active run; its deletion gate is the target only if named.
-///
-/// # Errors
-/// Nothing has the name, or more than one thing has.
-pub fn resolve(
-    placements: &BTreeMap<PlacementKey, PlacementState>,
-    command: &Command,
-) -> Result<CommandTarget, Refusal> {
-    let named = Target::read(&command.target);
-    let mut targets: Vec<CommandTarget> = Vec::new();
-    for (key, state) in placements.iter().filter(|(key, _)| named.has_scope_of(key)) {
-        if state.runs.contains_key(named.name()) && named.is_run(key, named.name()) {
-            let run = Some(named.name().to_owned());
-            targets.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
-        } else if command.stage.is_none() && named.is_of_any_kind() {
-            let requests = named_request(named.name(), state.runs.values());
-            targets.extend(requests.into_iter().map(|request| CommandTarget {
-                placement: key.clone(),
-                run: Some(request.run),
-                stage: Some(request.stage),
-                gate: request.gate,
-            }));
-            if named.name() == format!("{}-{DELETION_GATE}", key.name) {
-                let stage = Some(DELETION_GATE.to_owned());
-                targets.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
-            }
-        }
-    }
-    // What has ended, or waits for a placement to come back, is not meant where something else may be.
-    let is_over = |target: &CommandTarget| {
-        let state = placements.get(&target.placement);
-        let run = state.zip(target.run.as_ref()).and_then(|(state, run)| state.runs.get(run));
-        run.is_some_and(|run| run.phase.is_final()) || state.is_some_and(|state| state.record.removed)
-    };
-    if !targets.iter().all(is_over) {
-        targets.retain(|target| !is_over(target));
-    }
-    // A run of one placement may have the name of another placement: `web-1`. A pause applies to placements, so nothing is done
-    // if a run may be meant.
-    let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
-    let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
-    if targets.is_empty() || is_of_placements || !is_of_run {
-        let of_name = placements.iter().filter(|(key, _)| named.is_placement(key));
-        // A run with the name of its own placement: both names lead to the same target.
-        let is_known = |key: &PlacementKey| targets.iter().any(|target| target.placement == *key);
-        let of_name = of_name.filter(|(key, _)| !is_known(key));
-        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
-        if is_of_placements && !of_name.is_empty() {
-            targets.clear();
-        }
-        targets.extend(of_name);
-    }
-    match targets.len() {
-        0 => Err(refusal(RefusalReason::NotFound, unknown(placements, command))),
-        1 => Ok(targets.remove(0)),
-        _ => {
-            let all: Vec<String> =
-                targets.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
-            let line = |target: &CommandTarget| {
-                let gate = placements.get(&target.placement).and_then(|state| gates::waiting_gate(state, target));
-                let stage = command.stage.clone().or(gate.map(|gate| gate.stage)).filter(|_| is_at_gate(command.verb));
-                let stage = stage.map(|stage| format!(" {stage}")).unwrap_or_default();
-                let to = command.to.map(|to| format!(" --to {to}")).unwrap_or_default();
-                format!("\n  gitfleet {} {}{stage}{to}", command.verb, target.placement.qualified())
-            };
-            let lines: String = targets.iter().map(line).collect();
-            let message = format!("{} fits {}; write one of these:{lines}", command.target, all.join(" and "));
-            Err(refusal(RefusalReason::Ambiguous, message))
-        }
-    }
-}
-
-fn is_at_gate(verb: Verb) -> bool {
-    matches!(verb, Verb::Approve | Verb::Reject)
-}
-
-/// Says that nothing has a name, and for an answer to a gate which gates wait: those of a stage of that name, else all.
-fn unknown(placements: &BTreeMap<PlacementKey, PlacementState>, command: &Command) -> String {
-    let nothing = format!(
-        "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
-        command.target
-    );
-    if !is_at_gate(command.verb) {
-        return nothing;
-    }
-    let of_state = |(key, state): (&PlacementKey, &PlacementState)| {
-        let run = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-        let run = run.filter(|run| asks(&state.record, run)).map(|run| run.name.clone());
-        gates::waiting_gates(state, &CommandTarget { placement: key.clone(), run, stage: None, gate: None })
-    };
-    let all: Vec<WaitingGate> = placements.iter().flat_map(of_state).collect();
-    let is_of_stage = |gate: &&WaitingGate| gate.stage == command.target;
-    let meant: Vec<&WaitingGate> = all.iter().filter(is_of_stage).collect();
-    let meant = if meant.is_empty() { all.iter().collect() } else { meant };
-    nothing + &gates::lines(meant, command.verb)
-}
-
-fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
-    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-    // A removed placement moves nothing: its runs wait for it to come back.
-    let active = active.filter(|_| !state.record.removed);
-    let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
-    // Never guess a gate: an approval names its stage, and a bare name never means deletions.
-    let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
-    let named = command.stage.clone().or(guessed);
-    let is_deletion = named.as_deref() == Some(DELETION_GATE);
-    let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
-    CommandTarget { placement: key.clone(), run, stage: named, gate: None }
-}
-
-fn is_waiting(phase: StagePhase) -> bool {
-    matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
 }
 
 /// Executes a command on its target placement.
@@ -330,31 +215,11 @@ impl Execution<'_> {
             pass.state.record.last_automatic = None;
             what.push(format!("gitfleet asks again for what {rejected} was to do"));
         }
-        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        // What git has no longer moves nobody.
+        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external));
+        let tried = tried.filter(|_| !pass.state.record.removed).map(|run| run.name.clone());
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
-            let rules = pass.fleet.approvals;
-            let checks = staged::checks_again(run, &pass.fleet.servers);
-            let notes = staged::retry(run, rules, self.now);
-            let of = |event: JournalKind| notes.iter().filter(move |note| note.event == event);
-            let tried: Vec<&str> =
-                of(JournalKind::ClusterRetried).filter_map(|note| Some(note.cluster.as_ref()?.as_str())).collect();
-            if !tried.is_empty() {
-                what.push(tried_again(&tried, Some(&run.name)));
-            }
-            let stages = of(JournalKind::ApprovalRequested).filter_map(|note| note.stage.as_deref());
-            what.extend(stages.map(|stage| format!("{} asks for approval of stage {stage} again", run.name)));
-            let asked =
-                checks.iter().filter_map(|check| Some(format!("{} (of {})", check.name, check.server.as_ref().ok()?)));
-            let asked: Vec<String> = asked.collect();
-            if !asked.is_empty() {
-                what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
-            }
-            for check in &checks {
-                let Err(why) = &check.server else { continue };
-                let forgets = if check.failed { "forgets its answer, and" } else { "still" };
-                let text = format!("the check {} of {} {forgets} cannot be asked: {why}", check.name, run.name);
-                if check.failed { what.push(text) } else { unasked.push(text) }
-            }
+            self.retry_run(run, &pass.fleet.servers, pass.fleet.approvals, &mut what, &mut unasked);
         } else if !is_external {
             let failed = pass.failed_bindings();
             for name in &failed {
@@ -375,6 +240,39 @@ impl Execution<'_> {
         }
         what.extend(unasked);
         Ok(what.join("; "))
+    }
+
+    /// Retries a run, and says what of it and whom it asks: what is done, and which checks still cannot be asked.
+    fn retry_run(
+        &self,
+        run: &mut RunRecord,
+        servers: &MetricServers,
+        rules: ApprovalRules,
+        what: &mut Vec<String>,
+        unasked: &mut Vec<String>,
+    ) {
+        let checks = staged::checks_again(run, servers);
+        let notes = staged::retry(run, rules, self.now);
+        let of = |event: JournalKind| notes.iter().filter(move |note| note.event == event);
+        let tried: Vec<&str> =
+            of(JournalKind::ClusterRetried).filter_map(|note| Some(note.cluster.as_ref()?.as_str())).collect();
+        if !tried.is_empty() {
+            what.push(tried_again(&tried, Some(&run.name)));
+        }
+        let stages = of(JournalKind::ApprovalRequested).filter_map(|note| note.stage.as_deref());
+        what.extend(stages.map(|stage| format!("{} asks for approval of stage {stage} again", run.name)));
+        let asked =
+            checks.iter().filter_map(|check| Some(format!("{} (of {})", check.name, check.server.as_ref().ok()?)));
+        let asked: Vec<String> = asked.collect();
+        if !asked.is_empty() {
+            what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
+        }
+        for check in &checks {
+            let Err(why) = &check.server else { continue };
+            let forgets = if check.failed { "forgets its answer, and" } else { "still" };
+            let text = format!("the check {} of {} {forgets} cannot be asked: {why}", check.name, run.name);
+            if check.failed { what.push(text) } else { unasked.push(text) }
+        }
     }
 
     /// Returns the snapshot named by its index or by its commit; of several snapshots of a commit, the newest.

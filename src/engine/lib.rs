@@ -47,6 +47,7 @@ mod forge_updates;
 pub mod measures;
 pub mod member;
 mod members;
+mod names;
 pub mod persist;
 mod pushes;
 mod queue;
@@ -65,6 +66,7 @@ pub use changed::Changed;
 use convergence::log_entries;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{ConfigurationEvent, Event, HubReport, MemberEvent, SourceEvent};
+use names::GivenNames;
 use queue::Queue;
 use source::SourceLook;
 pub use source::{identity, source_name};
@@ -236,7 +238,6 @@ impl Core {
         let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
         // A store of an earlier version, which has no record of itself.
         let is_old = saved.store.is_none() && !saved.placements.is_empty();
-        let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
         let mut core = Self {
             configuration,
             changed: Changed::everything(&saved.placements, &saved.clusters),
@@ -246,6 +247,7 @@ impl Core {
             answered: BTreeSet::new(),
             queue: Queue::holding(&saved.placements),
             placements: saved.placements,
+            seen_at: source.seen.clone().zip(source.seen_at).into_iter().collect(),
             source,
             stored_source,
             agent_tokens: Arc::new(saved.agent_tokens),
@@ -259,7 +261,6 @@ impl Core {
             reports: BTreeMap::new(),
             stored_clusters: saved.clusters,
             measures: Measures::default(),
-            seen_at: stored_seen,
             settled: BTreeMap::new(),
             exports,
             stored_hub: hub.clone(),
@@ -437,18 +438,13 @@ impl Core {
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
         // Each of them is queued when its payload arrives.
         self.queue.placements = waiting;
-        // Decisions of one batch do not know the names that the others give.
-        let mut given = BTreeSet::new();
+        let mut given = GivenNames::default();
         for (key, decision, difference) in self.decisions(&due, now) {
             let known = self.placements.get(&key).map(|state| &state.runs);
-            let new =
-                decision.state.runs.values().filter(|run| known.is_none_or(|known| !known.contains_key(&run.name)));
-            let new: Vec<_> = new.map(|run| (key.namespace.clone(), run.name.clone())).collect();
-            if new.iter().any(|name| given.contains(name)) {
+            if !given.add(&key, known, &decision.state.runs) {
                 self.queue.placements.insert(key);
                 continue;
             }
-            given.extend(new);
             match difference {
                 Ok(more) => batch.take(more),
                 Err(error) => {

@@ -49,14 +49,7 @@ impl Core {
         }
         self.forget_reports(batch.reports);
         if let Some(state) = batch.executed {
-            let key = state.record.key.clone();
-            if let Some(before) = self.placements.remove(&key) {
-                self.measure(&before, &state, now);
-            }
-            self.queue.placements.insert(key.clone());
-            self.changed.placements.insert(key.clone(), true);
-            self.placements.insert(key.clone(), *state);
-            self.note_names(&key);
+            self.take_executed(*state, now);
         }
         self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
         self.changed.clusters.extend(batch.pushed.keys().cloned());
@@ -137,19 +130,16 @@ impl Core {
         Ok(ops)
     }
 
-    /// Follows the names of a placement and of its runs. Another one that a name may mean from now on, or no longer, is shown anew, and
-    /// decided again, because its messages hold commands.
-    pub(super) fn note_names(&mut self, key: &PlacementKey) {
-        let others = self.fleet.names.set(key, self.placements.get(key).map(|state| &state.runs));
-        for key in others.into_iter().chain([key.clone()]) {
-            let Some(state) = self.placements.get_mut(&key) else { continue };
-            let is_shared = self.fleet.names.is_shared(&key, &state.runs);
-            if state.shared_name != is_shared {
-                state.shared_name = is_shared;
-                self.changed.placements.insert(key.clone(), true);
-                self.queue.placements.insert(key);
-            }
+    /// Takes over a placement that a command changed.
+    fn take_executed(&mut self, state: PlacementState, now: Timestamp) {
+        let key = state.record.key.clone();
+        if let Some(before) = self.placements.remove(&key) {
+            self.measure(&before, &state, now);
         }
+        self.queue.placements.insert(key.clone());
+        self.changed.placements.insert(key.clone(), true);
+        self.placements.insert(key.clone(), state);
+        self.note_names(&key);
     }
 
     /// Tells members whose tasks began again which placements they have.

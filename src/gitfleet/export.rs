@@ -10,7 +10,7 @@ use super::records::locate;
 use engine::store::records::{DECISIONS_PREFIX, HUB_PREFIX};
 use model::decisions::DecisionsRecord;
 use model::id::PlacementKey;
-use model::target::Target;
+use model::target::TargetWord;
 use views::table::Table;
 
 /// What is exported.
@@ -47,7 +47,7 @@ pub(crate) struct DecisionsArgs {
 /// Reads the name of a placement: `NAME` alone is a cluster-scoped one.
 #[expect(clippy::unnecessary_wraps, reason = "this is what clap takes")]
 pub(crate) fn placement_named(word: &str) -> Result<PlacementKey, std::convert::Infallible> {
-    Ok(Target::read(word).placement())
+    Ok(TargetWord::read(word).placement())
 }
 
 /// Runs the command.

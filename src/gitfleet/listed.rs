@@ -16,7 +16,7 @@ use model::id::PlacementKey;
 use model::overrides::OverrideSnapshot;
 use model::records::{Binding, PlacementRecord, WorkStatus};
 use model::runs::{RunRecord, Runs};
-use model::target::Target;
+use model::target::TargetWord;
 use model::text;
 use views::conventions::conventional;
 use views::objects::{
@@ -127,7 +127,7 @@ fn snapshot_lines(saved: &Records, subjects: Option<&Subjects>) -> Vec<Value> {
 
 /// Tells whether a name means a placement: `NAME` those of every namespace, `NAMESPACE/NAME` or `crp/NAME` one.
 pub(crate) fn is_meant(key: &PlacementKey, name: &str) -> bool {
-    Target::read(name).is_placement(key)
+    TargetWord::read(name).is_placement(key)
 }
 
 /// Returns the one placement that a name means.

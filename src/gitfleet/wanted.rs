@@ -7,7 +7,7 @@ use engine::store::records::{
     snapshot_prefix, work_prefix,
 };
 use model::id::PlacementKey;
-use model::target::Target;
+use model::target::TargetWord;
 use views::objects::work_name;
 
 /// Placements that are asked for by name; where more have it, all records of their kinds are read.
@@ -52,7 +52,7 @@ pub(crate) fn placements_of<'a>(
     name: &str,
     all: impl Iterator<Item = &'a PlacementKey>,
 ) -> Option<Vec<PlacementKey>> {
-    let target = Target::read(name);
+    let target = TargetWord::read(name);
     // The namespace of a work is that of a member.
     let work = name.split_once('/').map_or(name, |(_, name)| name);
     let is_meant = |key: &PlacementKey| match listing {

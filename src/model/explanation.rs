@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
-use super::target::Target;
+use super::target::TargetWord;
 
 /// The placement to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct Query {
 impl Query {
     /// Returns the key with this name, for a ClusterResourcePlacement or ResourcePlacement.
     pub fn key(&self) -> PlacementKey {
-        Target::read(&self.placement).placement()
+        TargetWord::read(&self.placement).placement()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::api::table;
 /// What a word of a command names: `NAME`, `NAMESPACE/NAME`, `/NAME` for what is cluster-scoped, or `KIND/NAME` and
 /// `KIND/NAMESPACE/NAME` with the kind of a placement or a run, such as `crp/web`, `rp/shop/web` and `csur/web-3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct TargetWord<'a> {
     kind: Option<TargetKind>,
     scope: Scope<'a>,
     name: &'a str,
@@ -41,7 +41,7 @@ fn kind(word: &str) -> Option<(TargetKind, Scope<'static>)> {
     })
 }
 
-impl<'a> Target<'a> {
+impl<'a> TargetWord<'a> {
     /// Reads a word. A kind goes before a namespace of the same name.
     pub fn read(word: &'a str) -> Self {
         let Some((first, rest)) = word.split_once('/') else {
@@ -97,7 +97,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Tells whether a namespace is called as a kind that [`Target::read`] knows, so that `NAMESPACE/NAME` is read as `KIND/NAME`.
+/// Tells whether a namespace is called as a kind that [`TargetWord::read`] knows, so that `NAMESPACE/NAME` is read as `KIND/NAME`.
 pub fn is_kind_word(namespace: &str) -> bool {
     kind(namespace).is_some()
 }
@@ -130,7 +130,7 @@ mod tests {
             ("api", &[], &[]),
         ];
         for (word, placements, runs) in rows {
-            let target = Target::read(word);
+            let target = TargetWord::read(word);
             let of = |is_meant: &dyn Fn(&PlacementKey) -> bool| -> Vec<usize> {
                 (0..keys.len()).filter(|at| is_meant(&keys[*at])).collect()
             };
@@ -147,7 +147,7 @@ mod tests {
             PlacementKey::namespaced("crp", "web"),
         ] {
             let word = key.qualified();
-            let target = Target::read(&word);
+            let target = TargetWord::read(&word);
             assert!(target.is_placement(&key), "{word}");
             assert_eq!(target.placement(), key, "{word}");
             assert!(!target.is_run(&key, "web"), "{word}");

@@ -16,7 +16,7 @@ use super::Shared;
 use decide::status::rollout::StateKind;
 use model::id::{ClusterName, PlacementKey};
 use model::records::JournalEntry;
-use model::target::Target;
+use model::target::TargetWord;
 use system::clock;
 use views::detail::PlacementDetail;
 use views::fleet::FleetView;
@@ -207,7 +207,7 @@ impl ListQuery {
 
 /// Returns the key of a placement that is there.
 fn key_of(fleet: &FleetView, name: &str) -> Result<PlacementKey, Refused> {
-    let key = Target::read(name).placement();
+    let key = TargetWord::read(name).placement();
     fleet
         .placements
         .contains_key(&key)

@@ -320,6 +320,31 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_for_what_can_be_done_now() {
+        let mut shared = staged(run_at_approval());
+        shared.gate(&["west"]);
+        shared.settle();
+        let view = PlacementView { shared_name: true, ..shared.view() };
+        let all = waiting_of(&view, None, &rollout_state(&view));
+        let lines: Vec<&str> = all.iter().flat_map(|one| &one.commands).map(String::as_str).collect();
+        assert_eq!(
+            lines,
+            ["gitfleet approve crp/web canary --digest canary-0a1b2", "gitfleet approve crp/web deletion"]
+        );
+
+        let mut expired = run_at_approval();
+        expired.stages[1].after[0].expired = true;
+        let found = of(&mut staged(expired), "web").remove(0);
+        assert_eq!((found.commands, found.reason.as_str()), (vec!["gitfleet retry web-3".to_owned()], EXPIRED));
+
+        let stopped = RunRecord { phase: RunPhase::Stopped, ..run_at_approval() };
+        assert!(of(&mut staged(stopped), "web").iter().all(|one| one.answer == AwaitedAnswer::Run));
+        let mut gone = staged(run_at_approval());
+        gone.record.removed = true;
+        assert!(of(&mut gone, "web").iter().all(|one| one.answer != AwaitedAnswer::Approval), "git has it no longer");
+    }
+
+    #[test]
     fn a_summary_lists_no_more_than_it_may() {
         let one = of(&mut staged(run_at_approval()), "web").remove(0);
         let named = |number: usize| {

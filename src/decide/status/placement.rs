@@ -15,17 +15,15 @@ use super::binding::binding_lists;
 use super::rollup;
 use super::staged_run::placement_word;
 use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
-use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::api::placement::{PlacementType, StrategyType};
 use model::conditions::{ConditionType, Reason};
 use model::id::{ClusterName, ObjectId};
 use model::overrides::OverrideRef;
 use model::records::{
-    Binding, ClusterDecision, ClusterRecord, HeldSnapshot, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    WorkStatus,
+    Binding, ClusterDecision, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
-use model::runs::{RunCause, RunRecord, Runs};
+use model::runs::Runs;
 
 /// All inputs of the status of one placement.
 ///
@@ -58,21 +56,6 @@ impl<'a> PlacementView<'a> {
     /// Returns the word that commands name the placement by.
     pub fn word(&self) -> String {
         placement_word(&self.record.key, self.shared_name)
-    }
-
-    /// Returns the command that rolls a held snapshot out again.
-    ///
-    /// # Errors
-    /// Only a run that somebody writes moves the placement: which one.
-    pub fn way_out(&self, held: &HeldSnapshot) -> Result<String, String> {
-        let is_written = self.is_external() && !self.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
-        let ended = |run: &RunRecord| {
-            matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(held.index)
-        };
-        if is_written && !self.runs.values().any(ended) {
-            return Err(format!("a run with resourceSnapshotIndex {}", held.index));
-        }
-        Ok(format!("gitfleet retry {}", self.word()))
     }
 
     /// Returns its bindings.

@@ -19,6 +19,7 @@ use model::runs::{DELETION_GATE, STUCK_AFTER};
 mod staged;
 mod state;
 
+pub use staged::way_out;
 pub use state::{Failure, PersonWait, RolloutState, StateKind};
 
 /// Seconds after which untrackable objects count as available; KubeFleet's default.

@@ -89,7 +89,7 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
     health.chain(checks.metrics().map(metric)).collect()
 }
 
-/// Tells whether the gates of a run ask somebody: what git removed goes on when it comes back, and what a `state` stops when that says
+/// Tells whether the gates of a run ask somebody: what git removed continues when it comes back, and what a `state` stops when that says
 /// Run. A pause ends by a command, so its gates can be opened meanwhile.
 pub fn asks(record: &PlacementRecord, run: &RunRecord) -> bool {
     let is_stopped = matches!(run.phase, RunPhase::Initialized | RunPhase::Stopping | RunPhase::Stopped);

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use decide::names::Names;
 use model::api::staged::RunState;
 use model::records::DeletionGate;
@@ -161,7 +163,7 @@ fn every_line_that_is_shown_is_accepted() {
 }
 
 #[test]
-fn an_approval_says_what_it_does_to_a_run_that_does_not_go_on() {
+fn an_approval_says_what_it_does_to_a_run_that_does_not_continue() {
     let mut all = placements(&[("web", &["[web-0]"]), ("gone", &["gone-0"]), ("still", &["still-0"])]);
     all.get_mut(&key("gone")).expect("it is there").record.removed = true;
     let pause = Pause { by: "bob".into(), at: at(50), reason: None };

@@ -11,7 +11,7 @@ use crate::fleet::Placed;
 use decide::status::work::counted;
 use model::commands::{Command, Refusal, Verb, WaitingGate};
 use model::runs::DELETION_GATE;
-use model::target::Target;
+use model::target::TargetWord;
 
 /// Clusters that are named; the rest is counted.
 const CLUSTERS_MAX: usize = 50;
@@ -43,7 +43,7 @@ pub fn has_preview(verb: Verb) -> bool {
 
 /// Returns the placement that a target names: itself, or by one of its runs.
 pub fn placed_of<'a>(visit: &Visit<'a>, target: &str) -> Option<&'a Placed> {
-    let target = Target::read(target);
+    let target = TargetWord::read(target);
     let named = visit
         .fleet
         .placements

@@ -9,7 +9,7 @@ use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged}
 use crate::table::age;
 use decide::status::binding::binding_lists;
 use decide::status::placement::{PlacementView, chain, waiting_message, why};
-use decide::status::rollout::{Failure, PersonWait, RolloutState, rollout_state};
+use decide::status::rollout::{Failure, PersonWait, RolloutState, rollout_state, way_out};
 use decide::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
@@ -149,7 +149,7 @@ fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
         let description = description.then(format!(
             ": it {}; {}",
             held.why,
-            view.way_out(held).unwrap_or_else(|run| format!("write {run}"))
+            way_out(view, held).unwrap_or_else(|run| format!("write {run}"))
         ));
         lines.push(TimedLine::default().with(Style::Bad, description));
     }

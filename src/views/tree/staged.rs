@@ -105,6 +105,9 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
 
 fn run_state(view: &PlacementView, run: &RunRecord) -> (Style, &'static str, String) {
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
+    if view.record.removed {
+        return (Style::Muted, "·", "waits until git has its placement again".to_owned());
+    }
     match run.phase {
         RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", says("refused"))),
         RunPhase::Pending => (Style::Muted, "·", says("has not begun")),
@@ -195,7 +198,7 @@ fn gate_lines(view: &PlacementView, run: &RunRecord, gate: &ClosedGate, approver
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
     let waits = Words::from(format!("    waits for approval {place}, for ")).since(gate.since());
     let waits = TimedLine::default().with(Style::Progressing, waits.then(format!("{so_far}, digest {digest}")));
-    // What nobody can let go on by an approval alone asks nobody.
+    // Where an approval alone lets nothing continue nobody is asked.
     if !asks(view.record, run) {
         return vec![waits];
     }

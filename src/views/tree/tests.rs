@@ -11,6 +11,7 @@ use crate::fixtures::{
 };
 use crate::summary::Summary;
 use decide::status::placement::PlacementView;
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::id::{ClusterName, Digest};
 use model::manifest::InputError;
 use model::ocm::OcmPlacementRecord;
@@ -405,6 +406,8 @@ fn after_a_run() {
     let mut rejected = staged(ended);
     rejected.binding("west").snapshot = Some(2);
     let why = "was rejected by ann".to_owned();
+    let strategy = (STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
+    rejected.record.annotations.extend([strategy]);
     rejected.record.held = Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30) });
     insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"
     source https://git.example/platform/fleet.git (main)

@@ -6,8 +6,10 @@ use crate::status::staged_run::{
     ClosedGate, active_run, approve_line, closed_gates, clusters_summary, command_name, current_stage, run_word,
 };
 use crate::status::work::listing;
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
+use model::records::HeldSnapshot;
 use model::runs::{
-    ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCluster, RunPhase, RunRecord, StageRecord,
+    ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCause, RunCluster, RunPhase, RunRecord, StageRecord,
 };
 
 /// Returns the state of the run that moves the placement; `None` if none does.
@@ -42,12 +44,27 @@ pub(super) fn paused(view: &PlacementView) -> Option<PersonWait> {
     Some(PersonWait::Paused(format!("paused by {}{reason}; gitfleet resume {}", pause.by, view.word())))
 }
 
+/// Returns the command that rolls a held snapshot out again.
+///
+/// # Errors
+/// Only a run that somebody writes moves the placement: which one.
+pub fn way_out(view: &PlacementView, held: &HeldSnapshot) -> Result<String, String> {
+    let is_written = view.is_external() && !view.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+    let ended = |run: &RunRecord| {
+        matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(held.index)
+    };
+    if is_written && !view.runs.values().any(ended) {
+        return Err(format!("a run with resourceSnapshotIndex {}", held.index));
+    }
+    Ok(format!("gitfleet retry {}", view.word()))
+}
+
 /// Returns why the newest snapshot is not rolled out, if it was rolled back or rejected.
 pub(super) fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
-    let way = view.way_out(held).map_or_else(|run| run, |line| format!("`{line}`"));
+    let way = way_out(view, held).map_or_else(|run| run, |line| format!("`{line}`"));
     let words = format!("snapshot {} is held until {way}: {}", held.index, held.why);
     is_it.then_some(Failure::Held(words))
 }

@@ -3,9 +3,8 @@ use crate::status::fixtures::{
     Case, CaseStatus as _, answered, at, run, run_at_approval, run_at_checks, run_in_production, snapshot, stage,
 };
 use crate::status::rollout::rollout_state;
-use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::id::Digest;
-use model::records::{HeldSnapshot, Pause};
+use model::records::Pause;
 use model::runs::StagePhase;
 
 fn case(run: RunRecord) -> Case {
