@@ -13,6 +13,7 @@ use model::forge::{Comment, ForgeUser, ThreadNumber};
 use model::id::PlacementKey;
 use model::progress::{GateProgress, Progress, ProgressState};
 use model::runs::DELETION_GATE;
+use model::target::TargetWord;
 
 /// How long after its creation a comment may change and still count as unedited: hosts update new comments themselves.
 const UNEDITED_MAX: SignedDuration = SignedDuration::from_secs(2);
@@ -156,7 +157,7 @@ pub(crate) fn meaning(
     }
     let to_commit = chat.to.clone();
     let one = |(key, _): &&(&PlacementKey, &Progress)| {
-        Meaning::Do(Command { to_commit: to_commit.clone(), ..command(verb, key.to_string(), chat) })
+        Meaning::Do(Command { to_commit: to_commit.clone(), ..command(verb, key.qualified(), chat) })
     };
     Ok(all.iter().map(one).collect())
 }
@@ -165,19 +166,19 @@ fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
     Command { message: chat.reason.clone(), ..Command::new(verb, target) }
 }
 
-/// Returns what a command names to mean a gate.
-pub(super) fn gate_target(key: &PlacementKey, progress: &Progress, gate: &GateProgress) -> String {
-    if gate.stage == DELETION_GATE { key.to_string() } else { progress.run.clone().unwrap_or_default() }
-}
-
 /// Returns the placements of a rollout that a command refers to.
 fn placements<'a>(
     rollout: &'a CommitRollout,
     chat: &ChatCommand,
 ) -> Result<Vec<(&'a PlacementKey, &'a Progress)>, Answer> {
     let Some(wanted) = &chat.placement else { return Ok(rollout.placements.iter().collect()) };
-    let is_named = |key: &PlacementKey| key.name == *wanted || key.to_string() == *wanted;
-    let found: Vec<_> = rollout.placements.iter().filter(|(key, _)| is_named(key)).collect();
+    // As the comment shows it; else as people name one anywhere.
+    let shown: Vec<_> = rollout.placements.iter().filter(|(key, _)| key.to_string() == *wanted).collect();
+    if !shown.is_empty() {
+        return Ok(shown);
+    }
+    let target = TargetWord::read(wanted);
+    let found: Vec<_> = rollout.placements.iter().filter(|(key, _)| target.is_placement(key)).collect();
     if found.is_empty() {
         let names = listing(rollout.placements.keys().map(ToString::to_string));
         return Err(Answer::of(format!("no placement {wanted} is rolled out here; there is {names}")));
@@ -243,10 +244,21 @@ fn gates(
             Ok(Meaning::Do(Command {
                 stage: Some(gate.stage.clone()),
                 digest: Some(gate.digest.to_string()),
-                ..command(verb, gate_target(key, progress, gate), chat)
+                // The digest says which run of the placement.
+                ..command(verb, key.qualified(), chat)
             }))
         })
         .collect()
+}
+
+/// Returns the lines that answer the gates of a rollout that wait, for a comment whose answer to one cannot be read.
+pub(crate) fn waiting_lines(rollout: &CommitRollout, mistake: &str, prefix: &str) -> Vec<String> {
+    // The grammar begins with the command's word.
+    let verb = [Verb::Approve, Verb::Reject].into_iter().find(|verb| mistake.starts_with(&format!("`{verb}`")));
+    let lines = verb
+        .into_iter()
+        .flat_map(|verb| rollout.gates().map(move |(key, _, gate)| line(rollout, key, gate, verb, prefix)));
+    lines.take(LINES_MAX).collect()
 }
 
 /// A gate that waits, with its placement.

@@ -44,7 +44,7 @@ impl Executions {
     pub(crate) fn of(&self, comment: &Comment) -> Vec<&ExecutedCommand> {
         let is_of = |known: &&ExecutedCommand| known.comment == comment.url && known.author == comment.author.id;
         let mut found: Vec<&ExecutedCommand> = self.known.values().filter(is_of).collect();
-        found.sort_by(|a, b| (a.at, &a.target).cmp(&(b.at, &b.target)));
+        found.sort_by(|a, b| (a.at, &a.target, &a.stage, a.verb).cmp(&(b.at, &b.target, &b.stage, b.verb)));
         found
     }
 

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Console;
-use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, verdict};
+use super::comment_policy::{Answer, CommentVerdict, Meaning, is_old, meaning, verdict, waiting_lines};
 use super::commit_rollout::CommitRollout;
 use super::executed::means_one;
 use super::origin::{Origin, origin};
@@ -186,7 +186,12 @@ impl Console {
                 self.misspelt(thread, comment, now).await
             }
             _ if was_ignored.is_some() => self.answer(thread, comment, &Answer::of(EDITED), now),
-            CommentVerdict::Answer(answer) => self.answer(thread, comment, &answer, now),
+            CommentVerdict::Answer(answer) => {
+                let rollout = self.rollouts.rollout_in(thread);
+                let lines = rollout.map(|of| waiting_lines(of, &answer.why, self.settings.voice.prefix()));
+                let answer = Answer { lines: lines.unwrap_or_default(), ..answer };
+                self.answer(thread, comment, &answer, now)
+            }
             CommentVerdict::Commands(commands) => match self.commands(thread, comment, &commands, now).await {
                 Some(dealt) => dealt,
                 None => return,
@@ -469,7 +474,9 @@ impl Console {
         let begun = |heard: &&Heard| heard.answer == Some(heard.id) && is_recent(heard, thread, now);
         let own: Vec<&Heard> =
             self.heard.values().filter(begun).filter(|heard| heard.author == comment.author.id).collect();
-        let same = own.iter().find(|heard| heard.outcome == outcome).map(|heard| heard.id);
+        // The same command again: its answer stands there. Another command gets one of its own.
+        let body = text_digest(&comment.body);
+        let same = own.iter().find(|heard| heard.outcome == outcome && heard.body == body).map(|heard| heard.id);
         let may = own.len() < ANSWERS_EACH_MAX && self.heard.values().filter(begun).count() < ANSWERS_MAX;
         if same.is_none() && may {
             let slot = Slot::Comment { id: self.mark(&["reply", &comment.id.to_string()]) };

@@ -235,11 +235,11 @@ pub(super) fn issue(
 
 /// Returns the answer to a command that is not executed.
 pub(super) fn reply(login: &str, answer: &Answer) -> String {
-    if answer.is_safe {
-        return reply::mistaken(login, &answer.why);
-    }
     let lines: Vec<&str> = answer.lines.iter().map(String::as_str).collect();
     let lines = if lines.is_empty() { String::new() } else { format!("\n{}", to_copy(&lines)) };
+    if answer.is_safe {
+        return reply::mistaken(login, &answer.why) + &lines;
+    }
     format!("❌ {}: not done: {}\n{lines}", code(login), prose(&answer.why))
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Console;
 use super::asked::Asked;
-use super::comment_policy::{Answer, COMMENT_AGE_MAX, gate_target};
+use super::comment_policy::{Answer, COMMENT_AGE_MAX};
 use super::commit_rollout::CommitRollout;
 use super::listen::ANSWERS_MAX;
 use super::origin::{is_as_written, is_unchanged, was_seen};
@@ -209,12 +209,12 @@ impl Console {
         person: &Person,
         how: &'static str,
     ) -> Option<Result<(), Answer>> {
-        let (key, progress, gate) = rollout.gates().find(|(key, _, gate)| asked.is_of(key, gate))?;
+        let (key, _, gate) = rollout.gates().find(|(key, _, gate)| asked.is_of(key, gate))?;
         let command = Command {
             stage: Some(gate.stage.clone()),
             digest: Some(asked.digest.to_string()),
             message: Some(how.to_owned()),
-            ..Command::new(Verb::Approve, gate_target(key, progress, gate))
+            ..Command::new(Verb::Approve, key.qualified())
         };
         let outcome = self.instruct(command, person.clone()).await;
         tracing::info!(person = person.name, how, opened = outcome.is_ok(), "approval handled");

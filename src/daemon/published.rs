@@ -1,15 +1,19 @@
 //! Publishes what people see: the records that changed, shared with the core, some times a second at most.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use decide::names::Names;
 use decide::state::PlacementState;
 use decide::status::records::PlacementRecords;
 use engine::store::saved::Records;
 use engine::{Changed, Core};
+use model::id::PlacementKey;
+use model::runs::Runs;
 use server::Publisher;
 use views::fleet::{Changes, FleetView};
 
@@ -96,8 +100,13 @@ pub fn changes(core: &Core, changed: Changed) -> Changes {
 
 /// Returns the fleet that stored records are of.
 pub fn fleet_of(mut saved: Records) -> FleetView {
+    let runs = |key: &PlacementKey| saved.runs.get(key).cloned().unwrap_or_default();
+    let all: BTreeMap<PlacementKey, Runs> =
+        saved.placements.iter().map(|record| (record.key.clone(), runs(&record.key))).collect();
+    let names = Names::of(&all);
     let placements = saved.placements.into_iter().map(|record| {
         let key = record.key.clone();
+        let shared_name = all.get(&key).is_some_and(|runs| names.is_shared(&key, runs));
         let records = PlacementRecords {
             record,
             policy: saved.policies.remove(&key).and_then(|of| of.into_values().next_back()),
@@ -105,6 +114,7 @@ pub fn fleet_of(mut saved: Records) -> FleetView {
             bindings: saved.bindings.remove(&key).unwrap_or_default(),
             runs: saved.runs.remove(&key).unwrap_or_default(),
             works: saved.works.remove(&key).unwrap_or_default(),
+            shared_name,
         };
         (key, Some(records))
     });

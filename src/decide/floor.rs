@@ -72,6 +72,7 @@ impl Pass<'_> {
                 type_: StageTaskType::Approval,
                 wanted_by,
                 wait: None,
+                expired: false,
                 asked_at: None,
                 done_at: None,
                 approvals: Vec::new(),

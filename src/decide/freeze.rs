@@ -99,8 +99,9 @@ impl Pass<'_> {
             self.state.record.held.as_ref().filter(|held| run.wanted_snapshot.is_none() && Some(&held.hash) == hash);
         if let Some(held) = held {
             return Err(Unready::Waits(format!(
-                "waits, because the newest snapshot {index} {}; gitfleet retry {} lets it continue, and so does its index in the run",
-                held.why, self.state.record.key.name
+                "waits, because the newest snapshot {index} {}; `gitfleet retry {}` lets it continue, and so does its index in the run",
+                held.why,
+                self.state.word()
             )));
         }
         if !self.state.snapshots.contains_key(&index) {

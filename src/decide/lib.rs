@@ -14,6 +14,7 @@ mod freeze;
 mod git;
 mod guard;
 pub mod hand_over;
+pub mod names;
 pub mod ocm;
 pub mod overrides;
 pub mod payload;

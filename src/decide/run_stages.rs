@@ -68,6 +68,7 @@ impl Pass<'_> {
                 type_: task.type_,
                 wanted_by: WantedBy::Strategy,
                 wait: task.wait(),
+                expired: false,
                 asked_at: None,
                 done_at: None,
                 approvals: Vec::new(),

@@ -228,10 +228,14 @@ impl Pass<'_> {
         Some(ended.name)
     }
 
-    /// Returns `name`, or the first unused of `name-2`, `name-3` and so on.
+    /// Returns `name`, or the first of `name-2`, `name-3` and so on that no run in the placement's scope has, also none that git writes.
     pub(super) fn free_name(&self, name: &str) -> String {
+        let key = &self.state.record.key;
         let mut numbered = (2..).map(|number| format!("{name}-{number}"));
-        let is_free = |name: &String| !self.state.runs.contains_key(name);
+        let is_free = |name: &String| {
+            let is_used = self.state.runs.contains_key(name) || self.fleet.names.has_run_beside(key, name);
+            !is_used && !self.fleet.staged.writes_beside(key, name)
+        };
         Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
     }
 

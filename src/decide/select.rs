@@ -180,9 +180,8 @@ impl Pass<'_> {
         if !is_encrypted_again(&known.resources, &frozen.resources) {
             return;
         }
-        let commit = self.fleet.tree.commit.clone().unwrap_or_else(|| "".into());
-        let renewed =
-            ResourceSnapshot { commit, resources: frozen.resources.clone(), ..ResourceSnapshot::clone(known) };
+        let (encrypted_at, resources) = (self.fleet.tree.commit.clone(), frozen.resources.clone());
+        let renewed = ResourceSnapshot { encrypted_at, resources, ..ResourceSnapshot::clone(known) };
         self.state.snapshots.insert(index, Arc::new(renewed));
         self.state.payloads.insert(index, Arc::clone(payload));
         self.state.rendered.retain(|_, snapshot, _| snapshot != index);
@@ -210,6 +209,7 @@ impl Pass<'_> {
             placement: self.state.record.key.clone(),
             index,
             commit: self.fleet.tree.commit.clone().unwrap_or_else(|| "".into()),
+            encrypted_at: None,
             hash: frozen.hash.clone(),
             resources: frozen.resources.clone(),
             parts: frozen.parts.clone(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::evictions::Disruptions;
+use super::names::Names;
 use super::ocm::{Facts, Ocm};
 use super::overrides::{Overrides, Rendered};
 pub use super::payload::{Payload, desired};
@@ -16,6 +17,7 @@ use crate::rollout::rights::{Approving, Policy};
 use crate::snapshot;
 use crate::status::placement::PlacementView;
 use crate::status::records::PlacementRecords;
+use crate::status::staged_run::placement_word;
 use model::api::cluster::MemberCluster;
 use model::api::placement::PlacementPolicy;
 use model::approvers::{ApproversByPath, Ownership};
@@ -68,6 +70,8 @@ pub struct FleetState {
     pub overrides: Overrides,
     /// Staged update strategies and runs of the accepted commit.
     pub staged: Staged,
+    /// The names of placements and runs in use.
+    pub names: Names,
     /// How many approvals open a gate, and how long an approval is valid.
     pub approvals: ApprovalRules,
     /// Who may approve by comment, from the configuration; if empty, the permission counts.
@@ -176,6 +180,8 @@ pub struct PlacementState {
     pub awaited: BTreeSet<ClusterName>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
+    /// A name of it or of an unfinished run of it may also mean another placement: commands that are shown name it in full.
+    pub shared_name: bool,
 }
 
 impl PlacementState {
@@ -198,6 +204,7 @@ impl PlacementState {
             losing: Claims::new(),
             awaited: BTreeSet::new(),
             selected: None,
+            shared_name: false,
         }
     }
 
@@ -256,8 +263,14 @@ impl PlacementState {
             works: &self.works,
             runs: &self.runs,
             clusters: &fleet.records,
+            shared_name: self.shared_name,
             now,
         }
+    }
+
+    /// Returns the word that commands name it by.
+    pub fn word(&self) -> String {
+        placement_word(&self.record.key, self.shared_name)
     }
 
     /// Returns its records, shared with it.
@@ -269,6 +282,7 @@ impl PlacementState {
             bindings: self.shared_bindings(),
             runs: self.runs.clone(),
             works: self.works.clone(),
+            shared_name: self.shared_name,
         }
     }
 

@@ -20,6 +20,8 @@ use model::yaml;
 pub struct Staged {
     strategies: BTreeMap<(Option<String>, String), Strategy>,
     runs: BTreeMap<PlacementKey, BTreeMap<String, WrittenRun>>,
+    /// The placement that each run moves, by namespace and name of the run.
+    moved_by: BTreeMap<(Option<String>, String), PlacementKey>,
 }
 
 /// A ClusterStagedUpdateStrategy or StagedUpdateStrategy.
@@ -67,6 +69,8 @@ impl Staged {
                     let Some(spec) = read::<StagedUpdateRunSpec>(manifest) else { continue };
                     let placement = PlacementKey { namespace, name: spec.placement_name.clone() };
                     let run = WrittenRun { spec, origin: manifest.origin.clone() };
+                    let scoped = (placement.namespace.clone(), name.clone());
+                    staged.moved_by.insert(scoped, placement.clone());
                     staged.runs.entry(placement).or_default().insert(name, run);
                 }
                 _ => {}
@@ -101,6 +105,12 @@ impl Staged {
             ),
             hint: Some("add the placement, or remove the run".to_owned()),
         })
+    }
+
+    /// Tells whether the commit has a run of a name in a placement's scope that moves another placement.
+    pub fn writes_beside(&self, placement: &PlacementKey, name: &str) -> bool {
+        let moved = self.moved_by.get(&(placement.namespace.clone(), name.to_owned()));
+        moved.is_some_and(|moved| moved != placement)
     }
 
     /// Returns the runs that name a placement, by name.

@@ -3,7 +3,7 @@
 //! A command changes records only; the next decision acts on them. The store keeps the change before anything acts on it, so a
 //! crash loses no command.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,24 +12,31 @@ use serde_json::json;
 use decide::Pass;
 use decide::rollout::rights::{Approving, Policy, may};
 use decide::rollout::staged;
-use decide::rollout::staged::named_request;
 use decide::state::{FleetState, PlacementState};
+use decide::status::work::counted;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::StrategyType;
 use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::journal::JournalKind;
+use model::names::first_of;
 use model::placement_phase::{COMMANDED, violation};
 use model::records::{HeldSnapshot, JournalEntry, Pause};
-use model::runs::{DELETION_GATE, Gate, RunCause, RunPhase, RunRecord, StagePhase};
+use model::runs::{ApprovalRules, Channel, DELETION_GATE, Gate, MetricServers, RunCause, RunPhase, RunRecord};
 
 mod gates;
 mod in_store;
 mod may_some;
+mod resolve;
 
 pub use gates::preview;
 pub use in_store::{Authority, accept_rewrite, execute_in_store, preview_in_store};
 pub use may_some::{NarrowedGate, may_some};
+pub use resolve::resolve;
+use resolve::{is_at_gate, is_waiting};
+
+/// Clusters that an answer names.
+const CLUSTERS_NAMED_MAX: usize = 10;
 
 /// The target of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,88 +66,6 @@ pub struct Executed {
 
 fn refusal(reason: RefusalReason, message: impl Into<String>) -> Refusal {
     Refusal { reason, message: message.into() }
-}
-
-/// Finds the target of a command: a run by its name, a gate by the name of its request, or a placement. A placement stands for
-/// its active run; its deletion gate is the target only if named.
-///
-/// # Errors
-/// Nothing has the name, or more than one thing has.
-pub fn resolve(
-    placements: &BTreeMap<PlacementKey, PlacementState>,
-    command: &Command,
-) -> Result<CommandTarget, Refusal> {
-    let Ok(named) = command.target.parse::<PlacementKey>();
-    let is_in_place = |key: &PlacementKey| named.namespace.is_none() || key.namespace == named.namespace;
-    let mut targets: Vec<CommandTarget> = Vec::new();
-    for (key, state) in placements.iter().filter(|(key, _)| is_in_place(key)) {
-        if state.runs.contains_key(&named.name) {
-            let run = Some(named.name.clone());
-            targets.push(CommandTarget { placement: key.clone(), run, stage: command.stage.clone(), gate: None });
-        } else if command.stage.is_none() {
-            let requests = named_request(&named.name, state.runs.values());
-            targets.extend(requests.into_iter().map(|request| CommandTarget {
-                placement: key.clone(),
-                run: Some(request.run),
-                stage: Some(request.stage),
-                gate: request.gate,
-            }));
-            if named.name == format!("{}-{DELETION_GATE}", key.name) {
-                let stage = Some(DELETION_GATE.to_owned());
-                targets.push(CommandTarget { placement: key.clone(), run: None, stage, gate: None });
-            }
-        }
-    }
-    // A run of one placement may have the name of another placement: `web-1`. A pause applies to placements, so nothing is done
-    // if a run may be meant.
-    let is_of_placements = matches!(command.verb, Verb::Pause | Verb::Resume);
-    let is_of_run = command.stage.as_ref().is_some_and(|stage| stage != DELETION_GATE);
-    let is_unclear = !is_of_run && !is_of_placements;
-    if targets.is_empty() || is_of_placements || is_unclear {
-        let of_name = placements.iter().filter(|(key, _)| key.name == named.name && is_in_place(key));
-        let is_whole = matches!(command.verb, Verb::Retry | Verb::Rollback);
-        // A run with the name of its own placement: both names lead to the same target.
-        let is_known = |key: &PlacementKey| is_whole && targets.iter().any(|target| target.placement == *key);
-        let of_name = of_name.filter(|(key, _)| !is_known(key));
-        let of_name: Vec<CommandTarget> = of_name.map(|(key, state)| target_in(key, state, command)).collect();
-        if is_of_placements && !of_name.is_empty() {
-            targets.clear();
-        }
-        targets.extend(of_name);
-    }
-    match targets.len() {
-        0 => Err(refusal(
-            RefusalReason::NotFound,
-            format!(
-                "nothing is called {}: no run, no approval request, no placement; `gitfleet get runs` lists runs",
-                command.target
-            ),
-        )),
-        1 => Ok(targets.remove(0)),
-        _ => {
-            let all: Vec<String> =
-                targets.iter().map(|target| format!("{} {}", target.placement.kind(), target.placement)).collect();
-            let message = format!("{} fits {}; name one as NAMESPACE/NAME", command.target, all.join(" and "));
-            Err(refusal(RefusalReason::Ambiguous, message))
-        }
-    }
-}
-
-fn target_in(key: &PlacementKey, state: &PlacementState, command: &Command) -> CommandTarget {
-    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-    // A removed placement moves nothing: its runs wait for it to come back.
-    let active = active.filter(|_| !state.record.removed);
-    let waiting = active.and_then(|run| run.stages.iter().find(|stage| is_waiting(stage.phase)));
-    // Never guess a gate: an approval names its stage, and a bare name never means deletions.
-    let guessed = waiting.filter(|_| command.verb != Verb::Approve).map(|stage| stage.name.clone());
-    let named = command.stage.clone().or(guessed);
-    let is_deletion = named.as_deref() == Some(DELETION_GATE);
-    let run = active.filter(|_| !is_deletion).map(|run| run.name.clone());
-    CommandTarget { placement: key.clone(), run, stage: named, gate: None }
-}
-
-fn is_waiting(phase: StagePhase) -> bool {
-    matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter)
 }
 
 /// Executes a command on its target placement.
@@ -179,7 +104,8 @@ pub fn execute(
             Err(refusal(RefusalReason::NotPossible, "that is about an agent, not a placement"))
         }
         Verb::Adopt => Err(refusal(RefusalReason::NotPossible, "a store is adopted, not a placement; name none")),
-    }?;
+    };
+    let message = message.map_err(|refused| gates::with_lines(refused, state, target, command, person))?;
     let facts = json!({
         "verb": command.verb, "target": command.target, "stage": target.stage, "person": person.name,
         "surface": person.surface, "reason": command.reason, "message": command.message,
@@ -217,6 +143,15 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
+    /// Returns the line that gives a command on the placement, where this one was given.
+    fn line(&self, state: &PlacementState, verb: Verb) -> String {
+        match self.person.surface {
+            // The long form is a command in every repository.
+            Channel::Comment => format!("/gitfleet {verb} placement={}", self.target.placement),
+            _ => format!("gitfleet {verb} {}", state.word()),
+        }
+    }
+
     fn pause(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
         if let Some(pause) = &pass.state.record.paused {
@@ -224,7 +159,8 @@ impl Execution<'_> {
         }
         let reason = self.command.reason.clone().or_else(|| self.command.message.clone());
         pass.state.record.paused = Some(Pause { by: self.person.name.clone(), at: self.now, reason });
-        Ok(format!("paused: nothing new is started for {key} until `gitfleet resume {key}`"))
+        let resume = self.line(&pass.state, Verb::Resume);
+        Ok(format!("paused: nothing new is started for {key} until `{resume}`"))
     }
 
     fn resume(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
@@ -250,11 +186,12 @@ impl Execution<'_> {
     /// Retries failed clusters, and rolls out a held snapshot again.
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
-        let mut what = Vec::new();
+        let (mut what, mut unasked) = (Vec::new(), Vec::new());
         let mut nothing = format!("nothing of {key} failed or is held");
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
         let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
-        if let Some(index) = pass.state.record.held.as_ref().map(|held| held.index) {
+        let held = pass.state.record.held.as_ref().filter(|_| !pass.state.record.removed);
+        if let Some(index) = held.map(|held| held.index) {
             let run = Some(index).filter(|_| is_written).and_then(|index| pass.begin_written_again(index));
             if is_written && run.is_none() {
                 nothing = format!(
@@ -278,7 +215,9 @@ impl Execution<'_> {
             pass.state.record.last_automatic = None;
             what.push(format!("gitfleet asks again for what {rejected} was to do"));
         }
-        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external)).map(|run| run.name.clone());
+        // What git has no longer moves nobody.
+        let tried = pass.active_run().or_else(|| pass.last_run().filter(|_| is_external));
+        let tried = tried.filter(|_| !pass.state.record.removed).map(|run| run.name.clone());
         let rules = pass.fleet.approvals;
         let content = tried.as_ref().and_then(|name| pass.state.runs.get(name)?.snapshot());
         // What finished runs left failed with the same content counts as long as nobody retries it.
@@ -289,18 +228,7 @@ impl Execution<'_> {
             what.push(format!("{before} failed clusters of earlier runs are tried again"));
         }
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
-            let notes = staged::retry(run, rules, self.now);
-            let count = |event: JournalKind| notes.iter().filter(|note| note.event == event).count();
-            let tried = count(JournalKind::ClusterRetried);
-            if tried > 0 {
-                what.push(format!("{tried} failed clusters of {} are tried again", run.name));
-            }
-            if count(JournalKind::ApprovalRequested) > 0 {
-                what.push(format!("{} asks for approval again", run.name));
-            }
-            if count(JournalKind::ChecksRepeated) > 0 {
-                what.push(format!("the checks of {} are asked again", run.name));
-            }
+            self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
         } else if !is_external {
             let departed = pass.state.record.failed.take().map_or(0, |failed| failed.clusters.len());
             let failed = pass.failed_bindings();
@@ -313,14 +241,51 @@ impl Execution<'_> {
                     binding.generation += 1;
                 }
             }
+            let failed: Vec<&str> =
+                failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
             if !failed.is_empty() {
-                what.push(format!("{} failed clusters are tried again", failed.len()));
+                what.push(tried_again(&failed, None));
             }
         }
         if what.is_empty() {
+            let nothing = if unasked.is_empty() { nothing } else { unasked.join("; ") };
             return Err(refusal(RefusalReason::NotPossible, nothing));
         }
+        what.extend(unasked);
         Ok(what.join("; "))
+    }
+
+    /// Retries a run, and says what of it and whom it asks: what is done, and which checks still cannot be asked.
+    fn retry_run(
+        &self,
+        run: &mut RunRecord,
+        servers: &MetricServers,
+        rules: ApprovalRules,
+        what: &mut Vec<String>,
+        unasked: &mut Vec<String>,
+    ) {
+        let checks = staged::checks_again(run, servers);
+        let notes = staged::retry(run, rules, self.now);
+        let of = |event: JournalKind| notes.iter().filter(move |note| note.event == event);
+        let tried: Vec<&str> =
+            of(JournalKind::ClusterRetried).filter_map(|note| Some(note.cluster.as_ref()?.as_str())).collect();
+        if !tried.is_empty() {
+            what.push(tried_again(&tried, Some(&run.name)));
+        }
+        let stages = of(JournalKind::ApprovalRequested).filter_map(|note| note.stage.as_deref());
+        what.extend(stages.map(|stage| format!("{} asks for approval of stage {stage} again", run.name)));
+        let asked =
+            checks.iter().filter_map(|check| Some(format!("{} (of {})", check.name, check.server.as_ref().ok()?)));
+        let asked: Vec<String> = asked.collect();
+        if !asked.is_empty() {
+            what.push(format!("checks of {} are asked again: {}", run.name, asked.join(", ")));
+        }
+        for check in &checks {
+            let Err(why) = &check.server else { continue };
+            let forgets = if check.failed { "forgets its answer, and" } else { "still" };
+            let text = format!("the check {} of {} {forgets} cannot be asked: {why}", check.name, run.name);
+            if check.failed { what.push(text) } else { unasked.push(text) }
+        }
     }
 
     /// Returns the snapshot named by its index or by its commit; of several snapshots of a commit, the newest.
@@ -348,6 +313,10 @@ impl Execution<'_> {
         let key = &self.target.placement;
         let state = &pass.state;
         let is_external = state.record.spec.strategy.type_ == StrategyType::External;
+        if state.record.removed {
+            let message = format!("git has no {} {key} any more, so it returns to nothing", key.kind());
+            return Err(refusal(RefusalReason::NotPossible, message));
+        }
         self.begins_already(state)?;
         let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
         let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
@@ -433,8 +402,10 @@ impl Execution<'_> {
             |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
         if let Some(held) = state.record.held.as_ref().filter(is_held) {
             let message = format!(
-                "snapshot {to} of {key} is held: snapshot {} {}; `gitfleet retry {key}` rolls it out again",
-                held.index, held.why
+                "snapshot {to} of {key} is held: snapshot {} {}; `{}` rolls it out again",
+                held.index,
+                held.why,
+                self.line(state, Verb::Retry)
             );
             return Err(refusal(RefusalReason::NotPossible, message));
         }
@@ -447,8 +418,19 @@ impl Execution<'_> {
     }
 }
 
+/// Says which clusters are tried again, of a run or of a placement without one.
+fn tried_again(clusters: &[&str], run: Option<&str>) -> String {
+    let of = run.map(|run| format!(" of {run}")).unwrap_or_default();
+    let are = if clusters.len() == 1 { "is" } else { "are" };
+    let names = first_of(clusters.iter().copied(), CLUSTERS_NAMED_MAX);
+    format!("{}{of} {are} tried again: {names}", counted(clusters.len(), "failed cluster"))
+}
+
 /// Names a snapshot with its commit.
 fn snapshot_text(pass: &Pass<'_>, index: u64) -> String {
     let commit = pass.state.snapshots.get(&index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
     format!("snapshot {index}{}", commit.unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

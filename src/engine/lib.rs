@@ -48,6 +48,7 @@ mod forge_updates;
 pub mod measures;
 pub mod member;
 mod members;
+mod names;
 pub mod persist;
 mod pushes;
 mod queue;
@@ -67,6 +68,7 @@ pub use changed::Changed;
 use convergence::log_entries;
 pub use effect::{Effect, ForgeUpdate, MemberCommand, PlacementUpdate};
 pub use event::{ConfigurationEvent, Event, HubReport, MemberEvent, SourceEvent};
+use names::GivenNames;
 use queue::Queue;
 use source::SourceLook;
 pub use source::{identity, source_name};
@@ -230,6 +232,7 @@ impl Core {
             tenants: Arc::new(configuration.tenants()),
             servers: configuration.metric_servers(),
             overrides: saved.overrides,
+            names: persist::names(&saved.placements),
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..FleetState::default()
         };
@@ -239,7 +242,6 @@ impl Core {
         let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
         // A store of an earlier version, which has no record of itself.
         let is_old = saved.store.is_none() && !saved.placements.is_empty();
-        let stored_seen = source.seen.clone().zip(source.seen_at).into_iter().collect();
         let mut core = Self {
             configuration,
             changed: Changed::everything(&saved.placements, &saved.clusters),
@@ -249,6 +251,7 @@ impl Core {
             answered: BTreeSet::new(),
             queue: Queue::holding(&saved.placements),
             placements: saved.placements,
+            seen_at: source.seen.clone().zip(source.seen_at).into_iter().collect(),
             source,
             stored_source,
             agent_tokens: Arc::new(saved.agent_tokens),
@@ -263,7 +266,6 @@ impl Core {
             reports: BTreeMap::new(),
             stored_clusters: saved.clusters,
             measures: Measures::default(),
-            seen_at: stored_seen,
             settled: BTreeMap::new(),
             exports,
             stored_hub: hub.clone(),
@@ -444,7 +446,13 @@ impl Core {
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
         // Each of them is queued when its payload arrives.
         self.queue.placements = waiting;
+        let mut given = GivenNames::default();
         for (key, decision, difference) in self.decisions(&due, now) {
+            let known = self.placements.get(&key).map(|state| &state.runs);
+            if !given.add(&key, known, &decision.state.runs) {
+                self.queue.placements.insert(key);
+                continue;
+            }
             match difference {
                 Ok(more) => batch.take(more),
                 Err(error) => {

@@ -9,7 +9,7 @@ use super::{Core, Effect};
 use decide::state::PlacementState;
 use decide::status::rollout::RolloutState;
 pub use decide::status::rollout::StateKind;
-use decide::status::staged_run::closed_gates;
+use decide::status::staged_run::{asks, closed_gates};
 use model::api::staged::StageTaskType;
 use model::id::{CommitId, PlacementKey};
 use model::records::SourceRecord;
@@ -96,7 +96,11 @@ impl Measures {
         let runs = || state.runs.values();
         let counted = Counted {
             state: stands.kind(),
-            gates: runs().flat_map(gates_of).chain(deletion_gate(state)).collect(),
+            gates: runs()
+                .filter(|run| asks(&state.record, run))
+                .flat_map(gates_of)
+                .chain(deletion_gate(state))
+                .collect(),
             runs: runs().map(|run| run.phase).collect(),
         };
         if self.counted.get(&state.record.key) == Some(&counted) {

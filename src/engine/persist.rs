@@ -11,6 +11,7 @@ use crate::store::records;
 use crate::store::records::{PLACEMENT_PREFIX, STORE_KEY};
 use crate::store::saved::Records;
 use crate::store::{Expected, Op, Result, Store};
+use decide::names::Names;
 use decide::overrides::Overrides;
 use decide::state::PlacementState;
 use decide::status::decisions::Exports;
@@ -119,7 +120,18 @@ fn placements(mut saved: Records) -> BTreeMap<PlacementKey, PlacementState> {
         state.works = saved.works.remove(&key).unwrap_or_default();
         (key, state)
     };
-    saved.placements.into_iter().map(state).collect()
+    let mut placements: BTreeMap<PlacementKey, PlacementState> =
+        std::mem::take(&mut saved.placements).into_iter().map(state).collect();
+    let names = names(&placements);
+    for (key, state) in &mut placements {
+        state.shared_name = names.is_shared(key, &state.runs);
+    }
+    placements
+}
+
+/// Returns the names of all placements and runs.
+pub fn names(placements: &BTreeMap<PlacementKey, PlacementState>) -> Names {
+    Names::of(placements.iter().map(|(key, state)| (key, &state.runs)))
 }
 
 /// Returns what to write so that the store goes from `old` to `new`; `None` is a placement without records.

@@ -286,6 +286,7 @@ impl Core {
         }
         for (key, placement) in &tree.placements {
             self.placements.entry(key.clone()).or_insert_with(|| PlacementState::begin(placement, now));
+            self.note_names(key);
         }
         let wishes = self.fleet.ocm.follow(tree);
         self.queue.ocm.extend(wishes);

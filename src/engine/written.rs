@@ -49,13 +49,7 @@ impl Core {
         }
         self.forget_reports(batch.reports);
         if let Some(state) = batch.executed {
-            let key = state.record.key.clone();
-            if let Some(before) = self.placements.remove(&key) {
-                self.measure(&before, &state, now);
-            }
-            self.queue.placements.insert(key.clone());
-            self.changed.placements.insert(key.clone(), true);
-            self.placements.insert(key, *state);
+            self.take_executed(*state, now);
         }
         self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
         self.changed.clusters.extend(batch.pushed.keys().cloned());
@@ -139,6 +133,18 @@ impl Core {
         Ok(ops)
     }
 
+    /// Takes over a placement that a command changed.
+    fn take_executed(&mut self, state: PlacementState, now: Timestamp) {
+        let key = state.record.key.clone();
+        if let Some(before) = self.placements.remove(&key) {
+            self.measure(&before, &state, now);
+        }
+        self.queue.placements.insert(key.clone());
+        self.changed.placements.insert(key.clone(), true);
+        self.placements.insert(key.clone(), state);
+        self.note_names(&key);
+    }
+
     /// Tells members whose tasks began which placements they have: those with orders, those that are bound to them and have none yet, and
     /// those whose clusters are not known yet.
     fn tell_placements(&mut self, restarted: BTreeSet<ClusterName>) {
@@ -206,6 +212,7 @@ impl Core {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
                 self.queue.placements.insert(key.clone());
             }
+            self.note_names(key);
             self.publish_placement(key, now);
             return;
         }
@@ -223,6 +230,7 @@ impl Core {
         let queries = state.runs.values().flat_map(|run| queries(run, &self.fleet.servers)).collect();
         self.ask(key, queries);
         self.placements.insert(key.clone(), state);
+        self.note_names(key);
         self.load_payloads(key);
         self.announce(key, now);
         self.publish_placement(key, now);

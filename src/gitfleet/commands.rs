@@ -36,7 +36,8 @@ Examples:
   gitfleet approve web-3 staging
   gitfleet approve --commit 433feff --stage staging"))]
 pub(crate) struct AtGate {
-    /// A run or an approval request, as `get approvals` names it; with stage `deletion` a placement. NAME or NAMESPACE/NAME.
+    /// A run or an approval request, as `get approvals` names it, or a placement, which stands for its run; with stage `deletion` a
+    /// placement. NAME or NAMESPACE/NAME; where a name fits several, crp/NAME or rp/NAMESPACE/NAME is one placement.
     #[arg(required_unless_present = "commit", add = names(CompletedName::Runs))]
     run: Option<String>,
     /// The stage that waits; `deletion` for the deletion gate of a placement. `approve` without one shows the gate that waits and
@@ -64,7 +65,7 @@ pub(crate) struct AtGate {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct AtPlacement {
-    /// The placement, NAME or NAMESPACE/NAME.
+    /// The placement: NAME or NAMESPACE/NAME, or crp/NAME or rp/NAMESPACE/NAME.
     #[arg(add = names(CompletedName::Placements))]
     placement: String,
     #[command(flatten)]
@@ -75,7 +76,7 @@ pub(crate) struct AtPlacement {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Resume {
-    /// The placement, NAME or NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where
+    /// The placement: NAME or NAMESPACE/NAME, or crp/NAME or rp/NAMESPACE/NAME; without it the source: a rewritten history that is held is accepted, and where
     /// gitfleet has not read the source since it started, it continues with the accepted commit.
     #[arg(add = names(CompletedName::Placements))]
     placement: Option<String>,
@@ -87,7 +88,7 @@ pub(crate) struct Resume {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Rollback {
-    /// The placement or the run to take back, NAME or NAMESPACE/NAME.
+    /// The placement or the run to take back: NAME or NAMESPACE/NAME; a placement also as crp/NAME or rp/NAMESPACE/NAME.
     #[arg(add = names(CompletedName::Runs))]
     name: String,
     /// The snapshot to return to; absent is the last that succeeded everywhere, and where that is the current one, the one before.
@@ -107,7 +108,7 @@ pub(crate) struct Rollback {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Retry {
-    /// The placement or the run, NAME or NAMESPACE/NAME.
+    /// The placement or the run: NAME or NAMESPACE/NAME; a placement also as crp/NAME or rp/NAMESPACE/NAME.
     #[arg(add = names(CompletedName::Runs))]
     name: String,
     #[command(flatten)]
@@ -156,6 +157,17 @@ fn sha(text: &str) -> Result<String, String> {
 }
 
 impl AtGate {
+    /// Returns what a line says that names a run or a placement.
+    pub(super) fn command(&self, verb: Verb) -> Command {
+        let run = self.run.as_deref().unwrap_or_default();
+        Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, run) }
+    }
+
+    /// Tells whether a line names a commit, and so every gate of it.
+    pub(super) fn is_of_commit(&self) -> bool {
+        self.commit.is_some()
+    }
+
     /// Runs `approve` or `reject`.
     ///
     /// # Errors
@@ -165,8 +177,7 @@ impl AtGate {
             let gates = commit_gates::waiting(&self.options, verb, commit, self.at.as_deref())?;
             return commit_gates::decide(&self.options, verb, gates, self.yes, self.at.is_some());
         }
-        let run = self.run.as_deref().unwrap_or_default();
-        let command = Command { stage: self.stage.clone(), digest: self.digest.clone(), ..Command::new(verb, run) };
+        let command = self.command(verb);
         let is_seen = self.yes || self.digest.is_some();
         // A rejection opens nothing, and who names a digest has seen the gate. A script is not asked.
         if verb != Verb::Approve || is_seen || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -187,32 +198,44 @@ impl AtGate {
 }
 
 impl AtPlacement {
+    pub(super) fn command(&self) -> Command {
+        Command::new(Verb::Pause, &self.placement)
+    }
+
     /// Runs `pause`.
     ///
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        self.options.send(Command::new(Verb::Pause, &self.placement))
+        self.options.send(self.command())
     }
 }
 
 impl Resume {
+    pub(super) fn command(&self) -> Command {
+        Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default())
+    }
+
     /// Runs `resume`.
     ///
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        self.options.send(Command::new(Verb::Resume, self.placement.as_deref().unwrap_or_default()))
+        self.options.send(self.command())
     }
 }
 
 impl Rollback {
+    pub(super) fn command(&self) -> Command {
+        Command { to: self.to, ..Command::new(Verb::Rollback, &self.name) }
+    }
+
     /// Runs `rollback`.
     ///
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let command = Command { to: self.to, ..Command::new(Verb::Rollback, &self.name) };
+        let command = self.command();
         let asks = !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
         if !self.dry_run && !asks {
             return self.options.send(command);
@@ -241,12 +264,16 @@ impl Rollback {
 }
 
 impl Retry {
+    pub(super) fn command(&self) -> Command {
+        Command::new(Verb::Retry, &self.name)
+    }
+
     /// Runs `retry`.
     ///
     /// # Errors
     /// Neither the daemon nor its store accepts the command.
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        self.options.send(Command::new(Verb::Retry, &self.name))
+        self.options.send(self.command())
     }
 }
 

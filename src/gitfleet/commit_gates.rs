@@ -6,11 +6,12 @@ use anyhow::bail;
 
 use super::commands::{CommandOptions, answers_yes, named};
 use super::exit::Exit;
-use decide::status::staged_run::{ClosedGate, closed_gates, command_name};
+use decide::status::staged_run::{ClosedGate, asks, closed_gates, command_name};
 use decide::status::work::counted;
 use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX};
 use engine::store::saved::Records;
 use model::commands::{Command, Verb, WaitingGate};
+use model::records::PlacementRecord;
 use model::runs::{RunRecord, Runs};
 use model::text;
 
@@ -24,7 +25,8 @@ pub(crate) fn waiting(
     commit: &str,
     stage: Option<&str>,
 ) -> anyhow::Result<Vec<WaitingGate>> {
-    let saved = options.source()?.read_under(&[RUN_PREFIX.to_owned(), SNAPSHOT_PREFIX.to_owned()])?;
+    let prefixes = [PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX].map(str::to_owned);
+    let saved = options.source()?.read_under(&prefixes)?;
     let targets = targets(&saved, commit, stage)?;
     let mut gates = Vec::with_capacity(targets.len());
     for (target, stage) in targets {
@@ -45,11 +47,15 @@ pub(crate) fn waiting(
 fn targets(saved: &Records, commit: &str, stage: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
     let mut commits: Vec<&str> = Vec::new();
     let mut targets = Vec::new();
-    for run in saved.runs.values().flat_map(Runs::values) {
+    let of_placement = |record: &PlacementRecord| {
+        let runs = saved.runs.get(&record.key).into_iter().flat_map(Runs::values);
+        runs.filter(|run| asks(record, run)).collect::<Vec<_>>()
+    };
+    for run in saved.placements.iter().flat_map(of_placement) {
         let Some(of) = commit_of(saved, run).filter(|of| of.starts_with(commit)) else { continue };
         let is_meant = |gate: &ClosedGate| gate.is_approval() && stage.is_none_or(|stage| gate.stage.name == stage);
         for gate in closed_gates(run).into_iter().filter(is_meant) {
-            targets.push((command_name(&run.placement, &run.name), gate.stage.name.clone()));
+            targets.push((run.placement.qualified(), gate.stage.name.clone()));
             commits.push(of);
         }
     }

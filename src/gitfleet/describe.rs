@@ -14,7 +14,7 @@ use super::subjects::Subjects;
 use super::wanted::ShownPart;
 use decide::status::placement::PlacementView;
 use decide::status::work::counted;
-use engine::store::records::PLACEMENT_PREFIX;
+use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX};
 use model::id::PlacementKey;
 use model::records::JournalEntry;
 use system::clock;
@@ -32,8 +32,11 @@ const PAGE_EVENTS_MAX: usize = 20;
 A placement is shown as a page: how it stands, its clusters, and the last events; a cluster with its state in words. Names of kinds (`describe crp web`) show every field \
 and condition, as kubectl does on a hub.
 
+Where only an OCM Placement has the name, `placement` is that one.
+
 Examples:
   gitfleet describe placement web
+  gitfleet describe placement web -n shop
   gitfleet describe cluster prod-eu-1")]
 pub(crate) struct Args {
     /// What kind of object it is: one of these words, or a kind by its name, plural or short name.
@@ -42,6 +45,9 @@ pub(crate) struct Args {
     /// Its name, or NAMESPACE/NAME.
     #[arg(add = names(CompletedName::Runs))]
     name: String,
+    /// Only objects in this namespace.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -52,11 +58,25 @@ pub(crate) struct Args {
 /// Nothing has the name, or the records cannot be read.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
-    if args.kind.is_ours && args.kind.listing == Listing::Placements {
-        return describe_placements(args, &source);
+    let (kind, name) = (args.kind, full_name(args.kind, &args.name, args.namespace.as_deref()));
+    if kind.is_ours && kind.listing == Listing::Placements {
+        return describe_placements(args, &name, &source);
     }
-    let saved = source.read_for(args.kind.listing, ShownPart::Whole, Some(&args.name))?;
-    let objects = named(&saved, args.kind, &args.name)?;
+    describe_objects(&source, kind, &name)
+}
+
+/// Returns a name with the namespace that is given beside it.
+fn full_name(kind: GetKind, name: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) if !name.contains('/') && !kind.is_cluster_wide() => format!("{namespace}/{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Prints each object of a name with its events.
+fn describe_objects(source: &RecordsSource, kind: GetKind, name: &str) -> anyhow::Result<Exit> {
+    let saved = source.read_for(kind.listing, ShownPart::Whole, Some(name))?;
+    let objects = named(&saved, kind, name)?;
     let terminal = Terminal::of_stdout();
     let mut text = String::new();
     for (position, object) in objects.iter().enumerate() {
@@ -64,12 +84,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             text.push('\n');
         }
         let record = saved.clusters.values().find(|cluster| object["metadata"]["name"] == cluster.name.as_str());
-        let lines = match record.filter(|_| args.kind.is_ours && args.kind.listing == Listing::Clusters) {
+        let lines = match record.filter(|_| kind.is_ours && kind.listing == Listing::Clusters) {
             Some(cluster) => cluster_lines(cluster, object, clock::now()),
             None => object_lines(object),
         };
         text.push_str(&output::render_lines(&lines, terminal));
-        let subject = Subject::of(args.kind.listing, object);
+        let subject = Subject::of(kind.listing, object);
         let entries = subject
             .as_ref()
             .map_or(Ok(Vec::new()), |of| source.journal(of.placement.as_ref().or(of.ocm_placement.as_ref())))?;
@@ -86,18 +106,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     output::print(&text)
 }
 
-/// Prints the page of each placement of a name.
-fn describe_placements(args: &Args, source: &RecordsSource) -> anyhow::Result<Exit> {
-    let saved = source.read_for(Listing::Placements, ShownPart::Whole, Some(&args.name))?;
-    if !saved.placements.iter().any(|record| listed::is_meant(&record.key, &args.name)) {
+/// Prints the page of each placement of a name; where only OCM Placements have it, those.
+fn describe_placements(args: &Args, name: &str, source: &RecordsSource) -> anyhow::Result<Exit> {
+    let saved = source.read_for(Listing::Placements, ShownPart::Whole, Some(name))?;
+    if !saved.placements.iter().any(|record| listed::is_meant(&record.key, name)) {
+        let of_ocm = GetKind { listing: Listing::OcmPlacements, only: None, is_ours: true };
+        let known = source.read_for(Listing::OcmPlacements, ShownPart::Whole, Some(name))?;
+        if named(&known, of_ocm, name).is_ok() {
+            return describe_objects(source, of_ocm, name);
+        }
         // Says which name is near.
-        listed::one_placement(&source.read_under(&[PLACEMENT_PREFIX.to_owned()])?, &args.name)?;
+        listed::one_placement(&source.read_under(&[PLACEMENT_PREFIX.to_owned()])?, name)?;
     }
+    // What is shown to be copied must not fit anything else, whatever that is called.
+    let names = listed::names(&source.read_under(&[PLACEMENT_PREFIX.to_owned(), RUN_PREFIX.to_owned()])?);
     let approvers = saved.source.as_ref().and_then(|source| source.approvers.as_deref());
     let subjects = Subjects::open(&args.daemon);
     let mut pages = Vec::new();
-    for view in listed::views(&saved, clock::now()).iter().filter(|view| listed::is_meant(&view.record.key, &args.name))
-    {
+    let views = listed::views(&saved, &names, clock::now());
+    for view in views.iter().filter(|view| listed::is_meant(&view.record.key, name)) {
         pages.push(page(view, approvers, subjects.as_ref(), source)?);
     }
     output::print(&pages.join("\n"))
@@ -123,7 +150,7 @@ fn page(
     text.push('\n');
     text.push_str(&output::render_table(&recent(&entries, PAGE_EVENTS_MAX, &commit, view.now), terminal));
     if let Some(rest) = entries.len().checked_sub(PAGE_EVENTS_MAX).filter(|rest| *rest > 0) {
-        text.push_str(&muted(format!("{} before; gitfleet events {}", counted(rest, "event"), view.record.key)));
+        text.push_str(&muted(format!("{} before; gitfleet events {}", counted(rest, "event"), view.word())));
     }
     Ok(text)
 }

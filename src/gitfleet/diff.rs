@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut wanted = prefixes(Listing::Placements, ShownPart::Whole, Some(std::slice::from_ref(&key)));
     wanted.push(OVERRIDE_PREFIX.to_owned());
     let saved = source.read_under(&wanted)?;
-    let views = listed::views(&saved, clock::now());
+    let views = listed::views(&saved, &listed::names(&saved), clock::now());
     let view = views.iter().find(|view| view.record.key == key).with_context(|| format!("{key} has gone"))?;
     let cluster = args.cluster.as_deref().map(ClusterName::from);
     let is_meant =

@@ -12,6 +12,7 @@ use super::records::{RecordsSource, locate};
 use engine::store::records::{PLACEMENT_PREFIX, snapshot_prefix};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::records::JournalEntry;
+use model::target::TargetWord;
 use views::sentences::dated;
 
 /// Events that are shown, unless another number is asked for.
@@ -79,7 +80,7 @@ fn key_of(source: &RecordsSource, name: &str) -> anyhow::Result<PlacementKey> {
     match listed::one_placement(&known, name) {
         Ok(record) => Ok(record.key.clone()),
         Err(error) => {
-            let Ok(key) = name.parse::<PlacementKey>();
+            let key = TargetWord::read(name).placement();
             // Removed placements, and those of OCM, are in the journal alone.
             if source.journal(Some(&key))?.is_empty() { Err(error) } else { Ok(key) }
         }

@@ -10,6 +10,7 @@ use super::records::locate;
 use engine::store::records::{DECISIONS_PREFIX, HUB_PREFIX};
 use model::decisions::DecisionsRecord;
 use model::id::PlacementKey;
+use model::target::TargetWord;
 use views::table::Table;
 
 /// What is exported.
@@ -25,6 +26,7 @@ pub(crate) enum Export {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Journal {
     /// Only what concerns this placement: `NAME` or `NAMESPACE/NAME`.
+    #[arg(value_parser = placement_named)]
     placement: Option<PlacementKey>,
     #[command(flatten)]
     daemon: Daemon,
@@ -40,6 +42,12 @@ pub(crate) struct DecisionsArgs {
     output: Format,
     #[command(flatten)]
     daemon: Daemon,
+}
+
+/// Reads the name of a placement: `NAME` alone is a cluster-scoped one.
+#[expect(clippy::unnecessary_wraps, reason = "this is what clap takes")]
+pub(crate) fn placement_named(word: &str) -> Result<PlacementKey, std::convert::Infallible> {
+    Ok(TargetWord::read(word).placement())
 }
 
 /// Runs the command.

@@ -25,6 +25,7 @@ use super::wanted::ShownPart;
 use daemon::manifests::Manifests;
 use engine::store::saved::Records;
 use model::records::Binding;
+use model::target::is_kind_word;
 use model::text;
 use system::clock;
 use views::objects::{member_namespace, work_name};
@@ -359,10 +360,15 @@ pub(crate) fn named(saved: &Records, kind: GetKind, name: &str) -> anyhow::Resul
     if objects.is_empty() { Err(unknown(kind, name, &known)) } else { Ok(objects) }
 }
 
-/// Accepts `name` and, for what is namespaced, `namespace/name`.
+/// Accepts `name` and, for what is namespaced, `namespace/name`; before it the kind of the object, as in `crp/web`.
 fn is_named(object: &Value, name: &str) -> bool {
     let metadata = &object["metadata"];
     match name.split_once('/') {
+        Some((kind, name)) if is_kind_word(kind) => {
+            let only = GetKind::of(kind).ok().and_then(|kind| kind.only);
+            only.is_some_and(|only| object["kind"] == only) && is_named(object, name)
+        }
+        Some(("", name)) => metadata.get("namespace").is_none_or(Value::is_null) && metadata["name"] == name,
         Some((namespace, name)) => metadata["namespace"] == namespace && metadata["name"] == name,
         None => metadata["name"] == name,
     }

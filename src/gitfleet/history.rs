@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let now = clock::now();
     let subjects = Subjects::open(&args.daemon);
     let subject = |commit: &_| subjects.as_ref().and_then(|subjects| subjects.of(commit));
-    let views = listed::views(&saved, now);
+    let views = listed::views(&saved, &listed::names(&saved), now);
     let view = views.iter().find(|view| view.record.key == key);
     let past = view.map(|view| history(view, &subject)).unwrap_or_default();
     match args.output {

@@ -231,6 +231,23 @@ fn parse() -> clap::error::Result<Cli> {
     Cli::from_arg_matches(&matches).map_err(|error| help::with_plain_usage(error, &mut command))
 }
 
+/// Returns what a line tells a daemon about a run or a placement; `None` where it tells it something else, or nothing.
+///
+/// # Errors
+/// It is no command line of ours.
+pub fn told(line: &str) -> clap::error::Result<Option<model::commands::Command>> {
+    let cli = Cli::try_parse_from(line.split_whitespace())?;
+    Ok(match cli.command {
+        Command::Approve(args) if !args.is_of_commit() => Some(args.command(Verb::Approve)),
+        Command::Reject(args) if !args.is_of_commit() => Some(args.command(Verb::Reject)),
+        Command::Pause(args) => Some(args.command()),
+        Command::Resume(args) => Some(args.command()),
+        Command::Rollback(args) => Some(args.command()),
+        Command::Retry(args) => Some(args.command()),
+        _ => None,
+    })
+}
+
 /// Runs the command line; returns the process's exit code.
 pub fn main() -> Exit {
     // A shell that completes a line calls us with this variable, and no command is carried out.

@@ -9,11 +9,14 @@ use serde_json::Value;
 
 use super::kinds::{GetKind, Listing};
 use super::subjects::Subjects;
+use decide::names::Names;
 use decide::status::placement::PlacementView;
 use engine::store::saved::Records;
 use model::id::PlacementKey;
 use model::overrides::OverrideSnapshot;
 use model::records::{Binding, PlacementRecord, WorkStatus};
+use model::runs::{RunRecord, Runs};
+use model::target::TargetWord;
 use model::text;
 use views::conventions::conventional;
 use views::objects::{
@@ -28,7 +31,7 @@ use views::table::Columns;
 /// Returns the objects of a listing.
 pub(crate) fn objects(saved: &Records, listing: Listing, now: Timestamp) -> Vec<Value> {
     let all: Vec<Value> = match listing {
-        Listing::Placements => views(saved, now).iter().map(placement_object).collect(),
+        Listing::Placements => views(saved, &names(saved), now).iter().map(placement_object).collect(),
         Listing::Snapshots => saved
             .snapshots
             .values()
@@ -78,12 +81,16 @@ pub(crate) fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>,
     match kind.listing {
         Listing::Snapshots => snapshot_lines(saved, subjects),
         Listing::Runs => {
-            let runs = saved.runs.iter().flat_map(|(key, of)| of.values().map(move |run| (key, run)));
-            runs.map(|(key, run)| run_line(run, saved.snapshots.get(key), now)).collect()
+            let (records, names) = (records(saved), names(saved));
+            let line = |key: &PlacementKey, of: &Runs, run| {
+                run_line(run, records.get(key).copied(), names.is_shared(key, of), saved.snapshots.get(key), now)
+            };
+            saved.runs.iter().flat_map(|(key, of)| of.values().map(move |run| line(key, of, run))).collect()
         }
         Listing::Approvals => {
-            let requests =
-                saved.runs.values().flat_map(|of| of.values().flat_map(|run| approval_lines(run, approvers)));
+            let records = records(saved);
+            let line = |run: &RunRecord| approval_lines(run, records.get(&run.placement).copied(), approvers);
+            let requests = saved.runs.values().flat_map(|of| of.values().flat_map(line));
             let gates = saved.placements.iter().filter_map(|record| deletion_gate_line(record, approvers));
             let mut all: Vec<Value> = requests.chain(gates).collect();
             // Pending approvals come first.
@@ -95,9 +102,17 @@ pub(crate) fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>,
     }
 }
 
+fn records(saved: &Records) -> BTreeMap<&PlacementKey, &PlacementRecord> {
+    saved.placements.iter().map(|record| (&record.key, record)).collect()
+}
+
+/// Returns the names of all placements and runs that were read.
+pub(crate) fn names(saved: &Records) -> Names {
+    Names::of(saved.placements.iter().map(|record| (&record.key, saved.runs.get(&record.key).unwrap_or(&NO_RUNS))))
+}
+
 fn snapshot_lines(saved: &Records, subjects: Option<&Subjects>) -> Vec<Value> {
-    let records: BTreeMap<&PlacementKey, &PlacementRecord> =
-        saved.placements.iter().map(|record| (&record.key, record)).collect();
+    let records = records(saved);
     let mut lines = Vec::new();
     for (key, of) in &saved.snapshots {
         let bindings = saved.bindings.get(key).map_or(&[][..], Vec::as_slice);
@@ -110,9 +125,9 @@ fn snapshot_lines(saved: &Records, subjects: Option<&Subjects>) -> Vec<Value> {
     lines
 }
 
-/// Tells whether a name means a placement: `NAME` those of every namespace, `NAMESPACE/NAME` one.
+/// Tells whether a name means a placement: `NAME` those of every namespace, `NAMESPACE/NAME` or `crp/NAME` one.
 pub(crate) fn is_meant(key: &PlacementKey, name: &str) -> bool {
-    key.name == name || (key.namespace.is_some() && key.to_string() == name)
+    TargetWord::read(name).is_placement(key)
 }
 
 /// Returns the one placement that a name means.
@@ -123,7 +138,15 @@ pub(crate) fn one_placement<'a>(saved: &'a Records, name: &str) -> anyhow::Resul
     let mut meant = saved.placements.iter().filter(|record| is_meant(&record.key, name));
     match (meant.next(), meant.next()) {
         (Some(record), None) => Ok(record),
-        (Some(one), Some(other)) => bail!("{name} fits {} and {}; name one as NAMESPACE/NAME", one.key, other.key),
+        (Some(one), Some(other)) => bail!(
+            "{name} fits {} {one_key} and {} {other_key}; write {} or {}",
+            one.key.kind(),
+            other.key.kind(),
+            one.key.qualified(),
+            other.key.qualified(),
+            one_key = one.key,
+            other_key = other.key,
+        ),
         (None, _) => {
             let known: Vec<String> = saved.placements.iter().map(|record| record.key.to_string()).collect();
             let near = text::suggest(name, known.iter().map(String::as_str));
@@ -143,11 +166,12 @@ fn work<'a>(saved: &'a Records, placement: &PlacementKey, binding: &Binding) -> 
     saved.works.get(placement)?.get(&binding.cluster).map(AsRef::as_ref)
 }
 
-/// Returns a view of every placement.
-pub(crate) fn views(saved: &Records, now: Timestamp) -> Vec<PlacementView<'_>> {
+static NO_RUNS: Runs = Runs::new();
+
+/// Returns a view of every placement; `names` are those of all placements and runs.
+pub(crate) fn views<'a>(saved: &'a Records, names: &Names, now: Timestamp) -> Vec<PlacementView<'a>> {
     static NO_SNAPSHOTS: BTreeMap<u64, Arc<model::records::ResourceSnapshot>> = BTreeMap::new();
     static NO_WORKS: BTreeMap<model::id::ClusterName, Arc<WorkStatus>> = BTreeMap::new();
-    static NO_RUNS: model::runs::Runs = model::runs::Runs::new();
     saved
         .placements
         .iter()
@@ -160,6 +184,7 @@ pub(crate) fn views(saved: &Records, now: Timestamp) -> Vec<PlacementView<'_>> {
             works: saved.works.get(&record.key).unwrap_or(&NO_WORKS),
             runs: saved.runs.get(&record.key).unwrap_or(&NO_RUNS),
             clusters: &saved.clusters,
+            shared_name: names.is_shared(&record.key, saved.runs.get(&record.key).unwrap_or(&NO_RUNS)),
             now,
         })
         .collect()

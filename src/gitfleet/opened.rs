@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::server::Server;
 use ::store::StoreGuard;
 use ::store::embedded::EmbeddedStore;
 use ::store::{PostgresSettings, PostgresStore, Tls};
@@ -56,6 +57,12 @@ pub(super) fn writable(settings: &config::Store) -> anyhow::Result<Box<dyn Store
         }
         Taken::No(lease) => Err(Error::Led { url: lease.holder.url }.into()),
     }
+}
+
+/// Tells whether the daemon of this configuration is one of several on a database and answers where the configuration says.
+pub(super) fn follows(configuration: &config::Configuration) -> bool {
+    let own = || Server::new(&configuration.http.listen.to_string(), None);
+    configuration.store.postgres.is_some() && own().is_replica()
 }
 
 /// Returns where the daemon that has the store answers; `None` where nobody has it.

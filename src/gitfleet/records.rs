@@ -55,6 +55,10 @@ pub(crate) fn locate(daemon: &Daemon) -> anyhow::Result<RecordsSource> {
     let address = match (&daemon.server, &configuration) {
         (Some(server), _) => server.clone(),
         (None, None) => config::HTTP_LISTEN_DEFAULT.to_owned(),
+        // A follower that is named and answers passes on what it is asked, and waits for the next leader where that has died.
+        (None, Some(configuration)) if is_named && opened::follows(configuration) => {
+            configuration.http.listen.to_string()
+        }
         (None, Some(configuration)) => match opened::daemon_of(configuration)? {
             Some(address) => address,
             None => return Ok(RecordsSource::Store(Box::new(configuration.store.clone()))),
@@ -146,7 +150,8 @@ impl RecordsSource {
         match self {
             Self::Daemon(server) => {
                 let answer = server.ask(SUMMARY_PATH, ANSWER_TIMEOUT)?;
-                serde_json::from_value(answer).context("the daemon's answer is no summary")
+                let summary: Summary = serde_json::from_value(answer).context("the daemon's answer is no summary")?;
+                Ok(Summary { clock_ahead: server.clock_ahead(), ..summary })
             }
             Self::Store(_) => {
                 let fleet = fleet_of(self.read()?);

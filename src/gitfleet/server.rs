@@ -1,12 +1,14 @@
 //! The command line's client of the daemon: plain HTTP, with the person's token.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,10 +18,15 @@ use serde_json::value::RawValue;
 use model::commands::{Command, Done, Refusal, WaitingGate};
 use model::explanation::{Explained, Query};
 use server::{COMMANDS_PATH, EXPLAIN_PATH, PREVIEW_PATH, RECORDS_PATH};
+use system::clock;
 use views::lists::PAGE_ITEMS_MAX;
 
 /// How long one answer of the daemon may take, long polls excepted.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a daemon may take to say whether it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Where it says that.
+const READY_PATH: &str = "/readyz";
 /// How long all records may take: hundreds of megabytes of a large fleet.
 const RECORDS_TIMEOUT: Duration = Duration::from_mins(1);
 /// How a token is named.
@@ -27,17 +34,28 @@ const TOKEN_ADVICE: &str = "name a token with --token-file or GITFLEET_TOKEN, or
                             holds one for the user that runs the daemon unless people are named under `http.tokens`, as they must be where the \
                             store is PostgreSQL";
 
+/// Difference of two clocks that an answer on its way, and a date in whole seconds, explain.
+const CLOCKS_DIFFER_MIN: SignedDuration = SignedDuration::from_secs(3);
+
 /// A running daemon.
 pub(crate) struct Server {
     /// Host and port.
     address: String,
     token: Option<SecretString>,
+    /// How far its clock was ahead of ours at its last answer.
+    clock_ahead: Cell<SignedDuration>,
 }
 
 impl Server {
     /// Takes an address, with or without a scheme, and the token to be known by.
     pub(crate) fn new(address: &str, token: Option<SecretString>) -> Self {
-        Self { address: address.trim_start_matches("http://").trim_end_matches('/').to_owned(), token }
+        let address = address.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Self { address, token, clock_ahead: Cell::new(SignedDuration::ZERO) }
+    }
+
+    /// Returns how far its clock was ahead of ours at its last answer: nothing where it was right but for what an answer takes.
+    pub(crate) fn clock_ahead(&self) -> SignedDuration {
+        self.clock_ahead.get()
     }
 
     /// Reads the records under some prefixes, and passes each with its key to `take`.
@@ -130,6 +148,14 @@ impl Server {
         Ok(body)
     }
 
+    /// Tells whether one of several daemons on a database answers there.
+    pub(crate) fn is_replica(&self) -> bool {
+        let asked =
+            self.uri(READY_PATH).and_then(|uri| self.send(http::Request::get(uri), Bytes::new(), READY_TIMEOUT));
+        let text = asked.map(|(_, body)| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
+        ["follows ", "leads "].iter().any(|word| text.starts_with(word))
+    }
+
     /// Tells the daemon to do something; returns what came of it, or why it refused.
     ///
     /// # Errors
@@ -152,7 +178,15 @@ impl Server {
             "a command needs a token, and there is none for this user: {TOKEN_ADVICE}"
         );
         let request = http::Request::post(self.uri(path)?).header(CONTENT_TYPE, "application/json");
-        let (status, body) = self.send(request, serde_json::to_vec(command)?.into(), ANSWER_TIMEOUT)?;
+        let sent = self.send(request, serde_json::to_vec(command)?.into(), ANSWER_TIMEOUT);
+        let (status, body) = if path == COMMANDS_PATH {
+            sent.map_err(|error| {
+                let outcome = outcome_unknown(&error);
+                error.context(outcome)
+            })?
+        } else {
+            sent?
+        };
         if status.is_success() {
             return Ok(Ok(serde_json::from_slice(&body).context("the daemon's answer is not understood")?));
         }
@@ -207,6 +241,7 @@ impl Server {
             let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
             let answer = client.request(request).await?;
             let status = answer.status();
+            self.clock_ahead.set(clock_ahead(answer.headers(), clock::now()));
             anyhow::Ok((status, http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes()))
         };
         let asked = runtime.block_on(async { tokio::time::timeout(timeout, question).await });
@@ -214,5 +249,46 @@ impl Server {
             let address = &self.address;
             format!("asking the daemon at {address} (is `gitfleet run` running there? name its configuration with -c, or its address with --server)")
         })
+    }
+}
+
+/// Says what became of a command whose answer did not come.
+fn outcome_unknown(error: &anyhow::Error) -> &'static str {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>());
+    if causes.any(hyper_util::client::legacy::Error::is_connect) {
+        "the command was not executed"
+    } else {
+        "whether the command was executed is not known; look with `gitfleet status` before you give it again"
+    }
+}
+
+/// Returns how far the clock of whoever answered at `now` is ahead, by the date of the answer.
+fn clock_ahead(headers: &HeaderMap, now: Timestamp) -> SignedDuration {
+    let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    let ahead = date.map_or(SignedDuration::ZERO, |date| date.duration_since(now));
+    if ahead.abs() < CLOCKS_DIFFER_MIN { SignedDuration::ZERO } else { ahead }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_tells_how_far_a_clock_is_ahead() {
+        let now: Timestamp = "2026-03-01T12:00:00.9Z".parse().expect("a moment");
+        let rows = [
+            (Some("Sun, 01 Mar 2026 12:00:00 GMT"), 0),
+            (Some("Sun, 01 Mar 2026 12:00:02 GMT"), 0),
+            (Some("Sun, 01 Mar 2026 13:00:00 GMT"), 3599),
+            (Some("Sun, 01 Mar 2026 11:00:00 GMT"), -3600),
+            (Some("yesterday"), 0),
+            (None, 0),
+        ];
+        for (date, seconds) in rows {
+            let header = date.map(|date| (DATE, HeaderValue::from_static(date)));
+            let headers: HeaderMap = header.into_iter().collect();
+            assert_eq!(clock_ahead(&headers, now).as_secs(), seconds, "{date:?}");
+        }
     }
 }

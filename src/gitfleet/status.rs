@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Daemon;
 use super::exit::Exit;
+use super::export::placement_named;
 use super::output::{self, Terminal};
 use super::records::{RecordsSource, locate};
 use super::run::duration;
@@ -42,7 +43,7 @@ Exit codes: 0 shown. With --exit-code or --wait: 0 everything that is shown is u
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// Show all of these placements, NAME or NAMESPACE/NAME: run, stages, clusters.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = placement_named)]
     names: Vec<PlacementKey>,
     /// Only what waits for a person.
     #[arg(long, conflicts_with_all = ["failed", "names"])]
@@ -127,9 +128,9 @@ fn next(changes: &Receiver<anyhow::Result<Summary>>, deadline: Option<Timestamp>
 
 fn print(args: &Args, summary: &Summary) -> anyhow::Result<()> {
     match args.output {
-        StatusFormat::Json => drop(output::print_json(&StatusDocument::of(summary, clock::now()))?),
+        StatusFormat::Json => drop(output::print_json(&StatusDocument::of(summary, summary.now(clock::now())))?),
         StatusFormat::Yaml => {
-            let document = serde_json::to_value(StatusDocument::of(summary, clock::now()))?;
+            let document = serde_json::to_value(StatusDocument::of(summary, summary.now(clock::now())))?;
             output::print(&output::render_yaml(&[document]))?;
         }
         StatusFormat::Text => {
@@ -196,7 +197,7 @@ impl Args {
 
     /// Returns what to show, for a terminal of this width.
     fn lines(&self, summary: &Summary, width: Option<usize>) -> Vec<Line> {
-        let now = clock::now();
+        let now = summary.now(clock::now());
         if self.all || !self.names.is_empty() { summary.lines(now) } else { overview(summary, now, width) }
     }
 

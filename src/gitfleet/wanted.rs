@@ -7,6 +7,7 @@ use engine::store::records::{
     snapshot_prefix, work_prefix,
 };
 use model::id::PlacementKey;
+use model::target::TargetWord;
 use views::objects::work_name;
 
 /// Placements that are asked for by name; where more have it, all records of their kinds are read.
@@ -51,11 +52,12 @@ pub(crate) fn placements_of<'a>(
     name: &str,
     all: impl Iterator<Item = &'a PlacementKey>,
 ) -> Option<Vec<PlacementKey>> {
-    let (namespace, name) = name.split_once('/').map_or((None, name), |(namespace, name)| (Some(namespace), name));
+    let target = TargetWord::read(name);
+    // The namespace of a work is that of a member.
+    let work = name.split_once('/').map_or(name, |(_, name)| name);
     let is_meant = |key: &PlacementKey| match listing {
-        Listing::Placements => key.name == name && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n)),
-        // The namespace is that of a member.
-        _ => work_name(key) == name,
+        Listing::Placements => target.is_placement(key),
+        _ => work_name(key) == work,
     };
     matches!(listing, Listing::Placements | Listing::Works).then(|| all.filter(|key| is_meant(key)).cloned().collect())
 }
@@ -84,7 +86,7 @@ fn kinds(listing: Listing, detail: ShownPart) -> &'static [&'static str] {
         (Listing::Bindings, _) => &[BINDING_PREFIX],
         (Listing::OcmPlacements | Listing::PlacementDecisions, _) => &[OCM_PREFIX],
         (Listing::Evictions, _) => &[PLACEMENT_PREFIX],
-        (Listing::Runs, ShownPart::OwnLine) => &[RUN_PREFIX, SNAPSHOT_PREFIX],
+        (Listing::Runs, ShownPart::OwnLine) => &[RUN_PREFIX, SNAPSHOT_PREFIX, PLACEMENT_PREFIX],
         (Listing::Runs, _) => &[RUN_PREFIX],
         (Listing::Approvals, ShownPart::OwnLine) => &[RUN_PREFIX, PLACEMENT_PREFIX, SOURCE_PREFIX],
         (Listing::Approvals, _) => &[RUN_PREFIX, PLACEMENT_PREFIX],

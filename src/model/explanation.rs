@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ClusterName, PlacementKey};
+use super::target::TargetWord;
 
 /// The placement to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,8 +20,7 @@ pub struct Query {
 impl Query {
     /// Returns the key with this name, for a ClusterResourcePlacement or ResourcePlacement.
     pub fn key(&self) -> PlacementKey {
-        let Ok(key) = self.placement.parse();
-        key
+        TargetWord::read(&self.placement).placement()
     }
 }
 

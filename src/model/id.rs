@@ -129,6 +129,15 @@ impl PlacementKey {
         is_dns_subdomain(&self.name) && self.namespace.as_deref().is_none_or(is_dns_label)
     }
 
+    /// Returns the word that names this placement alone in every command, whatever else has its name: `crp/NAME` or
+    /// `rp/NAMESPACE/NAME`.
+    pub fn qualified(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("rp/{namespace}/{}", self.name),
+            None => format!("crp/{}", self.name),
+        }
+    }
+
     /// Returns the kind of the placement.
     pub fn kind(&self) -> &'static str {
         if self.namespace.is_some() { "ResourcePlacement" } else { "ClusterResourcePlacement" }

@@ -38,6 +38,7 @@ pub mod rendering;
 pub mod runs;
 pub mod secrets;
 pub mod shared;
+pub mod target;
 pub mod tenants;
 pub mod text;
 pub mod texts;

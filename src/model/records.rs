@@ -56,8 +56,11 @@ pub struct ResourceSnapshot {
     pub placement: PlacementKey,
     /// Zero-based; grows by one where the hash changed.
     pub index: u64,
-    /// The commit that holds the payload.
+    /// The commit that brought it: what people are told, and what gates and history are of.
     pub commit: CommitId,
+    /// The later commit that holds the payload, where that only encrypted it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encrypted_at: Option<CommitId>,
     /// KubeFleet's resource hash over the sanitised objects in order.
     pub hash: Digest,
     /// The objects, in snapshot order.
@@ -80,7 +83,7 @@ impl ResourceSnapshot {
     /// Returns the commits that hold its payload.
     pub fn commits(&self) -> impl Iterator<Item = &CommitId> {
         let of_variants = self.variants.iter().flat_map(|variants| &variants.made).map(|variant| &variant.commit);
-        std::iter::once(&self.commit).chain(of_variants)
+        std::iter::once(self.encrypted_at.as_ref().unwrap_or(&self.commit)).chain(of_variants)
     }
 }
 

@@ -297,6 +297,9 @@ pub struct TaskRecord {
     /// Since when the run waits here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
+    /// The request for an approval is too old to be answered; a retry asks again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
     /// When it was done: the time had passed, or it had enough approvals. Never reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_at: Option<Timestamp>,

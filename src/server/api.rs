@@ -16,6 +16,7 @@ use super::Shared;
 use decide::status::rollout::StateKind;
 use model::id::{ClusterName, PlacementKey};
 use model::records::JournalEntry;
+use model::target::TargetWord;
 use system::clock;
 use views::detail::PlacementDetail;
 use views::fleet::FleetView;
@@ -206,8 +207,12 @@ impl ListQuery {
 
 /// Returns the key of a placement that is there.
 fn key_of(fleet: &FleetView, name: &str) -> Result<PlacementKey, Refused> {
-    let key = name.parse::<PlacementKey>().ok().filter(|key| fleet.placements.contains_key(key));
-    key.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no placement {name}")))
+    let key = TargetWord::read(name).placement();
+    fleet
+        .placements
+        .contains_key(&key)
+        .then_some(key)
+        .ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no placement {name}")))
 }
 
 /// Makes an answer from the fleet on a thread that may take its time.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use decide::status::staged_run::command_name;
-use model::id::Digest;
+use model::id::{Digest, PlacementKey};
 use model::journal::JournalKind;
 use model::notification::{NotificationKind, NotificationTemplate};
 use model::records::JournalEntry;
@@ -143,7 +143,7 @@ fn data(kind: NotificationKind, entry: &JournalEntry, source: &str) -> Notificat
     };
     let why = text("why").or_else(|| text("message")).unwrap_or_default();
     let message = sentence(kind, &data, &why).chars().take(MESSAGE_CHARS_MAX).collect();
-    NotificationData { message, command: command(kind, &data), ..data }
+    NotificationData { message, command: command(kind, &data, entry.placement.as_ref()), ..data }
 }
 
 /// Says in one sentence what happened, and what of.
@@ -179,13 +179,17 @@ fn sentence(kind: NotificationKind, data: &NotificationData, why: &str) -> Strin
     }
 }
 
-/// Returns the command that a person may want to run next.
-fn command(kind: NotificationKind, data: &NotificationData) -> Option<String> {
-    let placement = data.placement.as_deref();
+/// Returns the command that a person may want to run next. It names the placement in full and the digest of the gate: it may be read when
+/// something else has the name, or waits there.
+fn command(kind: NotificationKind, data: &NotificationData, placement: Option<&PlacementKey>) -> Option<String> {
+    let placement = placement.map(PlacementKey::qualified);
     match kind {
         NotificationKind::GateWaiting => {
-            let target = if data.stage.as_deref() == Some(DELETION_GATE) { placement } else { data.run.as_deref() };
-            Some(format!("gitfleet approve {} {}", target?, data.stage.as_deref()?))
+            let stage = data.stage.as_deref()?;
+            // That of deletions may change while they wait.
+            let digest = data.digest.as_deref().filter(|_| stage != DELETION_GATE);
+            let digest = digest.map(|digest| format!(" --digest {}", Digest::from(digest).short()));
+            Some(format!("gitfleet approve {} {stage}{}", placement?, digest.unwrap_or_default()))
         }
         NotificationKind::RolloutHalted => Some(format!("gitfleet retry {}", placement?)),
         NotificationKind::CommitHeld => Some("gitfleet resume".to_owned()),

@@ -49,7 +49,8 @@ pub fn plan_lines(text: &PlanText) -> Vec<Line> {
             quiet += 1;
             continue;
         }
-        lines.extend(placement_lines(placement));
+        let shares = plan.placements.iter().filter(|other| other.name == placement.name).count() > 1;
+        lines.extend(placement_lines(placement, shares));
         lines.push(Line::default());
     }
     for placement in &plan.ocm_placements {
@@ -93,7 +94,7 @@ fn warning_lines(plan: &Plan) -> Vec<Line> {
     lines
 }
 
-fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
+fn placement_lines(placement: &PlacementPlan, shares_name: bool) -> Vec<Line> {
     let (style, sign) = match &placement.changes {
         _ if placement.removed => (Style::Bad, "- "),
         Some(changes) if !changes.is_empty() || !placement.deletions.is_empty() => (Style::Progressing, "~ "),
@@ -121,7 +122,7 @@ fn placement_lines(placement: &PlacementPlan) -> Vec<Line> {
     }
     lines.extend(object_lines(placement));
     lines.extend(hand_over_lines(placement));
-    lines.extend(deletion_lines(placement));
+    lines.extend(deletion_lines(placement, shares_name));
     lines
 }
 
@@ -238,7 +239,7 @@ fn hand_over_lines(placement: &PlacementPlan) -> Vec<Line> {
 }
 
 /// Lists what goes, the same on several clusters once, and what a person must approve.
-fn deletion_lines(placement: &PlacementPlan) -> Vec<Line> {
+fn deletion_lines(placement: &PlacementPlan, shares_name: bool) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut groups: BTreeMap<&[Resource], Vec<&ClusterName>> = BTreeMap::new();
     for DeletionPlan { cluster_name, resources } in &placement.deletions {
@@ -258,7 +259,8 @@ fn deletion_lines(placement: &PlacementPlan) -> Vec<Line> {
     }
     if let Some(reason) = &placement.deletion_guard {
         lines.push(line(Style::Progressing, format!("  ! a person must approve this first: {reason}")));
-        let hint = format!("    once it is accepted: gitfleet approve {} {DELETION_GATE}", placement.key());
+        let word = if shares_name { placement.key().qualified() } else { placement.key().to_string() };
+        let hint = format!("    once it is accepted: gitfleet approve {word} {DELETION_GATE}");
         lines.push(line(Style::Muted, hint));
     }
     lines

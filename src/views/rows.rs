@@ -11,8 +11,7 @@ use super::objects::{eviction_objects, resource_snapshot_objects};
 use super::runs::{approval_request_object, asked_approvals, deletion_gate_object, run_object};
 use super::table::{TableKind, line_of, text};
 use super::tree::who_may;
-use decide::status::rollout::approve_line;
-use decide::status::staged_run::{check_summaries, closed_gates, command_name, current_stage};
+use decide::status::staged_run::{approve_line, asks, check_summaries, closed_gates, current_stage, run_word};
 use model::api::condition::ConditionStatus;
 use model::conditions::ConditionType;
 use model::id::ClusterName;
@@ -81,8 +80,15 @@ pub fn snapshot_state(
     }
 }
 
-/// Returns the line of a run. `snapshots` are those of its placement.
-pub fn run_line(run: &RunRecord, snapshots: Option<&BTreeMap<u64, Arc<ResourceSnapshot>>>, now: Timestamp) -> Value {
+/// Returns the line of a run. `snapshots` are those of its placement, which `is_shared` and `record` are about: as in
+/// [`decide::status::placement::PlacementView`].
+pub fn run_line(
+    run: &RunRecord,
+    record: Option<&PlacementRecord>,
+    is_shared: bool,
+    snapshots: Option<&BTreeMap<u64, Arc<ResourceSnapshot>>>,
+    now: Timestamp,
+) -> Value {
     let mut line = line_of(TableKind::Runs, &run_object(run, now));
     let snapshot = run.snapshot();
     let commit = snapshot.and_then(|index| snapshots?.get(&index)).map(|snapshot| &snapshot.commit);
@@ -92,7 +98,7 @@ pub fn run_line(run: &RunRecord, snapshots: Option<&BTreeMap<u64, Arc<ResourceSn
     let done = clusters().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
     line["run"] = json!({
         "snapshot": snapshot, "commit": commit, "stage": stage, "done": done, "clusters": clusters().count(),
-        "state": run_state(run), "waitsFor": waits_for(run),
+        "state": run_state(run), "waitsFor": waits_for(run, record, is_shared),
     });
     line
 }
@@ -117,34 +123,39 @@ pub fn run_state(run: &RunRecord) -> &'static str {
 }
 
 /// Describes what a run waits for: commands to copy where a person can help.
-fn waits_for(run: &RunRecord) -> String {
-    let name = command_name(&run.placement, &run.name);
+fn waits_for(run: &RunRecord, record: Option<&PlacementRecord>, is_shared: bool) -> String {
+    if record.is_some_and(|record| record.removed) && !run.phase.is_final() {
+        return "its placement, which git has no longer".to_owned();
+    }
     match run.phase {
         RunPhase::Waiting => {
             let gates = closed_gates(run).into_iter().map(|gate| match gate.opens_at() {
                 Some(at) => format!("until {at:.0}"),
-                None => approve_line(&name, &gate),
+                None => approve_line(run, &gate, is_shared),
             });
             let checks = run.waiting_checks().into_iter().flat_map(|(_, checks)| check_summaries(checks));
             let all: Vec<String> =
                 gates.chain(checks.map(|check| format!("{} ({})", check.wanted, check.state))).collect();
             all.join("; ")
         }
-        RunPhase::Halted => format!("gitfleet retry {name}"),
+        RunPhase::Halted => format!("gitfleet retry {}", run_word(run, is_shared)),
         RunPhase::Initialized => "`state: Run` in its document".to_owned(),
         RunPhase::Pending | RunPhase::Stopped => run.message.clone(),
         _ => String::new(),
     }
 }
 
-/// Returns the lines of a run's approval requests. `approvers` are those of the configuration.
-pub fn approval_lines(run: &RunRecord, approvers: Option<&str>) -> Vec<Value> {
+/// Returns the lines of a run's approval requests. `record` is that of its placement, `approvers` are those of the configuration.
+pub fn approval_lines(run: &RunRecord, record: Option<&PlacementRecord>, approvers: Option<&str>) -> Vec<Value> {
+    let asks_nobody = record.is_some_and(|record| !asks(record, run));
     let line = |(stage, before, task): (&StageRecord, bool, &TaskRecord)| {
         let mut line = line_of(TableKind::Approvals, &approval_request_object(run, stage, before, task));
         let state = match (task.done_at, run.phase) {
             (Some(_), _) => "approved",
             (None, RunPhase::Rejected) => "rejected",
             (None, phase) if phase.is_final() => "ended",
+            _ if asks_nobody => "stopped",
+            _ if task.expired => "expired",
             _ if task.approvals.is_empty() => WAITS,
             _ => "more needed",
         };
@@ -242,7 +253,7 @@ mod tests {
         let mut waiting = run_at_approval();
         waiting.name = "web-4".into();
         let snapshots = BTreeMap::from([(3, Arc::new(case.snapshot.clone().expect("a snapshot")))]);
-        let lines = [&run_in_production(), &waiting].map(|run| run_line(run, Some(&snapshots), at(60)));
+        let lines = [&run_in_production(), &waiting].map(|run| run_line(run, None, false, Some(&snapshots), at(60)));
         insta::assert_snapshot!(shown(TableKind::Runs, &lines, false), @r"
         NAME | PLACEMENT | SNAPSHOT | COMMIT | STAGE | CLUSTERS | STATE | AGE | WAITS-FOR
         web-3 | web | 3 | 1a2b3c4 | production | 3/4 | in progress | 120m |
@@ -256,8 +267,8 @@ mod tests {
         case.gate(&["east"]);
         let mut waiting = run_at_approval();
         waiting.name = "web-4".into();
-        let mut lines = approval_lines(&run_in_production(), None);
-        lines.extend(approval_lines(&waiting, Some("user:ann")));
+        let mut lines = approval_lines(&run_in_production(), None, None);
+        lines.extend(approval_lines(&waiting, None, Some("user:ann")));
         lines.extend(deletion_gate_line(&case.record, None));
         insta::assert_snapshot!(shown(TableKind::Approvals, &lines, false), @r"
         NAME | STATE | STAGE | WHEN | CLUSTERS | SINCE | DIGEST | WHO

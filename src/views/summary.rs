@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{FleetView, LENGTHS, Shown};
@@ -48,6 +48,9 @@ pub struct Summary {
     /// OCM Placements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ocm: Vec<TimedLine>,
+    /// How far the clock of the daemon that made it is ahead of the reader's.
+    #[serde(skip)]
+    pub clock_ahead: SignedDuration,
 }
 
 /// Which placements a question is about.
@@ -131,7 +134,13 @@ impl Summary {
             placements,
             unlisted,
             ocm,
+            clock_ahead: SignedDuration::ZERO,
         }
+    }
+
+    /// Returns the moment that its times are counted to: what the daemon's clock shows when the reader's shows `here`.
+    pub fn now(&self, here: Timestamp) -> Timestamp {
+        here.checked_add(self.clock_ahead).unwrap_or(here)
     }
 
     /// Keeps only the placements, and what needs a person, that a question is about.

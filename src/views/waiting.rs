@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::timed::{TimedLine, Words};
 use super::tree::{Style, is_zero, who_may};
 use decide::status::placement::PlacementView;
-use decide::status::rollout::{PersonWait, RolloutState, approve_line};
-use decide::status::staged_run::{ClosedGate, active_run, closed_gates, command_name};
+use decide::status::rollout::{PersonWait, RolloutState};
+use decide::status::staged_run::{ClosedGate, active_run, approve_line, asks, closed_gates};
 use decide::status::work::counted;
 use model::id::{CommitId, PlacementKey};
 use model::records::DeletionGate;
@@ -15,6 +15,8 @@ use model::runs::{DELETION_GATE, RunRecord};
 
 /// Entries that a summary lists.
 pub const WAITING_MAX: usize = 50;
+/// Why a gate is not opened by an approval now.
+const EXPIRED: &str = "the request has expired";
 /// Placements that one entry names.
 const NAMED_MAX: usize = 10;
 
@@ -38,7 +40,7 @@ pub enum AwaitedAnswer {
 pub struct Waiting {
     /// What.
     pub answer: AwaitedAnswer,
-    /// Why, as text for users; empty for the gate of a stage.
+    /// Why, as text for users; of the gate of a stage only why it is not to be approved now.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The stage of the gate; `deletion` for deletions.
@@ -92,13 +94,20 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
         commands: Vec::new(),
     };
     let mut all: Vec<Waiting> = Vec::new();
-    if let Some(run) = active_run(view.runs).filter(|_| view.is_external()) {
+    if let Some(run) = active_run(view.runs).filter(|run| view.is_external() && asks(view.record, run)) {
         let gates = closed_gates(run).into_iter().filter(ClosedGate::is_approval);
-        all.extend(gates.map(|gate| at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)));
+        all.extend(gates.map(|gate| Waiting {
+            commands: vec![approve_line(run, &gate, view.shared_name)],
+            reason: if gate.task.expired { EXPIRED.to_owned() } else { String::new() },
+            // The run may be older than the newest snapshot, or go back.
+            commit: run.snapshot().and_then(|index| view.snapshot_at(index)).map(|snapshot| snapshot.commit.clone()),
+            ..at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)
+        }));
     }
-    all.extend(
-        view.record.closed_gate().map(|gate| at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)),
-    );
+    all.extend(view.record.closed_gate().map(|gate| Waiting {
+        commands: vec![format!("gitfleet approve {} {DELETION_GATE}", view.word())],
+        ..at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)
+    }));
     let since = view.record.paused.as_ref().map(|pause| pause.at);
     let since = since.or_else(|| active_run(view.runs).map(|run| run.since)).unwrap_or(view.record.created_at);
     match state {
@@ -108,7 +117,7 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
                 Some(reason) => format!("paused by {} ({reason})", pause.by),
                 None => format!("paused by {}", pause.by),
             });
-            let command = format!("gitfleet resume {}", view.record.key);
+            let command = format!("gitfleet resume {}", view.word());
             all.push(Waiting {
                 reason: reason.unwrap_or_default(),
                 commands: vec![command],
@@ -134,20 +143,17 @@ fn at_stage(one: Waiting, run: &RunRecord, gate: &ClosedGate, approvers: Option<
         clusters: opened.map_or(0, |stage| stage.clusters.len()),
         by: Some(who_may(run.approvers.as_deref(), approvers)),
         digest: Some(gate.stage.digest.short().to_owned()),
-        commands: vec![approve_line(&command_name(&run.placement, &run.name), gate)],
         ..one
     }
 }
 
 fn at_deletions(one: Waiting, gate: &DeletionGate, approvers: Option<&str>) -> Waiting {
-    let command = format!("gitfleet approve {} {DELETION_GATE}", one.placements[0]);
     Waiting {
         reason: format!("{} wait for a person: {}", gate.what(), gate.reason),
         stage: Some(DELETION_GATE.to_owned()),
         clusters: gate.deletions.len(),
         by: Some(who_may(gate.approvers.as_deref(), approvers)),
         digest: Some(gate.digest.short().to_owned()),
-        commands: vec![command],
         ..one
     }
 }
@@ -161,6 +167,9 @@ pub fn grouped(all: impl IntoIterator<Item = Waiting>) -> (Vec<Waiting>, usize) 
             group.answer == AwaitedAnswer::Approval
                 && (&group.stage, group.before, &group.commit, &group.by, group.answer)
                     == (&one.stage, one.before, &one.commit, &one.by, one.answer)
+                // Each is asked again by itself.
+                && group.reason.is_empty()
+                && one.reason.is_empty()
         };
         match groups.iter_mut().find(is_same) {
             Some(group) => group.join(one),
@@ -225,7 +234,7 @@ impl Waiting {
 
     fn heading(&self) -> Words {
         let count = self.placements.len() + self.more;
-        let digest = self.digest.as_ref().map(|digest| format!(", digest {digest}")).unwrap_or_default();
+        let mut digest = self.digest.as_ref().map(|digest| format!(", digest {digest}")).unwrap_or_default();
         let subject = match self.placements.first() {
             Some(only) if count == 1 => format!("{only}: "),
             _ => String::new(),
@@ -233,6 +242,9 @@ impl Waiting {
         if self.answer != AwaitedAnswer::Approval {
             let reason = Words::from(format!("! {subject}{}, for ", self.reason)).since(self.since);
             return reason.then(digest);
+        }
+        if !self.reason.is_empty() {
+            digest.push_str(&format!("; {}", self.reason));
         }
         let place = if self.before { "before" } else { "after" };
         let (stage, commit) = (self.stage.as_deref().unwrap_or_default(), self.commit.as_ref().map(CommitId::short));
@@ -305,6 +317,31 @@ mod tests {
         gitfleet resume web
     ! api: run web-3 is stopped and continues when its `state` says Run, for 20s
     "#);
+    }
+
+    #[test]
+    fn a_line_is_for_what_can_be_done_now() {
+        let mut shared = staged(run_at_approval());
+        shared.gate(&["west"]);
+        shared.settle();
+        let view = PlacementView { shared_name: true, ..shared.view() };
+        let all = waiting_of(&view, None, &rollout_state(&view));
+        let lines: Vec<&str> = all.iter().flat_map(|one| &one.commands).map(String::as_str).collect();
+        assert_eq!(
+            lines,
+            ["gitfleet approve crp/web canary --digest canary-0a1b2", "gitfleet approve crp/web deletion"]
+        );
+
+        let mut expired = run_at_approval();
+        expired.stages[1].after[0].expired = true;
+        let found = of(&mut staged(expired), "web").remove(0);
+        assert_eq!((found.commands, found.reason.as_str()), (vec!["gitfleet retry web-3".to_owned()], EXPIRED));
+
+        let stopped = RunRecord { phase: RunPhase::Stopped, ..run_at_approval() };
+        assert!(of(&mut staged(stopped), "web").iter().all(|one| one.answer == AwaitedAnswer::Run));
+        let mut gone = staged(run_at_approval());
+        gone.record.removed = true;
+        assert!(of(&mut gone, "web").iter().all(|one| one.answer != AwaitedAnswer::Approval), "git has it no longer");
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! What people see: the fleet that is kept as it changes is the one that all records make.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use daemon::published::changes;
+use decide::decide;
+use decide::rollout::staged::waits_for_person;
 use decide::state::PlacementState;
-use engine::Changed;
+use engine::execute::{execute, resolve};
+use engine::{Changed, Core};
 use jiff::Timestamp;
+use model::commands::{Person, RefusalReason, Verb};
 use model::id::PlacementKey;
+use model::runs::{Channel, DELETION_GATE};
+use regex::Regex;
 use simulated::{Fact, SimulatedFleet};
 use views::fleet::{FleetView, Shown};
 use views::summary::Summary;
@@ -54,7 +61,9 @@ impl Published {
             if stored.as_ref() != Some(&*placed.records) {
                 return Err(format!("what is shown of {key} is not what is stored"));
             }
-            self.is_said(key, &placed.shown(&self.fleet, now), &Shown::of(&placed.records, &self.fleet, now))?;
+            let shown = placed.shown(&self.fleet, now);
+            self.is_said(key, &shown, &Shown::of(&placed.records, &self.fleet, now))?;
+            lines_work(core, key, &shown, now)?;
         }
         if *self.fleet.clusters != *core.stored_clusters() {
             return Err("the clusters that are shown are not those that are stored".to_owned());
@@ -107,4 +116,57 @@ impl Published {
         let shown = Summary::of(&self.fleet, now);
         if shown == whole { Ok(()) } else { Err(format!("what is shown is {shown:?}, and should be {whole:?}")) }
     }
+}
+
+/// Invariant 18: each line that is shown of a placement is one of the command line's own, is accepted, means this placement, and what it
+/// says happens.
+fn lines_work(core: &Core, key: &PlacementKey, shown: &Shown, now: Timestamp) -> Verdict {
+    static LINES: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"gitfleet (?:approve|reject|pause|resume|retry|rollback)[^;"`(]*"#).unwrap());
+    let row = serde_json::to_string(&shown.row).expect("a row can be written");
+    let texts = shown.waiting.iter().flat_map(|waiting| &waiting.commands).map(String::as_str).chain([row.as_str()]);
+    let lines: BTreeSet<&str> =
+        texts.flat_map(|text| LINES.find_iter(text)).map(|found| found.as_str().trim()).collect();
+    for line in lines {
+        // The rewritten history of the source is resumed without a name.
+        if line != "gitfleet resume" {
+            works(core, key, line, now).map_err(|why| format!("18: {key} shows `{line}`: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict {
+    let Some(command) = gitfleet::told(line).map_err(|error| error.to_string())? else { return Ok(()) };
+    let target = resolve(core.placements(), &command).map_err(|refusal| refusal.message)?;
+    if target.placement != *key {
+        return Err(format!("it means {}", target.placement));
+    }
+    let (state, person) = (&core.placements()[key], Person::of("copier", Channel::CommandLine));
+    let executed = match execute(state, core.fleet(), &target, &command, &person, now) {
+        Ok(executed) => executed,
+        // The line is for somebody else.
+        Err(refusal) if refusal.reason == RefusalReason::NotAllowed => return Ok(()),
+        Err(refusal) => return Err(refusal.message),
+    };
+    let said = executed.done.message;
+    // More people are to approve.
+    if command.verb == Verb::Approve && (said.contains(" approvals of stage ") || said.starts_with("approved; ")) {
+        return Ok(());
+    }
+    let after = decide(executed.state, core.fleet(), now).state;
+    let gate = |of: &PlacementState, name: &str| {
+        let run = target.run.as_ref().and_then(|run| of.runs.get(run));
+        let stage = run.and_then(|run| run.stages.iter().find(|stage| stage.name == name));
+        stage.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
+    };
+    let happens = match (command.verb, target.stage.as_deref()) {
+        (Verb::Approve, Some(DELETION_GATE)) => after.record.closed_gate().is_none(),
+        // The gate at the other side of the stage may be the next.
+        (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
+        (Verb::Resume, _) => after.record.paused.is_none(),
+        (Verb::Retry, _) if said.contains("is rolled out again") => after.record.held.is_none(),
+        _ => true,
+    };
+    if happens { Ok(()) } else { Err(format!("it answers {said:?}, and that does not happen")) }
 }

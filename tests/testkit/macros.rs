@@ -42,6 +42,7 @@ macro_rules! case_status {
                     works: &self.works,
                     runs: &self.runs,
                     clusters: &self.clusters,
+                    shared_name: false,
                     now: self.now,
                 }
             }
@@ -73,6 +74,7 @@ macro_rules! case_fleet {
                 bindings,
                 runs: case.runs.clone(),
                 works: case.works.clone(),
+                shared_name: false,
             }
         }
 

@@ -184,10 +184,10 @@ fn what_lines_mean() {
     let rewritten = || CommitRollout { trouble: Some(Trouble::Rewritten), ..rollout(vec![]) };
     let line = "| /approve canary placement=web sha=abc1234";
     let rows: Vec<(CommitRollout, ThreadNumber, &str, &str)> = vec![
-        (waiting(), 7, "/approve canary", "approve web-1 canary @digest-web-canary"),
-        (waiting(), 7, "/approve canary sha=abc1234", "approve web-1 canary @digest-web-canary"),
-        (waiting(), 7, "/approve --all", "approve web-1 canary @digest-web-canary"),
-        (waiting(), 7, "/reject canary -- too soon", "reject web-1 canary @digest-web-canary -- too soon"),
+        (waiting(), 7, "/approve canary", "approve crp/web canary @digest-web-canary"),
+        (waiting(), 7, "/approve canary sha=abc1234", "approve crp/web canary @digest-web-canary"),
+        (waiting(), 7, "/approve --all", "approve crp/web canary @digest-web-canary"),
+        (waiting(), 7, "/reject canary -- too soon", "reject crp/web canary @digest-web-canary -- too soon"),
         (waiting(), 7, "/approve", "no: approve needs a stage; what waits: LINE"),
         (waiting(), 7, "/approve prod", "no: stage prod needs no approval; pending: LINE"),
         (waiting(), 7, "/approve canary sha=fff1234", "no: this conversation is about commit abc1234, not fff1234"),
@@ -195,18 +195,18 @@ fn what_lines_mean() {
         (waiting(), 8, "/approve canary", "no: this change is rolled out together with #7; write the command there"),
         (waiting(), 8, "/status", "Status"),
         (waiting(), 7, "/help", "Help"),
-        (waiting(), 7, "/approve canary placement=web", "approve web-1 canary @digest-web-canary"),
+        (waiting(), 7, "/approve canary placement=web", "approve crp/web canary @digest-web-canary"),
         (waiting(), 7, "/approve canary placement=db", "no: no placement db is rolled out here; there is web"),
-        (deleting(), 7, "/approve deletion", "approve web deletion @digest-deletion"),
+        (deleting(), 7, "/approve deletion", "approve crp/web deletion @digest-deletion"),
         (deleting(), 7, "/approve canary", "no: stage canary needs no approval; pending:"),
         (moving(), 7, "/approve canary", "no: nothing waits for an approval here"),
-        (moving(), 7, "/pause -- lunch", "pause web -- lunch"),
-        (moving(), 7, "/resume", "resume web"),
+        (moving(), 7, "/pause -- lunch", "pause crp/web -- lunch"),
+        (moving(), 7, "/resume", "resume crp/web"),
         (moving(), 7, "/pause placement=api", "no: nothing here is left to pause"),
         (moving(), 7, "/rollback", "no: more than one placement is rolled out here; name one"),
-        (moving(), 7, "/rollback placement=web", "rollback web"),
-        (moving(), 7, "/rollback placement=api to=1234567", "rollback api to=1234567"),
-        (failed(), 7, "/retry", "retry web"),
+        (moving(), 7, "/rollback placement=web", "rollback crp/web"),
+        (moving(), 7, "/rollback placement=api to=1234567", "rollback crp/api to=1234567"),
+        (failed(), 7, "/retry", "retry crp/web"),
         (
             failed(),
             7,
@@ -216,7 +216,7 @@ fn what_lines_mean() {
         (failed(), 7, "/retry cluster=north", "no: one cluster alone cannot be tried again"),
         (ended(), 7, "/approve canary", "no: this rollout is over"),
         (ended(), 7, "/retry", "no: this rollout is over"),
-        (ended(), 7, "/rollback", "rollback web"),
+        (ended(), 7, "/rollback", "rollback crp/web"),
         (
             superseded(),
             7,
@@ -264,13 +264,13 @@ fn what_lines_mean_where_several_placements_wait() {
             both(),
             7,
             "/approve canary sha=abc1234",
-            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+            "approve crp/api canary @digest-api-canary; approve crp/web canary @digest-web-canary",
         ),
         (
             both(),
             7,
             "/reject canary sha=abc1234 -- no",
-            "reject api-1 canary @digest-api-canary -- no; reject web-1 canary @digest-web-canary -- no",
+            "reject crp/api canary @digest-api-canary -- no; reject crp/web canary @digest-web-canary -- no",
         ),
         (
             deleting_both(),
@@ -279,17 +279,62 @@ fn what_lines_mean_where_several_placements_wait() {
             "no: deletions wait in more than one placement, and each is named by itself; write one of these: \
              | /approve deletion placement=api sha=abc1234 | /approve deletion placement=web sha=abc1234",
         ),
-        (both(), 7, "/approve canary placement=api", "approve api-1 canary @digest-api-canary"),
+        (both(), 7, "/approve canary placement=api", "approve crp/api canary @digest-api-canary"),
         (
             both(),
             7,
             "/approve --all",
-            "approve api-1 canary @digest-api-canary; approve web-1 canary @digest-web-canary",
+            "approve crp/api canary @digest-api-canary; approve crp/web canary @digest-web-canary",
         ),
     ];
     for (rollout, thread, said, wanted) in rows {
         means(&rollout, thread, said, &wanted.replace("LINE", line));
     }
+}
+
+#[test]
+fn j2_what_is_offered_is_accepted_where_two_placements_have_one_name() {
+    let twins = |state: ProgressState, waits: Option<&str>| {
+        let namespaced =
+            Progress { placement: PlacementKey::namespaced("team", "duo"), ..way("duo", state.clone(), waits) };
+        rollout(vec![way("duo", state, waits), namespaced])
+    };
+    let waiting = twins(ProgressState::WaitingForPerson, Some("canary"));
+    let deleting = {
+        let mut rollout = twins(ProgressState::WaitingForPerson, None);
+        for progress in rollout.placements.values_mut() {
+            progress.deletions = Some(gate("deletion", "digest-deletion"));
+        }
+        rollout.note_shown(&rollout.waiting_gates(), at(0));
+        rollout
+    };
+    let done = twins(ProgressState::Done, None);
+    // what is written, the targets of the lines that are offered
+    let rows = [
+        (&waiting, "/approve canary", vec!["crp/duo canary", "rp/team/duo canary"]),
+        (&deleting, "/approve deletion", vec!["crp/duo deletion", "rp/team/duo deletion"]),
+        (&done, "/rollback", vec!["crp/duo", "rp/team/duo"]),
+    ];
+    for (rollout, said, targets) in rows {
+        let refused = says(rollout, THREAD, said, at(60));
+        let lines: Vec<&str> = refused.split(" | ").skip(1).filter(|line| line.contains("placement=")).collect();
+        assert_eq!(lines.len(), 2, "{refused}");
+        for (line, target) in lines.iter().zip(targets) {
+            let meant = says(rollout, THREAD, line, at(60));
+            assert!(meant.split_once(' ').is_some_and(|(_, meant)| meant.starts_with(target)), "{line}: {meant}");
+        }
+    }
+    for (word, target) in [("crp/duo", "crp/duo"), ("rp/team/duo", "rp/team/duo"), ("duo", "crp/duo")] {
+        assert_eq!(says(&done, THREAD, &format!("/rollback placement={word}"), at(60)), format!("rollback {target}"));
+    }
+}
+
+#[test]
+fn a_mistyped_answer_to_a_gate_gets_the_lines_for_what_waits() {
+    let Chat::Mistake(why) = parse("/approve web-1 canary", "gitfleet", true) else { panic!("it is one") };
+    assert_eq!(waiting_lines(&waiting(), &why, "/"), ["/approve canary placement=web sha=abc1234"]);
+    let Chat::Mistake(why) = parse("/retry sha=x", "gitfleet", true) else { panic!("it is one") };
+    assert!(waiting_lines(&waiting(), &why, "/").is_empty());
 }
 
 #[test]
@@ -338,7 +383,7 @@ fn all_that_wait_at_a_stage_are_those_that_could_be_seen() {
     let mut rollout = both();
     rollout.shown.retain(|shown| shown.placement.name == "api");
     let line = "/approve canary sha=abc1234";
-    assert_eq!(says(&rollout, THREAD, line, at(60)), "approve api-1 canary @digest-api-canary");
+    assert_eq!(says(&rollout, THREAD, line, at(60)), "approve crp/api canary @digest-api-canary");
     rollout.shown.clear();
     let got = says(&rollout, THREAD, line, at(60));
     assert!(got.starts_with("no: what waits was not shown yet"), "{got}");

@@ -166,6 +166,16 @@ async fn ux2_each_question_has_an_answer_that_stays() {
 }
 
 #[tokio::test]
+async fn j2_another_command_that_is_refused_for_the_same_reason_has_an_answer_too() {
+    let (mut world, pull) = waiting(HOOKED).await;
+    for (command, answers) in [("/rollback", 1), ("/rollback to=1234567", 2), ("/rollback", 2)] {
+        world.say("bob", pull, command).await;
+        world.later(30).await;
+        assert_eq!(world.answers(pull).len(), answers, "{command}: {:?}", world.answers(pull));
+    }
+}
+
+#[tokio::test]
 async fn ux2_a_mistyped_command_of_an_approver_gets_a_sign() {
     let (mut world, pull) = waiting(HOOKED).await;
     for (who, what, is_signed) in [

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::binding::binding_lists;
 use super::rollup;
+use super::staged_run::placement_word;
 use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::api::placement::{PlacementType, StrategyType};
@@ -45,11 +46,18 @@ pub struct PlacementView<'a> {
     pub runs: &'a Runs,
     /// The records of its clusters; may contain further ones.
     pub clusters: &'a BTreeMap<ClusterName, ClusterRecord>,
+    /// A name of it or of an unfinished run of it may also mean another placement: commands name it in full.
+    pub shared_name: bool,
     /// The moment of the view.
     pub now: Timestamp,
 }
 
 impl<'a> PlacementView<'a> {
+    /// Returns the word that commands name the placement by.
+    pub fn word(&self) -> String {
+        placement_word(&self.record.key, self.shared_name)
+    }
+
     /// Returns its bindings.
     pub fn bindings(&self) -> impl Iterator<Item = &'a Binding> + use<'a> {
         self.bindings.iter().map(AsRef::as_ref)

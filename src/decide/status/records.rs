@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::placement::PlacementView;
+use super::staged_run::placement_word;
 use model::id::ClusterName;
 use model::records::{Binding, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus};
 use model::runs::Runs;
@@ -25,6 +26,8 @@ pub struct PlacementRecords {
     pub runs: Runs,
     /// What each cluster holds.
     pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
+    /// A name of it may also mean another placement.
+    pub shared_name: bool,
 }
 
 impl PlacementRecords {
@@ -39,8 +42,14 @@ impl PlacementRecords {
             works: &self.works,
             runs: &self.runs,
             clusters,
+            shared_name: self.shared_name,
             now,
         }
+    }
+
+    /// Returns the word that commands name the placement by.
+    pub fn word(&self) -> String {
+        placement_word(&self.record.key, self.shared_name)
     }
 
     /// Returns what a binding's cluster holds.

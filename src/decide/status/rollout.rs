@@ -19,7 +19,7 @@ use model::runs::{ClusterPhase, DELETION_GATE, STUCK_AFTER};
 mod staged;
 mod state;
 
-pub use staged::approve_line;
+pub use staged::way_out;
 pub use state::{Failure, PersonWait, RolloutState, StateKind};
 
 /// Seconds after which untrackable objects count as available; KubeFleet's default.
@@ -149,7 +149,7 @@ impl Situation<'_> {
 /// Returns the wait at a closed deletion gate.
 fn deletions_wait(view: &PlacementView) -> Option<PersonWait> {
     let gate = view.record.closed_gate()?;
-    let line = format!("gitfleet approve {} {DELETION_GATE}", view.record.key);
+    let line = format!("gitfleet approve {} {DELETION_GATE}", view.word());
     Some(PersonWait::Deletions(format!("{} need approval: {}; {line}", gate.what(), gate.reason)))
 }
 

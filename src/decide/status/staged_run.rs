@@ -7,6 +7,7 @@ use model::api::stage_checks::MetricCheck;
 use model::api::staged::StageTaskType;
 use model::id::PlacementKey;
 use model::moment::moment;
+use model::records::PlacementRecord;
 use model::runs::{
     ChecksRecord, ClusterPhase, MetricState, RunCluster, RunPhase, RunRecord, Runs, STUCK_AFTER, StagePhase,
     StageRecord, TaskRecord, number_text,
@@ -88,6 +89,13 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
     health.chain(checks.metrics().map(metric)).collect()
 }
 
+/// Tells whether the gates of a run ask somebody: what git removed continues when it comes back, and what a `state` stops when that says
+/// Run. A pause ends by a command, so its gates can be opened meanwhile.
+pub fn asks(record: &PlacementRecord, run: &RunRecord) -> bool {
+    let is_stopped = matches!(run.phase, RunPhase::Initialized | RunPhase::Stopping | RunPhase::Stopped);
+    !record.removed && (!is_stopped || record.paused.is_some())
+}
+
 /// Returns the run that moves a placement's clusters now: the first that has started, else the first that will.
 pub fn active_run(runs: &Runs) -> Option<&RunRecord> {
     runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| (run.phase == RunPhase::Pending, run.sequence))
@@ -107,6 +115,26 @@ pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec
 /// Returns the name that commands use for something in a placement's namespace.
 pub fn command_name(placement: &PlacementKey, name: &str) -> String {
     placement.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Returns the word that commands name a placement by: in full where a name `is_shared`.
+pub fn placement_word(key: &PlacementKey, is_shared: bool) -> String {
+    if is_shared { key.qualified() } else { key.to_string() }
+}
+
+/// Returns the word that commands name an unfinished run by: where a name `is_shared` that of its placement, which has only this one.
+pub fn run_word(run: &RunRecord, is_shared: bool) -> String {
+    if is_shared { run.placement.qualified() } else { command_name(&run.placement, &run.name) }
+}
+
+/// Returns the command that opens a gate, or asks again where the request has expired. Where a name `is_shared` it names the digest, because the placement may have another run when
+/// it is copied.
+pub fn approve_line(run: &RunRecord, gate: &ClosedGate, is_shared: bool) -> String {
+    if gate.task.expired {
+        return format!("gitfleet retry {}", run_word(run, is_shared));
+    }
+    let digest = if is_shared { format!(" --digest {}", gate.stage.digest.short()) } else { String::new() };
+    format!("gitfleet approve {} {}{digest}", run_word(run, is_shared), gate.stage.name)
 }
 
 /// Describes how an unsuccessful run ended.

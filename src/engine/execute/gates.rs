@@ -6,19 +6,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{CommandTarget, Execution, execute, is_waiting, policy, refusal, resolve};
+use super::{CommandTarget, Execution, execute, is_at_gate, is_waiting, policy, refusal, resolve};
 use decide::Pass;
 use decide::rollout::rights::may;
 use decide::rollout::staged;
 use decide::rollout::staged::GateName;
 use decide::state::{FleetState, PlacementState};
+use decide::status::staged_run::{asks, run_word};
+use model::api::staged::RunState;
 use model::commands::{Command, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use model::id::{ClusterName, Digest, PlacementKey};
 use model::journal::JournalKind;
-use model::runs::{Approval, DELETION_GATE, RunCause, RunRecord, StagePhase, StageRecord};
+use model::runs::{Approval, Channel, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Characters of a digest that must be shown at least.
 const DIGEST_SHOWN_MIN: usize = 7;
+/// Lines to copy that one refusal has.
+const LINES_MAX: usize = 10;
 
 /// Previews what an approval would open, and changes nothing. Without a stage it previews the run's waiting gate, so that a
 /// client can show it to a person, who then names it.
@@ -70,7 +74,7 @@ fn rollback_preview(
     let digest = snapshot.and_then(|index| state.snapshots.get(&index)).map(|found| found.hash.clone());
     let clusters = state.bindings().filter(|b| !b.deleting && b.snapshot != snapshot).map(|b| b.cluster.clone());
     Ok(WaitingGate {
-        name: target.placement.to_string(),
+        name: state.word(),
         stage: String::new(),
         digest: digest.unwrap_or_else(|| Digest::from("")),
         clusters: clusters.collect(),
@@ -103,9 +107,41 @@ pub(super) fn check_specific(
     } else {
         "the configuration (policy.approvals.digest) requires the digest that the gate shows"
     };
-    let lines: Vec<String> =
-        gates.iter().map(|gate| format!("\n  {}  ({})", gate.line(Verb::Approve), gate.opens)).collect();
-    Err(refusal(RefusalReason::NotSpecific, format!("{what}; what waits:{}", lines.concat())))
+    let lines = lines(gates.iter(), Verb::Approve);
+    Err(refusal(RefusalReason::NotSpecific, format!("{what}{lines}")))
+}
+
+/// Returns what waits as lines to copy, the first of many; nothing where nothing waits.
+pub(super) fn lines<'a>(gates: impl IntoIterator<Item = &'a WaitingGate>, verb: Verb) -> String {
+    let line = |gate: &WaitingGate| format!("\n  {}  ({})", gate.line(verb), gate.opens);
+    let lines: Vec<String> = gates.into_iter().map(line).collect();
+    let more = lines.len().saturating_sub(LINES_MAX);
+    let more =
+        if more > 0 { format!("\n  and {more} more; `gitfleet get approvals` lists them") } else { String::new() };
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; what waits:{}{more}", lines[..lines.len().min(LINES_MAX)].concat())
+    }
+}
+
+/// Adds to the refusal of an answer to a gate the lines that answer what waits there. A comment has lines of its own.
+pub(super) fn with_lines(
+    refused: Refusal,
+    state: &PlacementState,
+    target: &CommandTarget,
+    command: &Command,
+    person: &Person,
+) -> Refusal {
+    let is_about_gate = matches!(refused.reason, RefusalReason::NotFound | RefusalReason::NotWaiting);
+    if !is_about_gate || !is_at_gate(command.verb) || person.surface == Channel::Comment {
+        return refused;
+    }
+    // An ended run is not the one that waits.
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let active = active.filter(|run| asks(&state.record, run)).map(|run| run.name.clone());
+    let gates = waiting_gates(state, &CommandTarget { run: active, ..target.clone() });
+    Refusal { message: refused.message + &lines(&gates, command.verb), ..refused }
 }
 
 fn nothing_waits(command: &Command) -> Refusal {
@@ -114,7 +150,7 @@ fn nothing_waits(command: &Command) -> Refusal {
 
 /// Returns every gate that waits for a person and that a command without a stage may mean: the run's, and the placement's
 /// deletion gate.
-fn waiting_gates(state: &PlacementState, target: &CommandTarget) -> Vec<WaitingGate> {
+pub(super) fn waiting_gates(state: &PlacementState, target: &CommandTarget) -> Vec<WaitingGate> {
     let of_run = waiting_gate(state, &CommandTarget { stage: None, ..target.clone() });
     let of_deletions = waiting_gate(state, &CommandTarget { stage: Some(DELETION_GATE.to_owned()), ..target.clone() });
     of_run.into_iter().chain(of_deletions).collect()
@@ -127,10 +163,10 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
         let clusters: Vec<ClusterName> = gate.deletions.keys().chain(&gate.leaving).cloned().collect();
         let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
         let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
-        let (name, stage) = (target.placement.to_string(), DELETION_GATE.to_owned());
+        let (name, stage) = (of.word(), DELETION_GATE.to_owned());
         return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
     }
-    let run = of.runs.get(target.run.as_ref()?).filter(|run| !run.phase.is_final())?;
+    let run = of.runs.get(target.run.as_ref()?).filter(|run| !run.phase.is_final() && !of.record.removed)?;
     let (at, stage) = run.stages.iter().enumerate().find(|(_, stage)| is_waiting(stage.phase))?;
     let is_open = staged::waits_for_person(stage);
     if !is_open || target.stage.as_ref().is_some_and(|named| *named != stage.name) {
@@ -140,12 +176,23 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
     let from = if stage.phase == StagePhase::WaitingBefore { at } else { at + 1 };
     let next = run.stages[from..].iter().find(|stage| !stage.clusters.is_empty());
     let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
-    let name = match &run.placement.namespace {
-        Some(namespace) => format!("{namespace}/{}", run.name),
-        None => run.name.clone(),
-    };
+    let name = run_word(run, of.shared_name);
     let opens = next.map_or_else(|| "no stage is left after it".to_owned(), |next| opens(stage, next));
+    let opens = until(of, run).map_or_else(|| opens.clone(), |until| format!("{until}; then {opens}"));
     Some(WaitingGate { name, stage: stage.name.clone(), digest: stage.digest.clone(), clusters, opens, snapshot: None })
+}
+
+/// Returns what has to happen beside an approval before a run continues; `None` if nothing.
+fn until(of: &PlacementState, run: &RunRecord) -> Option<String> {
+    let is_stopped = matches!(run.phase, RunPhase::Initialized | RunPhase::Stopping | RunPhase::Stopped);
+    if of.record.paused.is_some() {
+        return Some(format!("nothing begins until `gitfleet resume {}`", of.word()));
+    }
+    let says = run.state.filter(|state| is_stopped && *state != RunState::Run)?;
+    Some(format!(
+        "the run {} is stopped: its document says `state: {says:?}`, and it continues only with `state: Run`",
+        run.name
+    ))
 }
 
 fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
@@ -165,7 +212,22 @@ impl Execution<'_> {
             let message = format!("no approval is pending for {}", self.command.target);
             refusal(RefusalReason::NotWaiting, message)
         };
+        if state.record.removed && !state.runs.values().all(|run| run.phase.is_final()) {
+            let message = format!(
+                "git has no {} {} any more; a run of it waits until git has it again, and asks then",
+                self.target.placement.kind(),
+                self.target.placement
+            );
+            return Err(refusal(RefusalReason::NotWaiting, message));
+        }
         let run = self.target.run.as_ref().and_then(|name| state.runs.get(name)).ok_or_else(nothing)?;
+        if run.phase == RunPhase::Initialized {
+            let message = format!(
+                "the run {} has not begun; it begins with `state: Run` in its document, and asks then",
+                run.name
+            );
+            return Err(refusal(RefusalReason::NotWaiting, message));
+        }
         let waiting = run.stages.iter().find(|stage| is_waiting(stage.phase)).map(|stage| stage.name.clone());
         let named = self.target.stage.clone().or(waiting).ok_or_else(nothing)?;
         Ok((run.clone(), GateName { run: run.name.clone(), stage: named, gate: self.target.gate }))
@@ -174,7 +236,12 @@ impl Execution<'_> {
     pub(super) fn approve(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
         let opens = waiting_gate(&pass.state, self.target).map(|gate| (gate.digest.short().to_owned(), gate.opens));
-        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now)?;
+        let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now);
+        // The run's own name may be that of something else.
+        let approved = approved.map_err(|refused| {
+            let (bare, line) = (format!("gitfleet retry {}", at.run), self.line(&pass.state, Verb::Retry));
+            Refusal { message: refused.message.replace(&bare, &line), ..refused }
+        })?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
         let opened = approved.opened;
         let facts =
@@ -207,7 +274,7 @@ impl Execution<'_> {
             }
             None => "its clusters stay as they are",
         };
-        Ok(format!("rejected: {} ends, and {what} until `gitfleet retry {}`", at.run, self.target.placement))
+        Ok(format!("rejected: {} ends, and {what} until `{}`", at.run, self.line(&pass.state, Verb::Retry)))
     }
 
     /// Approves or rejects the waiting deletions.

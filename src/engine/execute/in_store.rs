@@ -19,7 +19,7 @@ use model::commands::{Command, Done, Person, Refusal, RefusalReason, Verb, Waiti
 use model::id::CommitId;
 use model::policy::Floor;
 use model::records::SourceRecord;
-use model::runs::ApprovalRules;
+use model::runs::{ApprovalRules, MetricServers};
 use model::tenants::Tenants;
 
 /// The configured rights, for commands without a running daemon.
@@ -35,6 +35,8 @@ pub struct Authority {
     pub floor: Floor,
     /// What the files of folders may ask for.
     pub tenants: Arc<Tenants>,
+    /// The Prometheus servers.
+    pub servers: MetricServers,
     /// The agents whose tokens are in files.
     pub fixed_agents: Vec<String>,
 }
@@ -50,6 +52,7 @@ impl Authority {
             by_path: Arc::new(configuration.approvers_by_path()),
             floor: configuration.floor(),
             tenants: Arc::new(configuration.tenants()),
+            servers: configuration.metric_servers(),
             fixed_agents: fixed.map(|token| token.name.clone()).collect(),
         }
     }
@@ -61,6 +64,7 @@ impl Authority {
             by_path: Arc::clone(&self.by_path),
             floor: self.floor.clone(),
             tenants: Arc::clone(&self.tenants),
+            servers: self.servers.clone(),
             ..FleetState::default()
         }
     }
@@ -115,7 +119,7 @@ pub fn execute_in_store(
         return Ok(answer.map(|(_, done)| done));
     }
     let placements = persist::load(store)?;
-    let fleet = authority.fleet();
+    let fleet = FleetState { names: persist::names(&placements), ..authority.fleet() };
     let executed = resolve(&placements, command).and_then(|target| {
         let state = placements.get(&target.placement).expect("what was found there is there");
         execute(state, &fleet, &target, command, person, now).map(|executed| (state, executed))

@@ -52,7 +52,7 @@ fn an_answer_outside_the_limits_halts_until_one_is_within() {
     let halted = case.state.record.halted.clone().unwrap_or_default();
     assert_eq!(halted, "stage one: the check errors answers 7, allowed: at most 1");
     case.later(1);
-    assert_eq!(case.say(Verb::Retry, "p-0").expect("it asks again"), "the checks of p-0 are asked again");
+    assert_eq!(case.say(Verb::Retry, "p-0").expect("it asks again"), "checks of p-0 are asked again: errors (of main)");
     case.settle();
     assert_eq!(case.phases(), "p-0 Waiting", "what was said before does not count");
     answer(&mut case, Ok(2.0));
@@ -109,4 +109,6 @@ fn a_server_that_the_configuration_does_not_have_is_said() {
     assert_eq!(case.settle(), "a0 b- c- d-");
     let message = &case.run("p-0").message;
     assert!(message.contains("the check errors (the configuration has no server other)"), "{message}");
+    let refused = case.say(Verb::Retry, "p-0").expect_err("nobody can be asked").message;
+    assert_eq!(refused, "the check errors of p-0 still cannot be asked: the configuration has no server other");
 }

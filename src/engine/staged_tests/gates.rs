@@ -98,7 +98,7 @@ fn a_quorum_is_of_persons_and_forgets() {
     case.later(73 * 3600);
     let late = case.say_as("bob", Verb::Approve, "p-0 one", None, None).expect_err("it was asked for long ago");
     assert_eq!(late.reason, RefusalReason::Expired);
-    assert_eq!(case.say(Verb::Retry, "p-0").expect("it asks again"), "p-0 asks for approval again");
+    assert_eq!(case.say(Verb::Retry, "p-0").expect("it asks again"), "p-0 asks for approval of stage one again");
     case.say_as("bob", Verb::Approve, "p-0 one", None, None).expect("another voice");
     assert_eq!(case.settle(), "a0 b- c- d-", "the first has expired");
     case.say(Verb::Approve, "p-0 one").expect("again");

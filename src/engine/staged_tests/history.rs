@@ -159,7 +159,7 @@ fn failed_clusters_of_a_run_that_succeeded_are_tried_again() {
     let generation = |case: &Case| case.state.bindings.values().find(|b| b.cluster == "b".into()).map(|b| b.generation);
     let before = generation(&case);
     case.manner("b", Manner::Well);
-    assert_eq!(case.say(Verb::Retry, "p").expect("b failed"), "1 failed clusters of p-1 are tried again");
+    assert_eq!(case.say(Verb::Retry, "p").expect("b failed"), "1 failed cluster of p-1 is tried again: b");
     case.settle();
     assert!(case.clusters_of("p-1").contains("b Succeeded"), "{}", case.clusters_of("p-1"));
     assert!(generation(&case) > before, "told once more");

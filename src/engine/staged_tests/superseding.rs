@@ -103,7 +103,7 @@ fn retry_tries_failed_clusters_again() {
     case.manner("a", Manner::Refuses);
     case.content("1");
     case.settle();
-    assert_eq!(case.say(Verb::Retry, "p-0").expect("p is meant"), "1 failed clusters of p-1 are tried again");
+    assert_eq!(case.say(Verb::Retry, "p-0").expect("p is meant"), "1 failed cluster of p-1 is tried again: a");
     case.settle();
     assert_eq!(case.phases(), "p-0 Succeeded, p-1 Halted", "it failed again");
     case.manner("a", Manner::Well);

@@ -38,25 +38,25 @@ fn each_entry_that_is_told_has_a_sentence_and_what_to_run() {
             request(),
             "GateWaiting web",
             "web waits for an approval: snapshot 0 (commit 433feff), stage staging of run web-0, digest e02da7e57359",
-            "gitfleet approve web-0 staging",
+            "gitfleet approve crp/web staging --digest e02da7e57359",
         ),
         (
             JournalEntry { placement: Some(PlacementKey::namespaced("shop", "api")), ..request() },
             "GateWaiting shop/api",
             "shop/api waits for an approval: snapshot 0 (commit 433feff), stage staging of run shop/web-0, digest e02da7e57359",
-            "gitfleet approve shop/web-0 staging",
+            "gitfleet approve rp/shop/api staging --digest e02da7e57359",
         ),
         (
             entry(JournalKind::DeletionsHeld, "web", json!({"digest": DIGEST, "message": "the placement is removed"})),
             "GateWaiting web",
             "web waits for an approval of deletions: the placement is removed",
-            "gitfleet approve web deletion",
+            "gitfleet approve crp/web deletion",
         ),
         (
             entry(JournalKind::RolloutHalted, "web", at_5(json!({"run": null, "message": "1 cluster failed"}))),
             "RolloutHalted web",
             "the rollout of web halted at snapshot 5 (commit 433feff): 1 cluster failed",
-            "gitfleet retry web",
+            "gitfleet retry crp/web",
         ),
         (
             entry(
@@ -140,7 +140,7 @@ fn an_event_is_the_same_each_time_and_different_from_others() {
                 "snapshot": 0,
                 "commit": COMMIT,
                 "digest": DIGEST,
-                "command": "gitfleet approve web-0 staging",
+                "command": "gitfleet approve crp/web staging --digest e02da7e57359",
             },
         })
     );
@@ -163,7 +163,7 @@ fn a_template_gives_the_message_and_nothing_that_the_text_makes_up() {
         (
             NotificationTemplate::Slack,
             "application/json",
-            json!({"text": "the rollout of web halted at snapshot 1 (commit 433feff): &lt;!channel&gt; [x](https://y) &amp; `z`\\nweb is fine\n`gitfleet retry web`"})
+            json!({"text": "the rollout of web halted at snapshot 1 (commit 433feff): &lt;!channel&gt; [x](https://y) &amp; `z`\\nweb is fine\n`gitfleet retry crp/web`"})
                 .to_string(),
         ),
         (
@@ -174,12 +174,12 @@ fn a_template_gives_the_message_and_nothing_that_the_text_makes_up() {
                 "content": {
                     "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
                     "type": "AdaptiveCard", "version": "1.2",
-                    "body": [card(message, "Default"), card("gitfleet retry web", "Monospace")],
+                    "body": [card(message, "Default"), card("gitfleet retry crp/web", "Monospace")],
                 },
             }]})
             .to_string(),
         ),
-        (NotificationTemplate::Plain, "text/plain; charset=utf-8", format!("{message}\ngitfleet retry web\n")),
+        (NotificationTemplate::Plain, "text/plain; charset=utf-8", format!("{message}\ngitfleet retry crp/web\n")),
     ];
     for (template, content_type, text) in table {
         assert_eq!(body(template, &event), NotificationBody { content_type, text }, "{template:?}");

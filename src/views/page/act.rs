@@ -1,5 +1,7 @@
 //! Commands: first what would happen, with digest and differences; after that what happened.
 
+use std::sync::Arc;
+
 use maud::{Markup, html};
 
 use super::badge::Tone;
@@ -8,8 +10,8 @@ use super::{HtmlPage, Visit, changes};
 use crate::fleet::Placed;
 use decide::status::work::counted;
 use model::commands::{Command, Refusal, Verb, WaitingGate};
-use model::id::PlacementKey;
 use model::runs::DELETION_GATE;
+use model::target::TargetWord;
 
 /// Clusters that are named; the rest is counted.
 const CLUSTERS_MAX: usize = 50;
@@ -41,13 +43,20 @@ pub fn has_preview(verb: Verb) -> bool {
 
 /// Returns the placement that a target names: itself, or by one of its runs.
 pub fn placed_of<'a>(visit: &Visit<'a>, target: &str) -> Option<&'a Placed> {
-    let named = target.parse::<PlacementKey>().ok().and_then(|key| visit.fleet.placements.get(&key));
+    let target = TargetWord::read(target);
+    let named = visit
+        .fleet
+        .placements
+        .get(&target.placement())
+        .filter(|placed| target.is_placement(&placed.records.record.key));
     let by_run = || {
-        let (namespace, run) =
-            target.rsplit_once('/').map_or((None, target), |(namespace, run)| (Some(namespace), run));
-        visit.fleet.placements.values().find(|placed| {
-            placed.records.record.key.namespace.as_deref() == namespace && placed.records.runs.contains_key(run)
-        })
+        let has_run = |placed: &&Arc<Placed>| {
+            let (key, run) = (&placed.records.record.key, target.name());
+            key.namespace == target.placement().namespace
+                && target.is_run(key, run)
+                && placed.records.runs.contains_key(run)
+        };
+        visit.fleet.placements.values().find(has_run)
     };
     named.or_else(by_run).map(AsRef::as_ref)
 }

@@ -119,10 +119,10 @@ pub(super) fn between(
 
 /// Shows the lines that differ, as far as a page holds them.
 fn lines(placed: &Placed, contents: &Contents) -> Markup {
-    let key = &placed.records.record.key;
+    let word = placed.records.word();
     let command = match contents.cluster {
-        Some(cluster) => format!("gitfleet diff {key} --cluster {cluster}"),
-        None => format!("gitfleet diff {key}"),
+        Some(cluster) => format!("gitfleet diff {word} --cluster {cluster}"),
+        None => format!("gitfleet diff {word}"),
     };
     let all = match contents.lines {
         Ok(all) => all,

@@ -47,7 +47,7 @@ fn row(visit: &Visit, placed: &Placed, progress: &[Progress], snapshot: &Resourc
     runs.sort_by_key(|run| run.sequence);
     let before = placed.records.snapshots.range(..snapshot.index).next_back();
     let path = placement_path(visit.site, &placed.records.record.key);
-    let (key, index) = (placed.records.record.key.to_string(), snapshot.index.to_string());
+    let (word, index) = (placed.records.word(), snapshot.index.to_string());
     html! {
         tr {
             th scope="row" { (snapshot.index) }
@@ -65,7 +65,7 @@ fn row(visit: &Visit, placed: &Placed, progress: &[Progress], snapshot: &Resourc
             td {
                 @if let Some((from, _)) = before { a href=(format!("{path}?tab=diff&from={from}&to={index}")) { "with " (from) } " " }
                 @if placed.records.snapshots.keys().next_back() != Some(&snapshot.index) {
-                    (act_link(visit, "rollback", &[("target", &key), ("to", &index)]))
+                    (act_link(visit, "rollback", &[("target", &word), ("to", &index)]))
                 }
             }
         }

@@ -123,7 +123,7 @@ fn row(visit: &Visit, ask: &Ask, named: bool) -> Markup {
 }
 
 fn untold_row(visit: &Visit, ask: &Ask, waiting: &Waiting, named: bool) -> Markup {
-    let target = ask.placement.to_string();
+    let target = word(visit, &ask.placement).unwrap_or_else(|| ask.placement.to_string());
     html! {
         li.need data-value=(said(&waiting.reason)) {
             @if named { span.of { (placement_link(visit.site, &ask.placement)) } " " }
@@ -179,11 +179,18 @@ fn opens(told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) ->
     next.map_or_else(|| "is the last: no stage is left after it".to_owned(), begins)
 }
 
+/// Returns the word that commands name a placement by.
+fn word(visit: &Visit, placement: &PlacementKey) -> Option<String> {
+    Some(visit.fleet.placements.get(placement)?.records.word())
+}
+
 /// Offers commands: to press where the visitor may command, and as lines to copy for the terminal and for a comment.
 fn lines(visit: &Visit, told: &Progress, verbs: &[&str], gate: Option<&GateProgress>) -> Markup {
     let is_deletion = gate.is_some_and(|gate| gate.stage == DELETION_GATE);
     let of_run = told.run.clone().filter(|_| gate.is_some() && !is_deletion);
-    let target = of_run.unwrap_or_else(|| told.placement.to_string());
+    let shared = visit.fleet.placements.get(&told.placement).is_some_and(|placed| placed.records.shared_name);
+    let target = of_run.filter(|_| !shared).or_else(|| word(visit, &told.placement));
+    let target = target.unwrap_or_else(|| told.placement.to_string());
     let mut fields = vec![("target", target.as_str())];
     fields.extend(gate.iter().flat_map(|gate| [("stage", gate.stage.as_str()), ("digest", gate.digest.short())]));
     let terminal = |verb: &str| match gate {

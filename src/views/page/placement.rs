@@ -119,7 +119,7 @@ fn heading(visit: &Visit, placed: &Placed) -> Markup {
     let (record, shown) = (&placed.records.record, placed.shown(visit.fleet, visit.now));
     let standing = PlacementStanding::of(&shown.row.state);
     let (clusters, done) = (shown.row.clusters, shown.row.up_to_date);
-    let key = record.key.to_string();
+    let word = placed.records.word();
     html! {
         h1 { (record.key) " " (toned(standing.tone(), standing.words())) }
         p {
@@ -144,10 +144,10 @@ fn heading(visit: &Visit, placed: &Placed) -> Markup {
         @for warning in &record.warnings { p.warning { (toned(Tone::Waiting, &warning.to_string())) } }
         @if let Some(error) = &record.error { p.warning { (toned(Tone::Bad, error)) } }
         p.acts {
-            @if record.paused.is_some() { (act_link(visit, "resume", &[("target", &key)])) }
-            @else { (act_link(visit, "pause", &[("target", &key)])) }
-            (act_link(visit, "rollback", &[("target", &key)]))
-            @if record.held.is_some() || standing == PlacementStanding::Failed { (act_link(visit, "retry", &[("target", &key)])) }
+            @if record.paused.is_some() { (act_link(visit, "resume", &[("target", &word)])) }
+            @else { (act_link(visit, "pause", &[("target", &word)])) }
+            (act_link(visit, "rollback", &[("target", &word)]))
+            @if record.held.is_some() || standing == PlacementStanding::Failed { (act_link(visit, "retry", &[("target", &word)])) }
         }
     }
 }

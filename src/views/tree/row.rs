@@ -9,7 +9,7 @@ use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged}
 use crate::table::age;
 use decide::status::binding::binding_lists;
 use decide::status::placement::{PlacementView, chain, waiting_message, why};
-use decide::status::rollout::{Failure, PersonWait, RolloutState, has_failed, rollout_state};
+use decide::status::rollout::{Failure, PersonWait, RolloutState, has_failed, rollout_state, way_out};
 use decide::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
@@ -141,12 +141,16 @@ fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
     if let Some(pause) = &record.paused {
         let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let description = Words::from(format!("! paused by {} ", pause.by)).since(pause.at);
-        let description = description.then(format!(" ago{reason}; gitfleet resume {}", record.key));
+        let description = description.then(format!(" ago{reason}; gitfleet resume {}", view.word()));
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
-    if let Some(held) = &record.held {
+    if let Some(held) = record.held.as_ref().filter(|_| !record.removed) {
         let description = Words::from(format!("✗ snapshot {} is held, for ", held.index)).since(held.since);
-        let description = description.then(format!(": it {}; gitfleet retry {}", held.why, record.key));
+        let description = description.then(format!(
+            ": it {}; {}",
+            held.why,
+            way_out(view, held).unwrap_or_else(|run| format!("write {run}"))
+        ));
         lines.push(TimedLine::default().with(Style::Bad, description));
     }
     if record.superseded > 0 {
@@ -185,7 +189,7 @@ fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Timed
         TimedLine::default().with(Style::Progressing, description),
         TimedLine::default()
             .with(Style::Muted, format!("    by {}", staged::who_may(gate.approvers.as_deref(), approvers))),
-        TimedLine::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.record.key)),
+        TimedLine::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.word())),
     ];
     for (cluster, objects) in deletions.iter().take(LISTED_MAX) {
         for object in objects.iter().take(NAMED_OBJECTS_MAX) {

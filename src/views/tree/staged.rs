@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::row::{cluster_state, held, object_lines};
 use super::{ClusterNode, Node, Style, TimedLine, Words};
 use decide::status::placement::{PlacementView, why};
-use decide::status::rollout::approve_line;
 use decide::status::staged_run::{
-    ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage, end_message, stuck_clusters,
+    ClosedGate, active_run, approve_line, asks, closed_gates, clusters_summary, command_name, current_stage,
+    end_message, run_word, stuck_clusters,
 };
 use decide::status::work::{counted, listing};
 use model::id::ClusterName;
@@ -40,7 +40,8 @@ pub(super) fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
         let done = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
         StageCell { name: stage.name.clone(), state: (style, glyph.to_owned()), done, total: stage.clusters.len() }
     };
-    let run = active_run(view.runs).filter(|_| view.is_external());
+    // What git has no longer moves nobody from stage to stage.
+    let run = active_run(view.runs).filter(|_| view.is_external() && !view.record.removed);
     run.into_iter().flat_map(|run| run.stages.iter().map(move |stage| cell(run, stage))).collect()
 }
 
@@ -76,7 +77,7 @@ fn stages(run: &RunRecord) -> String {
 fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -> Node {
     let name = command_name(&run.placement, &run.name);
     let snapshot = run.snapshot().map_or_else(|| "the newest snapshot".to_owned(), |index| format!("snapshot {index}"));
-    let (style, glyph, words) = run_state(view, run, &name);
+    let (style, glyph, words) = run_state(view, run);
     let heading = TimedLine::default()
         .with(style, format!("{glyph} "))
         .with(Style::Plain, format!("run {name}  "))
@@ -102,14 +103,18 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
     Node { lines, children, ..Node::default() }
 }
 
-fn run_state(view: &PlacementView, run: &RunRecord, name: &str) -> (Style, &'static str, String) {
+fn run_state(view: &PlacementView, run: &RunRecord) -> (Style, &'static str, String) {
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
+    if view.record.removed {
+        return (Style::Muted, "·", "waits until git has its placement again".to_owned());
+    }
     match run.phase {
         RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", says("refused"))),
         RunPhase::Pending => (Style::Muted, "·", says("has not begun")),
         RunPhase::Initialized => (Style::Progressing, "!", "prepared; starts when its `state` says Run".to_owned()),
         RunPhase::Waiting => (Style::Progressing, "!", "waits".to_owned()),
         RunPhase::Halted => {
+            let name = run_word(run, view.shared_name);
             (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
         }
         RunPhase::Stopping => (Style::Progressing, "↻", "stopping".to_owned()),
@@ -163,7 +168,7 @@ fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
         .with(Style::Muted, words);
     let mut lines = vec![heading];
     if is_current {
-        lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(run, gate, view.now, approvers)));
+        lines.extend(closed_gates(run).iter().flat_map(|gate| gate_lines(view, run, gate, approvers)));
         lines.extend(run.waiting_checks().into_iter().flat_map(|(_, checks)| check_lines(checks, view.now)));
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
@@ -178,10 +183,10 @@ fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
 }
 
 /// Describes what a gate waits for: an approval, with the command to copy, or a timer.
-fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Option<&str>) -> Vec<TimedLine> {
+fn gate_lines(view: &PlacementView, run: &RunRecord, gate: &ClosedGate, approvers: Option<&str>) -> Vec<TimedLine> {
     let place = if gate.before { "before it begins" } else { "before the next stage" };
     if let Some(at) = gate.opens_at() {
-        let left = if at > now {
+        let left = if at > view.now {
             Words::from("    waits ").until(at).then(" more")
         } else {
             Words::from("    the wait is over")
@@ -192,9 +197,14 @@ fn gate_lines(run: &RunRecord, gate: &ClosedGate, now: Timestamp, approvers: Opt
     let people: Vec<&str> = gate.task.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
     let so_far = if people.is_empty() { String::new() } else { format!(", so far {}", people.join(", ")) };
     let waits = Words::from(format!("    waits for approval {place}, for ")).since(gate.since());
-    let line = approve_line(&command_name(&run.placement, &run.name), gate);
+    let waits = TimedLine::default().with(Style::Progressing, waits.then(format!("{so_far}, digest {digest}")));
+    // Where an approval alone lets nothing continue nobody is asked.
+    if !asks(view.record, run) {
+        return vec![waits];
+    }
+    let line = approve_line(run, gate, view.shared_name);
     vec![
-        TimedLine::default().with(Style::Progressing, waits.then(format!("{so_far}, digest {digest}"))),
+        waits,
         TimedLine::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),
         TimedLine::default().with(Style::Strong, format!("    {line}")),
     ]

@@ -13,6 +13,7 @@ use crate::fixtures::{
 };
 use crate::summary::Summary;
 use decide::status::placement::PlacementView;
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::id::{ClusterName, Digest};
 use model::manifest::InputError;
 use model::ocm::OcmPlacementRecord;
@@ -55,6 +56,7 @@ fn status_lines(view: &StatusView) -> Vec<Line> {
         placements: placements.iter().map(|view| PlacementRow::of(view, source.approvers.as_deref())).collect(),
         unlisted: BTreeMap::new(),
         ocm: ocm.iter().flat_map(ocm_lines).collect(),
+        clock_ahead: jiff::SignedDuration::ZERO,
     };
     // What is shown has come over the network.
     let json = serde_json::to_string(&summary).expect("JSON");
@@ -406,6 +408,8 @@ fn after_a_run() {
     let mut rejected = staged(ended);
     rejected.binding("west").snapshot = Some(2);
     let why = "was rejected by ann".to_owned();
+    let strategy = (STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
+    rejected.record.annotations.extend([strategy]);
     rejected.record.held =
         Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30), inputs: None });
     insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"

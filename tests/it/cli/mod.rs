@@ -29,6 +29,7 @@ mod leaving;
 mod logs;
 mod memory;
 mod metrics;
+mod names;
 mod namespaces;
 mod no_stage;
 mod notify;

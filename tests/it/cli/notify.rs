@@ -138,7 +138,9 @@ fn what_a_receiver_did_not_take_is_told_again_after_a_kill() {
     assert_eq!(gate["type"], NotificationKind::GateWaiting.event_type());
     let data = &gate["data"];
     assert_eq!((&data["run"], &data["stage"], &data["snapshot"]), (&json!("web-0"), &json!("staging"), &json!(0)));
-    assert_eq!((&data["command"], &gate["subject"]), (&json!("gitfleet approve web-0 staging"), &json!("web")));
+    let command = data["command"].as_str().expect("a command");
+    assert!(command.starts_with("gitfleet approve crp/web staging --digest "), "{command}");
+    assert_eq!(gate["subject"], json!("web"));
     assert!(data["digest"].as_str().is_some_and(|digest| digest.len() == 64), "{gate}");
     assert!(data["commit"].as_str().is_some_and(|commit| commit.len() == 40), "{gate}");
     // It is told again while it refuses.
@@ -180,7 +182,7 @@ fn a_single_pass_tells_before_it_ends() {
     let told = server.next();
     assert_eq!(told.headers["content-type"], "text/plain; charset=utf-8");
     assert!(told.body.starts_with("web waits for an approval: snapshot 0 (commit "), "{}", told.body);
-    assert!(told.body.ends_with("\ngitfleet approve web-0 staging\n"), "{}", told.body);
+    assert!(told.body.contains("\ngitfleet approve crp/web staging --digest "), "{}", told.body);
     assert!(!told.headers.contains_key("webhook-signature"));
 }
 

@@ -156,8 +156,16 @@ fn by_memory() -> Scratch {
 fn w8_describe_shows_what_happened_to_a_placement_with_its_scores() {
     let scratch = by_memory();
     scratch.run(&["run", "-c", CONFIG, "--once"]).text(0);
+    let whole = scratch.run(&["describe", "ocmplacements", "ns1/demo", "-c", CONFIG]);
+    for args in
+        [&["placement", "demo", "-n", "ns1"][..], &["placement", "ns1/demo"], &["ocmplacement", "demo", "-n", "ns1"]]
+    {
+        assert_eq!(scratch.run(&[&["describe"], args, &["-c", CONFIG]].concat()).text(0), whole.text(0), "{args:?}");
+    }
+    let none = scratch.run(&["describe", "placement", "demo", "-n", "ns2", "-c", CONFIG]);
+    assert!(none.code == 2 && none.err.contains("there is no placement ns2/demo"), "{}", none.err);
     let events = || {
-        let described = scratch.run(&["describe", "ocmplacements", "ns1/demo", "-c", CONFIG]);
+        let described = scratch.run(&["describe", "placement", "demo", "-n", "ns1", "-c", CONFIG]);
         let (_, events) = described.text(0).split_once("Events:\n").expect("events");
         // TYPE REASON AGE FROM MESSAGE: the age is not compared.
         let row = |line: &str| {

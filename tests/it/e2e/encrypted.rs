@@ -187,6 +187,11 @@ fn another_key_is_no_rollout_and_the_earlier_one_may_go() {
         fs::metadata(file).and_then(|file| file.modified()).expect("a time")
     };
     let before = (written("east"), written("west"));
+    let commit = |scratch: &Scratch| {
+        let past = scratch.run(&["history", "web", "-o", "json", "-c", CONFIG]).json(0);
+        past[0]["commit"].as_str().expect("a commit").to_owned()
+    };
+    let told = commit(&scratch);
 
     // Other recipients, then another data key too.
     fs::write(scratch.path(".sops.yaml"), format!("creation_rules: [{{age: {recipient}}}]\n")).expect("a file");
@@ -197,6 +202,7 @@ fn another_key_is_no_rollout_and_the_earlier_one_may_go() {
     scratch.commit("data key");
     once(&scratch).text(0);
     assert_eq!((snapshots(&scratch), written("east"), written("west")), (1, before.0, before.1));
+    assert_eq!(commit(&scratch), told, "people were told of it");
 
     // The key that opened the first file is gone, and the member's object too: the snapshot has the new file.
     fs::copy(&other, &keys).expect("the new identity alone");

@@ -164,6 +164,28 @@ fn awaited_of(
     }
 }
 
+/// A check that a retry asks again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckAgain {
+    /// Its name.
+    pub name: String,
+    /// It had an answer outside its limits, which a retry forgets.
+    pub failed: bool,
+    /// The server that is asked, or why nobody can be.
+    pub server: Result<String, String>,
+}
+
+/// Returns the checks of the stage that waits and that a retry asks again.
+pub fn checks_again(run: &RunRecord, servers: &MetricServers) -> Vec<CheckAgain> {
+    let Some((_, checks)) = run.waiting_checks() else { return Vec::new() };
+    let again = |(check, state): (&MetricCheck, Option<&MetricState>)| {
+        let state = state.filter(|state| state.failed.is_some() || state.problem.is_some())?;
+        let server = server(check, servers).map(|(name, _)| name.to_owned());
+        Some(CheckAgain { name: check.name.clone(), failed: state.failed.is_some(), server })
+    };
+    checks.metrics().filter_map(again).collect()
+}
+
 /// Returns the server that a check asks, and how often.
 fn server<'a>(check: &MetricCheck, servers: &'a MetricServers) -> Result<(&'a str, Duration), String> {
     let found = match &check.server {

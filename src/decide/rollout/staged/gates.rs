@@ -142,6 +142,7 @@ pub(super) fn evaluate(task: &mut TaskRecord, digest: &Digest, rules: ApprovalRu
     if task.done_at.is_none() && voices(task, digest, rules, now) >= required(rules) {
         task.done_at = Some(now);
     }
+    task.expired = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
     task.done_at.is_some()
 }
 
@@ -160,7 +161,7 @@ pub(super) fn expires_at(task: &TaskRecord, rules: ApprovalRules, now: Timestamp
 pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timestamp) -> bool {
     let is_due = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
     if is_due {
-        task.asked_at = Some(now);
+        (task.asked_at, task.expired) = (Some(now), false);
         // Valid approvals stay valid.
         task.approvals.retain(|approval| !is_over(approval.at, rules, now));
     }

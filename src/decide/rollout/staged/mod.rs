@@ -16,7 +16,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 
-pub use checks::{failed_checks, queries, record_replies};
+pub use checks::{checks_again, failed_checks, queries, record_replies};
 pub use gates::{Approved, GateName, approve, named_request, reject, waits_for_person};
 pub use machine::{Note, Seen, Situation, Step, advance, catch_up, forgive, owes, reached, retry};
 pub use stages::{IN_NO_STAGE_NAMED_MAX, PlannedStage, StageError, is_in_a_stage, stages};

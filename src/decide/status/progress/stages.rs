@@ -3,7 +3,7 @@
 use super::{counts, worst};
 use crate::status::binding::settled_work;
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, check_summaries, closed_gates, clusters_summary};
+use crate::status::staged_run::{ClosedGate, asks, check_summaries, closed_gates, clusters_summary};
 use crate::status::work::{is_available, named};
 use model::id::ClusterName;
 use model::moment::moment;
@@ -28,6 +28,7 @@ pub(super) fn stages(
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
     let told = |(stage, is_removal): (&StageRecord, bool)| {
         let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
+        let gate = gate.filter(|_| asks(view.record, run));
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
         for person in tasks().flat_map(|task| &task.approvals).map(|approval| &approval.by.name) {

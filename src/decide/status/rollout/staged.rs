@@ -2,10 +2,14 @@
 
 use super::{Failure, PersonWait, RolloutState};
 use crate::status::placement::{PlacementView, why};
-use crate::status::staged_run::{ClosedGate, active_run, closed_gates, clusters_summary, command_name, current_stage};
+use crate::status::staged_run::{
+    ClosedGate, active_run, approve_line, closed_gates, clusters_summary, command_name, current_stage, run_word,
+};
 use crate::status::work::listing;
+use model::api::annotations::STAGED_UPDATE_STRATEGY;
+use model::records::HeldSnapshot;
 use model::runs::{
-    ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCluster, RunPhase, RunRecord, StageRecord,
+    ChecksRecord, ClusterPhase, DELETION_STAGE, MetricState, RunCause, RunCluster, RunPhase, RunRecord, StageRecord,
 };
 
 /// Returns the state of the run that moves the placement; `None` if none does.
@@ -20,8 +24,9 @@ pub(super) fn by_run(view: &PlacementView) -> Option<RolloutState> {
             RolloutState::Failed(Failure::RunRefused(format!("run {name}: {}", says("it cannot begin"))))
         }
         RunPhase::Halted => RolloutState::Failed(Failure::RunHalted(format!(
-            "run {name} is halted: {}; gitfleet retry {name}",
-            says("too many clusters failed")
+            "run {name} is halted: {}; gitfleet retry {}",
+            says("too many clusters failed"),
+            run_word(run, view.shared_name)
         ))),
         RunPhase::Initialized => waits("is prepared and starts when its `state` says Run"),
         RunPhase::Stopped if view.record.paused.is_some() => pause()?,
@@ -36,8 +41,22 @@ pub(super) fn by_run(view: &PlacementView) -> Option<RolloutState> {
 pub(super) fn paused(view: &PlacementView) -> Option<PersonWait> {
     let pause = view.record.paused.as_ref()?;
     let reason = pause.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let key = &view.record.key;
-    Some(PersonWait::Paused(format!("paused by {}{reason}; gitfleet resume {key}", pause.by)))
+    Some(PersonWait::Paused(format!("paused by {}{reason}; gitfleet resume {}", pause.by, view.word())))
+}
+
+/// Returns the command that rolls a held snapshot out again.
+///
+/// # Errors
+/// Only a run that somebody writes moves the placement: which one.
+pub fn way_out(view: &PlacementView, held: &HeldSnapshot) -> Result<String, String> {
+    let is_written = view.is_external() && !view.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+    let ended = |run: &RunRecord| {
+        matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(held.index)
+    };
+    if is_written && !view.runs.values().any(ended) {
+        return Err(format!("a run with resourceSnapshotIndex {}", held.index));
+    }
+    Ok(format!("gitfleet retry {}", view.word()))
 }
 
 /// Returns why the newest snapshot is not rolled out, if it was rolled back or rejected.
@@ -45,7 +64,8 @@ pub(super) fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
     let is_it = held.index == newest.index || held.hash == newest.hash;
-    let words = format!("snapshot {} is held until `gitfleet retry {}`: {}", held.index, view.record.key, held.why);
+    let way = way_out(view, held).map_or_else(|run| run, |line| format!("`{line}`"));
+    let words = format!("snapshot {} is held until {way}: {}", held.index, held.why);
     is_it.then_some(Failure::Held(words))
 }
 
@@ -53,8 +73,9 @@ pub(super) fn held(view: &PlacementView) -> Option<Failure> {
 fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
-        let line = approve_line(name, gate);
-        let words = format!("run {name}, stage {} waits for approval; {line}", gate.stage.name);
+        let line = approve_line(run, gate, view.shared_name);
+        let expired = if gate.task.expired { ", and the request has expired" } else { "" };
+        let words = format!("run {name}, stage {} waits for approval{expired}; {line}", gate.stage.name);
         return RolloutState::WaitingForPerson(PersonWait::Approval(words));
     }
     if let Some(pause) = paused(view) {
@@ -74,11 +95,6 @@ fn only_time_is_left(checks: &ChecksRecord) -> bool {
     let is_healthy = checks.given.healthy_for.is_none() || checks.healthy_since.is_some();
     let is_answered = |state: &MetricState| state.answer.is_some() && state.problem.is_none() && state.failed.is_none();
     is_healthy && checks.metrics().all(|(_, state)| state.is_some_and(is_answered))
-}
-
-/// Returns the command that opens a gate.
-pub fn approve_line(run: &str, gate: &ClosedGate) -> String {
-    format!("gitfleet approve {run} {}", gate.stage.name)
 }
 
 /// Returns what a stage waits for if nothing in it moves.

@@ -1,6 +1,7 @@
 //! The arguments of a command.
 
 use super::{Chat, ChatCommand, ChatVerb, MARKUP, REASON_CHARS_MAX, SHA_CHARS_MIN};
+use crate::target::is_kind_word;
 
 /// Characters of a commit.
 const SHA_CHARS: usize = 40;
@@ -117,7 +118,8 @@ fn fits(argument: Argument, value: &str) -> bool {
         Argument::Stage => is_name(value, STAGE_CHARS_MAX, b""),
         Argument::Cluster => is_name(value, NAME_CHARS_MAX, b"."),
         Argument::Placement => {
-            let (namespace, name) = value.split_once('/').unwrap_or(("default", value));
+            let rest = value.split_once('/').filter(|(kind, _)| is_kind_word(kind)).map_or(value, |(_, rest)| rest);
+            let (namespace, name) = rest.split_once('/').unwrap_or(("default", rest));
             is_name(namespace, STAGE_CHARS_MAX, b"") && is_name(name, NAME_CHARS_MAX, b".")
         }
         Argument::Sha | Argument::To => {

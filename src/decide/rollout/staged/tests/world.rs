@@ -40,7 +40,15 @@ pub(super) fn minute(minute: i64) -> Timestamp {
 fn task(word: &str) -> TaskRecord {
     let wait = word.strip_prefix("wait=").map(|minutes| Duration::from_mins(minutes.parse().unwrap()));
     let type_ = if wait.is_some() { StageTaskType::TimedWait } else { StageTaskType::Approval };
-    TaskRecord { type_, wait, wanted_by: WantedBy::Strategy, asked_at: None, done_at: None, approvals: Vec::new() }
+    TaskRecord {
+        type_,
+        wait,
+        wanted_by: WantedBy::Strategy,
+        expired: false,
+        asked_at: None,
+        done_at: None,
+        approvals: Vec::new(),
+    }
 }
 
 /// The checks among the words of a stage: `healthy=MINUTES`, and `metric=NAME`, whose answer may be 1 at most.

@@ -4,7 +4,7 @@ use crate::status::fixtures::{
 };
 use crate::status::rollout::rollout_state;
 use model::id::Digest;
-use model::records::{HeldSnapshot, Pause};
+use model::records::Pause;
 use model::runs::StagePhase;
 
 fn case(run: RunRecord) -> Case {
@@ -17,6 +17,8 @@ fn pause(case: &mut Case) {
 
 fn hold(case: &mut Case) {
     let hash = Digest::new("other");
+    // Only of a placement that names a strategy a command rolls it out again.
+    case.record.annotations.insert(STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
     case.record.held = Some(HeldSnapshot { index: 3, hash, why: "was rolled back".into(), since: at(0), inputs: None });
 }
 
