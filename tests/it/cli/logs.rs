@@ -63,6 +63,7 @@ fn a_line_has_each_key_once() {
     let listening = lines.find(|line| line.contains("\"message\":\"listening\"")).expect("it listens");
     let listening: Value = serde_json::from_str(&listening).expect("JSON");
     let server = format!("http://{}", listening["address"].as_str().expect("an address"));
+    assert!(lines.any(|line| line.contains("\"rolled out: snapshot 0 ")), "web is there");
     scratch.run(&["pause", "web", "-c", CONFIG, "--server", &server]).text(0);
     let line = lines.find(|line| line.contains("\"verb\":\"pause\"")).expect("it is logged");
     drop(child.kill());

@@ -415,7 +415,7 @@ fn w02_later_pushes_have_times_of_their_own() {
 }
 
 #[test]
-fn m14_a_cluster_that_holds_it_does_not_begin_anew() {
+fn m14_a_cluster_that_holds_it_does_not_begin_again() {
     let scratch = Scratch::new();
     let clusters = ["c0", "c1", "c2", "c3"].map(|name| of_environment(name, "e")).concat();
     let deployment =
