@@ -61,9 +61,11 @@ impl Opened {
         self.send(FromServer::Members { source, health, members }).await;
     }
 
+    /// Gives the member its only order.
     async fn order(&mut self, digest: &Digest) {
         let placement = PlacementKey::cluster_scoped("p");
         self.send(FromServer::Order { cluster: "a".into(), placement, digest: digest.clone(), reported: None }).await;
+        self.placements().await;
     }
 
     /// Says that the member has all its orders.
