@@ -88,10 +88,10 @@ impl Pass<'_> {
         picked.cluster.iter().chain(&picked.namespaced).all(|id| self.fleet.overrides.get(id).is_some())
     }
 
-    /// Returns the last state that had succeeded everywhere and that differs from what the accepted commit wants with a snapshot: in its
-    /// snapshot, or in overrides, apply strategy or policy alone.
+    /// Returns the last state that had succeeded everywhere and that differs from what clusters have of a snapshot: in its snapshot, or in
+    /// overrides, apply strategy or policy alone. From the records, since a command on a store knows no more.
     pub fn last_other_state(&self, snapshot: u64) -> Option<&SucceededState> {
-        let is_other = |state: &&SucceededState| state.snapshot != snapshot || !self.is_wanted_today(state);
+        let is_other = |state: &&SucceededState| state.snapshot != snapshot || !self.is_held_now(state);
         self.state.record.succeeded.iter().rev().find(is_other)
     }
 
@@ -100,15 +100,15 @@ impl Pass<'_> {
         self.state.record.succeeded.iter().rev().find(|state| state.snapshot == snapshot)
     }
 
-    /// Tells whether a state has the overrides, apply strategy and policy of the accepted commit, for the same snapshot.
-    fn is_wanted_today(&self, state: &SucceededState) -> bool {
-        let spec = &self.state.record.spec;
-        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+    /// Tells whether clusters have the overrides and apply strategy of a state, and are picked by its policy.
+    fn is_held_now(&self, state: &SucceededState) -> bool {
         let none = PickedOverrides::default();
-        let mut overrides = picked.map(|b| (self.picked_today(&b.cluster, state.snapshot), &b.cluster));
-        state.policy == spec.policy
-            && state.apply_strategy == spec.strategy.apply_strategy.clone().unwrap_or_default()
-            && overrides.all(|(today, cluster)| today == *state.overrides_of(cluster).unwrap_or(&none))
+        let mut picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+        state.policy == self.state.record.spec.policy
+            && picked.all(|binding| {
+                binding.apply_strategy == state.apply_strategy
+                    && binding.overrides == *state.overrides_of(&binding.cluster).unwrap_or(&none)
+            })
     }
 
     /// Returns the digest of what the accepted commit wants beside content: overrides, apply strategy and policy.

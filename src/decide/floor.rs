@@ -146,7 +146,7 @@ impl Pass<'_> {
     /// Returns the stages of a run's strategy that a cluster of the placement belongs to, or will when it has the Namespace.
     fn selected_by_stages<'a>(&self, frozen: &'a Frozen) -> BTreeSet<&'a str> {
         let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
-        let clusters = picked.map(|binding| &binding.cluster).chain(&self.state.awaited);
+        let clusters = picked.map(|binding| &binding.cluster).chain(self.state.awaited.keys());
         clusters.filter_map(|cluster| self.stage_of(frozen, cluster)).collect()
     }
 

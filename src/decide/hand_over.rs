@@ -11,12 +11,13 @@ use rayon::prelude::*;
 
 use super::floor::Protection;
 use super::render::candidates;
-use super::state::{Claims, FleetState, PlacementState};
+use super::state::{Claims, FleetState, Inhabited, PlacementState};
 use super::variants::pick;
 use super::{Decision, decide, only_reports};
+use crate::rollout::staged::waits_for_person;
 use crate::snapshot::left_out;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
-use model::records::{Binding, BindingState, HeldSnapshot};
+use model::records::{Binding, BindingState, HeldSnapshot, Pause};
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
@@ -49,10 +50,13 @@ pub fn decide_each(
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
-        let (mut claimed, mut yielded) = (Claims::new(), Claims::new());
+        let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
         for claim in &claims {
             add(&mut claimed, &claim.wanted);
             add(&mut claimed, &claim.inhabited);
+            for key in claim.inhabited.values().flatten() {
+                inhabited.entry(key.name.to_string()).or_default().insert(claim.heir.clone());
+            }
             add(&mut yielded, &claim.due);
             if let Some(inheritance) = inheritance(key, state, claim, &states) {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
@@ -60,9 +64,10 @@ pub fn decide_each(
             }
         }
         let awaited = awaited(key, state, &states, fleet, now);
-        if (&claimed, &yielded, &awaited) != (&state.claimed, &state.yielded, &state.awaited) {
+        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
+        if (&claimed, &yielded, &awaited, &inhabited) != known {
             let of = again.entry((*key).clone()).or_insert_with(|| OfOthers::of(state));
-            (of.claimed, of.yielded, of.awaited) = (claimed, yielded, awaited);
+            (of.claimed, of.yielded, of.awaited, of.inhabited) = (claimed, yielded, awaited, inhabited);
         }
     }
     for (key, of_others) in again {
@@ -80,7 +85,8 @@ type States<'a> = BTreeMap<&'a PlacementKey, &'a PlacementState>;
 struct OfOthers {
     claimed: Claims,
     yielded: Claims,
-    awaited: BTreeSet<ClusterName>,
+    inhabited: Inhabited,
+    awaited: BTreeMap<ClusterName, bool>,
     /// What goes with objects of other placements, which this one gets.
     inherited: Vec<(PlacementKey, Inheritance)>,
 }
@@ -93,24 +99,34 @@ struct Inheritance {
     asked: BTreeMap<ClusterName, usize>,
     /// The same content was rolled back or rejected under the other name.
     held: Option<HeldSnapshot>,
+    /// Somebody paused the placement under its former name.
+    paused: Option<Pause>,
 }
 
 impl OfOthers {
     fn of(state: &PlacementState) -> Self {
-        let PlacementState { claimed, yielded, awaited, .. } = state;
-        Self { claimed: claimed.clone(), yielded: yielded.clone(), awaited: awaited.clone(), inherited: Vec::new() }
+        let PlacementState { claimed, yielded, awaited, inhabited, .. } = state;
+        Self {
+            claimed: claimed.clone(),
+            yielded: yielded.clone(),
+            awaited: awaited.clone(),
+            inhabited: inhabited.clone(),
+            inherited: Vec::new(),
+        }
     }
 
-    fn known_to(self, mut state: PlacementState) -> PlacementState {
-        for (from, Inheritance { snapshot, asked, held }) in self.inherited {
+    fn known_to(mut self, mut state: PlacementState) -> PlacementState {
+        for (from, Inheritance { snapshot, asked, held, paused }) in std::mem::take(&mut self.inherited) {
             for (cluster, count) in asked {
                 let known = state.record.asked_before.entry(cluster).or_default();
                 *known = count.max(*known);
             }
             state.record.held = state.record.held.or(held);
+            state.record.paused = state.record.paused.or(paused);
             state.record.inherited.insert(from, snapshot);
         }
-        PlacementState { claimed: self.claimed, yielded: self.yielded, awaited: self.awaited, ..state }
+        let Self { claimed, yielded, awaited, inhabited, inherited: _ } = self;
+        PlacementState { claimed, yielded, awaited, inhabited, ..state }
     }
 }
 
@@ -121,7 +137,8 @@ fn add(to: &mut Claims, more: &Claims) {
 }
 
 /// Returns what goes with objects to the placement that gets them: the approvals that stood before them where these are more than its own,
-/// and the hold of the same content. Neither ends with the name of a placement. Once for each snapshot of the heir.
+/// the hold of the same content, and the pause of a placement that is gone. None ends with the name of a placement. Once for each snapshot
+/// of the heir.
 fn inheritance(
     from: &PlacementKey,
     state: &PlacementState,
@@ -143,19 +160,21 @@ fn inheritance(
     let is_new = |held: &&HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
     let held = state.record.held.as_ref().filter(is_new);
     let held = held.map(|held| HeldSnapshot { index: snapshot, ..held.clone() });
-    (!asked.is_empty() || held.is_some()).then_some(Inheritance { snapshot, asked, held })
+    let paused = state.record.paused.clone().filter(|_| state.record.removed && heir.record.paused.is_none());
+    let is_any = !asked.is_empty() || held.is_some() || paused.is_some();
+    is_any.then_some(Inheritance { snapshot, asked, held, paused })
 }
 
-/// Returns the clusters that another placement brings the Namespace of a ResourcePlacement to, and that answer and do not have it yet.
-/// Looked for while a run is to start: its stages are to have all clusters.
+/// Returns the clusters that another placement brings the Namespace of a ResourcePlacement to, and that answer and do not have it yet, each
+/// with whether it comes without a person. Looked for while a run is to start: its stages are to have all clusters.
 fn awaited(
     key: &PlacementKey,
     state: &PlacementState,
     states: &States<'_>,
     fleet: &FleetState,
     now: Timestamp,
-) -> BTreeSet<ClusterName> {
-    let nothing = BTreeSet::new();
+) -> BTreeMap<ClusterName, bool> {
+    let nothing = BTreeMap::new();
     let Some(namespace) = key.namespace.as_deref().filter(|_| !state.record.removed) else { return nothing };
     let starts = |run: &RunRecord| match &run.frozen {
         None => !run.phase.is_final(),
@@ -176,8 +195,20 @@ fn awaited(
     };
     let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed).map(|(_, state)| state);
     let bringing = others.filter(|state| !only_reports(&state.record)).filter(brings);
-    let bound = bringing.flat_map(|state| state.bindings()).filter(|b| stays(b)).map(|binding| &binding.cluster);
-    bound.filter(|cluster| lacks_it(cluster)).cloned().collect()
+    let mut found = nothing;
+    for state in bringing {
+        let stands = state.record.paused.is_some()
+            || state.record.halted.is_some()
+            || state
+                .runs
+                .values()
+                .any(|run| run.stages.iter().any(|stage| !run.phase.is_final() && waits_for_person(stage)));
+        for binding in state.bindings().filter(|b| stays(b) && lacks_it(&b.cluster)) {
+            let comes = binding.snapshot.is_some() || !stands;
+            *found.entry(binding.cluster.clone()).or_default() |= comes;
+        }
+    }
+    found
 }
 
 fn stays(binding: &Binding) -> bool {

@@ -277,6 +277,8 @@ impl Pass<'_> {
         self.state.payloads.retain(|index, _| in_use.contains(index));
         self.state.record.unreadable = self.state.unreadable.intersection(&in_use).copied().collect();
         self.forget_rendered();
+        let leaving = self.state.bindings().filter(|b| b.deleting && self.is_kept_whole(&b.cluster));
+        self.state.record.handing_over = leaving.map(|binding| binding.cluster.clone()).collect();
         self.warn();
         self.note_behind();
         let bindings = self.state.shared_bindings();

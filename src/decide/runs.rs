@@ -13,6 +13,7 @@ use crate::rollout::staged::phases::end_run;
 use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
 use model::api::placement::StrategyType;
 use model::api::staged::RunState;
+use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, HeldSnapshot};
@@ -282,7 +283,13 @@ impl Pass<'_> {
             let given = stage.checks.as_ref().map(|checks| &checks.given);
             given != strategy.checks.get(&stage.name)
         };
-        let is_open = |cluster: &&RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
+        // One that has left tells nothing: its labels are gone.
+        let stays = |name: &ClusterName| {
+            self.state.bindings().any(|b| b.cluster == *name && !b.deleting && b.state != BindingState::Unscheduled)
+        };
+        let is_open = |cluster: &&RunCluster| {
+            !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped) && stays(&cluster.name)
+        };
         let mut clusters = run.stages.iter().flat_map(|stage| &stage.clusters).filter(is_open);
         frozen.apply_strategy != self.wanted_apply_strategy(snapshot)
             || frozen.strategy != strategy.spec
@@ -483,7 +490,8 @@ impl Pass<'_> {
         };
         let to = if is_alike { String::new() } else { format!(" {to}") };
         self.hold(index, format!("{what}{to}: {why}"));
-        let inputs = is_alike.then(|| self.inputs_today(index));
+        // A command on a store does not know them: the next decision notes them.
+        let inputs = is_alike.then(|| Digest::from(""));
         if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
             held.inputs = inputs;
         }
@@ -499,9 +507,19 @@ impl Pass<'_> {
     /// Ends a hold, and the rollback with it, when the content gets a different digest.
     pub(super) fn release_held(&mut self) {
         let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
+        let is_read = newest.as_ref().is_some_and(|(index, _)| self.state.payloads.contains_key(index));
+        let today = newest.as_ref().filter(|_| is_read).map(|(index, _)| *index);
+        let today = today.filter(|_| self.state.record.held.as_ref().is_some_and(|held| held.inputs.is_some()));
+        let today = today.map(|index| self.inputs_today(index));
+        if let (Some(today), Some(inputs)) =
+            (&today, self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()))
+            && inputs.as_str().is_empty()
+        {
+            inputs.clone_from(today);
+        }
         let is_over = |held: &HeldSnapshot| match &newest {
             Some((_, hash)) if *hash != held.hash => true,
-            Some((index, _)) => held.inputs.as_ref().is_some_and(|inputs| *inputs != self.inputs_today(*index)),
+            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(inputs, today)| inputs != today),
             None => true,
         };
         if self.state.record.held.as_ref().is_some_and(is_over) {

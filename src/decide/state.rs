@@ -145,6 +145,9 @@ impl FleetState {
 /// Objects that are handed over, by cluster.
 pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 
+/// Namespaces that a placement would delete, with the placements that are to have objects in them.
+pub type Inhabited = BTreeMap<String, BTreeSet<PlacementKey>>;
+
 /// All state of one placement.
 #[derive(Clone, Debug)]
 pub struct PlacementState {
@@ -174,10 +177,13 @@ pub struct PlacementState {
     pub claimed: Claims,
     /// Those of them that another placement is to hold now: orders do not contain them any more.
     pub yielded: Claims,
+    /// Namespaces that stay because of other placements.
+    pub inhabited: Inhabited,
     /// Objects that clusters which stay lose on the way to an upcoming snapshot.
     pub losing: Claims,
-    /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet.
-    pub awaited: BTreeSet<ClusterName>,
+    /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet; each with whether it comes
+    /// without a person.
+    pub awaited: BTreeMap<ClusterName, bool>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
     /// A name of it or of an unfinished run of it may also mean another placement: commands that are shown name it in full.
@@ -201,8 +207,9 @@ impl PlacementState {
             orders: Arc::default(),
             claimed: Claims::new(),
             yielded: Claims::new(),
+            inhabited: Inhabited::new(),
             losing: Claims::new(),
-            awaited: BTreeSet::new(),
+            awaited: BTreeMap::new(),
             selected: None,
             shared_name: false,
         }
@@ -225,6 +232,7 @@ impl PlacementState {
             guard_off_at: None,
             asked_before: BTreeMap::new(),
             inherited: BTreeMap::new(),
+            handing_over: BTreeSet::new(),
             ignored: BTreeSet::new(),
             behind: BTreeSet::new(),
             removed: false,

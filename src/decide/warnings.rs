@@ -6,7 +6,7 @@ use super::Pass;
 use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
 use model::api::placement::{PlacementType, StrategyType};
-use model::id::ClusterName;
+use model::id::{ClusterName, PlacementKey};
 use model::names::first_of;
 use model::records::{PickReason, PlacementRecord, PolicySnapshot};
 use model::text::suggest;
@@ -21,8 +21,9 @@ impl Pass<'_> {
     /// Records the warnings. If this process has not selected anything yet, earlier warnings stay.
     pub(super) fn warn(&mut self) {
         let record = &self.state.record;
+        let inhabited: Vec<Warning> = self.state.inhabited.iter().map(inhabited).collect();
         if record.removed {
-            self.state.record.warnings.clear();
+            self.state.record.warnings = inhabited;
             return;
         }
         let Some(selected) = &self.state.selected else { return };
@@ -32,10 +33,24 @@ impl Pass<'_> {
         let has_run = self.fleet.staged.runs(&record.key).next().is_some() || self.state.runs.values().next().is_some();
         let mut warnings = found(record, scheduled, has_run, near);
         warnings.extend(selected.warnings.iter().cloned());
+        warnings.extend(inhabited);
         if self.state.record.warnings != warnings {
             self.state.record.warnings = warnings;
         }
     }
+}
+
+/// Says of a Namespace why it stays.
+fn inhabited((namespace, by): (&String, &BTreeSet<PlacementKey>)) -> Warning {
+    let names: Vec<String> = by.iter().map(|key| format!("{} {key}", key.kind())).collect();
+    let named = first_of(names.iter().map(String::as_str), NAMED_MAX);
+    Warning::new(
+        WarningKind::NamespaceInUse,
+        format!(
+            "the Namespace {namespace} stays on clusters that the placement leaves: {named} is to have objects in it"
+        ),
+    )
+    .hint("take that placement off these clusters first")
 }
 
 /// Returns the warnings about a placement, from its documents and its scheduling: the only place that finds them.

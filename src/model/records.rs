@@ -228,6 +228,9 @@ pub struct PlacementRecord {
     /// Approvals that protected clusters in runs that are gone, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
+    /// Clusters that it leaves, and where all that is left is to be taken over by other placements.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub handing_over: BTreeSet<ClusterName>,
     /// Placements whose approvals it took over with their objects, each with the snapshot that they were asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inherited: BTreeMap<PlacementKey, u64>,

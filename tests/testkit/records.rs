@@ -350,6 +350,7 @@ impl Case {
             back: None,
             failed: None,
             inherited: BTreeMap::new(),
+            handing_over: BTreeSet::new(),
             last_succeeded: None,
             last_automatic: None,
             runs_from: 0,

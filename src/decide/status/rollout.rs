@@ -167,7 +167,9 @@ fn cluster_states(view: &PlacementView) -> Vec<ClusterState> {
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
         let held = view.record.closed_gate().is_some_and(|g| g.holds(&binding.cluster));
-        if left || held {
+        // The placement that takes its objects over says what it waits for.
+        let changes_hands = binding.deleting && view.record.handing_over.contains(&binding.cluster);
+        if left || held || changes_hands {
             continue;
         }
         states.push(match view.offline(&binding.cluster) {
