@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 use super::Pass;
 use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
+use model::journal::JournalKind;
 use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
-use model::records::{BindingState, SharedOverrides, SucceededState};
+use model::records::{BindingState, HeldSnapshot, SharedOverrides, SucceededState};
 
 /// States that are kept for rollbacks, beside the limit of snapshots.
 const SUCCEEDED_MAX: usize = 10;
@@ -119,5 +120,71 @@ impl Pass<'_> {
         let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
         let text = json!([overrides, strategy, spec.policy]).to_string();
         Digest::new(format!("{:x}", Sha256::digest(text)))
+    }
+
+    /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
+    /// of a rollback does not roll forward.
+    pub fn hold(&mut self, index: u64, why: String) {
+        if self.state.record.held.as_ref().is_some_and(|held| held.index > index) {
+            return;
+        }
+        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
+        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, inputs: None };
+        self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
+        self.state.record.held = Some(held);
+    }
+
+    /// Holds a snapshot that is rolled back, and returns with its target to the overrides, apply strategy and policy of then. Where these
+    /// alone are rolled back, the snapshot is held until they change.
+    pub(super) fn hold_for(&mut self, index: u64, to: u64, why: &str) {
+        let is_alike = self.are_alike(index, to);
+        let state = if is_alike { self.last_other_state(index) } else { self.state_with(to) };
+        let back = state.filter(|state| state.snapshot == to).cloned();
+        let what = if is_alike {
+            "was rolled back to earlier overrides, apply strategy or policy"
+        } else {
+            "was rolled back to snapshot"
+        };
+        let to = if is_alike { String::new() } else { format!(" {to}") };
+        self.hold(index, format!("{what}{to}: {why}"));
+        // A command on a store does not know them: the next decision notes them.
+        let inputs = is_alike.then(|| Digest::from(""));
+        if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
+            held.inputs = inputs;
+        }
+        self.state.record.back = back;
+    }
+
+    /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
+    pub fn are_alike(&self, one: u64, other: u64) -> bool {
+        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
+        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
+    }
+
+    /// Ends a hold, and the rollback with it, when the content gets a different digest.
+    pub(super) fn release_held(&mut self) {
+        let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
+        let is_read = newest.as_ref().is_some_and(|(index, _)| self.state.payloads.contains_key(index));
+        let today = newest.as_ref().filter(|_| is_read).map(|(index, _)| *index);
+        let today = today.filter(|_| self.state.record.held.as_ref().is_some_and(|held| held.inputs.is_some()));
+        let today = today.map(|index| self.inputs_today(index));
+        if let (Some(today), Some(inputs)) =
+            (&today, self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()))
+            && inputs.as_str().is_empty()
+        {
+            inputs.clone_from(today);
+        }
+        let is_over = |held: &HeldSnapshot| match &newest {
+            Some((_, hash)) if *hash != held.hash => true,
+            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(inputs, today)| inputs != today),
+            None => true,
+        };
+        if self.state.record.held.as_ref().is_some_and(is_over) {
+            self.state.record.held = None;
+            self.state.record.goal = None;
+        }
+        if self.state.record.held.is_none() {
+            self.state.record.back = None;
+        }
     }
 }

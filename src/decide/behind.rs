@@ -1,6 +1,7 @@
 //! Which clusters hold the newest snapshot, and not as the accepted commit wants it.
 
 use super::Pass;
+use crate::snapshot::Candidates;
 use model::records::BindingState;
 
 impl Pass<'_> {
@@ -15,15 +16,18 @@ impl Pass<'_> {
         if !self.state.payloads.contains_key(&index) {
             return;
         }
-        let is_plain = newest.variants.is_none() && self.candidates.get(&index).is_none_or(|all| all.is_empty());
+        let is_plain = newest.variants.is_none() && self.candidates.get(&index).is_none_or(Candidates::is_empty);
         let strategy = self.wanted_apply_strategy(index);
         let has_newest = self.state.bindings().filter(|binding| {
             binding.state == BindingState::Bound && !binding.deleting && binding.snapshot == Some(index)
         });
         let behind = has_newest.filter(|binding| {
-            let is_made_so = || match is_plain {
-                true => binding.overrides.is_empty(),
-                false => binding.overrides == self.desired_overrides(&binding.cluster, index),
+            let is_made_so = || {
+                if is_plain {
+                    binding.overrides.is_empty()
+                } else {
+                    binding.overrides == self.desired_overrides(&binding.cluster, index)
+                }
             };
             !self.state.record.ignores(binding) && (binding.apply_strategy != strategy || !is_made_so())
         });

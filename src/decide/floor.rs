@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Pass;
 use super::state::PlacementState;
-use model::api::staged::StageTaskType;
+use model::api::staged::{Stage, StageTaskType};
 use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
@@ -152,9 +152,8 @@ impl Pass<'_> {
 
     fn stage_of<'a>(&self, frozen: &'a Frozen, cluster: &ClusterName) -> Option<&'a str> {
         let labels = &self.fleet.clusters.get(cluster.as_str())?.labels;
-        let selects = |selector: &&model::api::selector::LabelSelector| selector.matches(labels);
-        let mut stages = frozen.strategy.stages.iter();
-        stages.find(|stage| stage.label_selector.as_ref().filter(selects).is_some()).map(|stage| stage.name.as_str())
+        let selects = |stage: &&Stage| stage.label_selector.as_ref().is_some_and(|selector| selector.matches(labels));
+        frozen.strategy.stages.iter().find(selects).map(|stage| stage.name.as_str())
     }
 
     /// Returns what clusters run of a snapshot, by stage: its overrides, where snapshot and apply strategy are those of a run.

@@ -126,7 +126,7 @@ impl OfOthers {
             state.record.inherited.insert(from, snapshot);
         }
         let Self { claimed, yielded, awaited, inhabited, inherited: _ } = self;
-        PlacementState { claimed, yielded, awaited, inhabited, ..state }
+        PlacementState { claimed, yielded, inhabited, awaited, ..state }
     }
 }
 
@@ -142,7 +142,7 @@ fn add(to: &mut Claims, more: &Claims) {
 fn inheritance(
     from: &PlacementKey,
     state: &PlacementState,
-    claim: &Claim<'_>,
+    claim: &HeirClaim<'_>,
     states: &States<'_>,
 ) -> Option<Inheritance> {
     let heir = states[claim.heir];
@@ -219,7 +219,7 @@ fn stays(binding: &Binding) -> bool {
 /// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
 /// now.
 fn given_up(state: &PlacementState) -> Claims {
-    // Objects claimed before count as well: they exist until the other placement takes them.
+    // SnapshotObjects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
@@ -233,7 +233,7 @@ fn given_up(state: &PlacementState) -> Claims {
 }
 
 /// What another placement is to have of the objects that one gives up.
-struct Claim<'a> {
+struct HeirClaim<'a> {
     heir: &'a PlacementKey,
     /// What it is to have sooner or later.
     wanted: Claims,
@@ -246,16 +246,16 @@ struct Claim<'a> {
 /// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
 /// unless an override removes the object from the cluster. The placement itself counts where it is picked again beside a binding that
 /// leaves. A Namespace is kept as long as another placement is to have objects in it.
-fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<Claim<'a>> {
+fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<HeirClaim<'a>> {
     let mut claims = Vec::new();
     for (heir, state) in states.iter().filter(|(_, state)| !state.record.removed && !only_reports(&state.record)) {
-        let mut claim = Claim { heir: *heir, wanted: Claims::new(), due: Claims::new(), inhabited: Claims::new() };
+        let mut claim = HeirClaim { heir, wanted: Claims::new(), due: Claims::new(), inhabited: Claims::new() };
         let leaving: BTreeSet<&ClusterName> =
             state.bindings().filter(|b| !stays(b)).map(|binding| &binding.cluster).collect();
         let newest = state.newest().map(|newest| newest.index);
         let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
         let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
-        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), Objects<'_>> = BTreeMap::new();
+        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), SnapshotObjects<'_>> = BTreeMap::new();
         for binding in state.bindings().filter(|b| stays(b)) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             let is_own = *heir == key;
@@ -274,8 +274,9 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
             let newest = newest.map(|index| (index, now(index), false));
             for (index, picked, is_due) in newest.into_iter().chain(held) {
                 let inputs = picked.variant.as_ref();
-                let of_snapshot =
-                    objects.entry((index, picked.variant.clone())).or_insert_with(|| Objects::of(state, index, inputs));
+                let of_snapshot = objects
+                    .entry((index, picked.variant.clone()))
+                    .or_insert_with(|| SnapshotObjects::of(state, index, inputs));
                 let left_out = left_out(ids_of(state, index, inputs), &picked, |id| fleet.overrides.get(id));
                 let is_wanted = |key: &&ObjectKey| of_snapshot.keys.contains(*key) && !left_out.contains(*key);
                 let is_inhabited = |key: &&ObjectKey| is_namespace(key) && of_snapshot.namespaces.contains(&*key.name);
@@ -307,13 +308,13 @@ fn is_namespace(key: &ObjectKey) -> bool {
 }
 
 /// What a snapshot has for clusters with the same inputs, before overrides.
-struct Objects<'a> {
+struct SnapshotObjects<'a> {
     keys: BTreeSet<ObjectKey>,
     /// The namespaces that its objects are in.
     namespaces: BTreeSet<&'a str>,
 }
 
-impl<'a> Objects<'a> {
+impl<'a> SnapshotObjects<'a> {
     fn of(state: &'a PlacementState, snapshot: u64, inputs: Option<&ClusterInputs>) -> Self {
         let in_namespaces = ids_of(state, snapshot, inputs).map(|id| &*id.namespace);
         Self {

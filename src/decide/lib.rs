@@ -4,6 +4,7 @@
 //! the orders for its members; the daemon stores the difference before it acts on the orders.
 
 mod advance;
+mod again;
 mod back;
 mod behind;
 pub mod deliver;

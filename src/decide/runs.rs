@@ -13,11 +13,10 @@ use crate::rollout::staged::phases::end_run;
 use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
 use model::api::placement::StrategyType;
 use model::api::staged::RunState;
-use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
 use model::placement_phase::PhaseAct;
-use model::records::{Binding, BindingState, HeldSnapshot};
-use model::runs::{ClusterPhase, RunCause, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord};
+use model::records::{Binding, BindingState};
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Finished runs that are kept for a placement, beside those that git still has.
 const FINISHED_RUNS_MAX: usize = 10;
@@ -95,7 +94,7 @@ impl Pass<'_> {
     }
 
     /// Marks the runs up to a sequence as history: clusters have left their snapshots and must not return to them.
-    fn leave_behind(&mut self, sequence: u64) {
+    pub(super) fn leave_behind(&mut self, sequence: u64) {
         let record = &mut self.state.record;
         record.runs_from = record.runs_from.max(sequence + 1);
     }
@@ -129,7 +128,7 @@ impl Pass<'_> {
         self.newest_run().filter(|run| run.sequence >= self.state.record.runs_from)
     }
 
-    fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
+    pub(super) fn end_run(&mut self, name: &str, phase: RunPhase, message: &str) {
         let Some(run) = self.state.runs.get_mut(name) else { return };
         end_run(run, phase, message, self.now);
         self.note(JournalKind::RunEnded, None, json!({"run": name, "phase": phase, "message": message}));
@@ -238,63 +237,6 @@ impl Pass<'_> {
             !is_used && !self.fleet.staged.writes_beside(key, name)
         };
         Some(name.to_owned()).filter(is_free).or_else(|| numbered.find(is_free)).expect("numbers do not end")
-    }
-
-    /// Starts a halted run again, through the same stages with closed gates, when git has other overrides, labels, apply strategy or
-    /// stages for it than it was prepared with: its failure may be about them.
-    fn begin_repaired_run(&mut self) {
-        let Some(run) = self.active_run().filter(|run| run.phase == RunPhase::Halted) else { return };
-        let is_waiting = |other: &RunRecord| other.frozen.is_none() && !other.phase.is_final();
-        if self.state.runs.values().any(is_waiting) || !self.state.record.permits(PhaseAct::BeginRuns) {
-            return;
-        }
-        let Some(index) = run.snapshot().filter(|index| self.is_prepared_otherwise(run, *index)) else { return };
-        let run = run.clone();
-        match &run.cause {
-            RunCause::Rollback { .. } => {}
-            RunCause::Written { .. } => {
-                let why = "git has other overrides, apply strategy or stages for it by now: it begins again";
-                self.end_run(&run.name, RunPhase::Superseded, why);
-                self.remember_approvals(&run.name);
-                self.leave_behind(run.sequence);
-                self.begin_run(run.name, run.cause, run.strategy, run.wanted_snapshot, run.state);
-            }
-            RunCause::FollowUp { .. } => {
-                let of = self.root(&run);
-                let name = self.free_name(&of);
-                self.begin_run(name, RunCause::FollowUp { of }, run.strategy, Some(index), None);
-            }
-            RunCause::Snapshot => {
-                let strategy = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned();
-                let name = self.free_name(&self.root(&run));
-                self.begin_run(name, RunCause::Snapshot, strategy.unwrap_or(run.strategy), Some(index), None);
-            }
-        }
-    }
-
-    /// Tells whether a run would be prepared otherwise by now: with other overrides for a cluster that it has not updated, another apply
-    /// strategy, other stages or checks. A strategy that is gone is no other one.
-    fn is_prepared_otherwise(&self, run: &RunRecord, snapshot: u64) -> bool {
-        let Some(frozen) = &run.frozen else { return false };
-        let annotated = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY);
-        let named = annotated.filter(|_| run.cause == RunCause::Snapshot).unwrap_or(&run.strategy);
-        let Some(strategy) = self.fleet.staged.strategy(&self.state.record.key, named) else { return false };
-        let has_other_checks = |stage: &StageRecord| {
-            let given = stage.checks.as_ref().map(|checks| &checks.given);
-            given != strategy.checks.get(&stage.name)
-        };
-        // One that has left tells nothing: its labels are gone.
-        let stays = |name: &ClusterName| {
-            self.state.bindings().any(|b| b.cluster == *name && !b.deleting && b.state != BindingState::Unscheduled)
-        };
-        let is_open = |cluster: &&RunCluster| {
-            !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped) && stays(&cluster.name)
-        };
-        let mut clusters = run.stages.iter().flat_map(|stage| &stage.clusters).filter(is_open);
-        frozen.apply_strategy != self.wanted_apply_strategy(snapshot)
-            || frozen.strategy != strategy.spec
-            || run.stages.iter().any(has_other_checks)
-            || clusters.any(|cluster| cluster.overrides != self.desired_overrides(&cluster.name, snapshot))
     }
 
     /// Starts a run for each new snapshot of a placement that names a strategy, unless the snapshot was rolled back or
@@ -462,72 +404,6 @@ impl Pass<'_> {
             if let Some(run) = self.state.runs.get_mut(&name) {
                 run.sequence = sequence;
             }
-        }
-    }
-
-    /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
-    /// of a rollback does not roll forward.
-    pub fn hold(&mut self, index: u64, why: String) {
-        if self.state.record.held.as_ref().is_some_and(|held| held.index > index) {
-            return;
-        }
-        let Some(snapshot) = self.state.snapshots.get(&index) else { return };
-        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, inputs: None };
-        self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
-        self.state.record.held = Some(held);
-    }
-
-    /// Holds a snapshot that is rolled back, and returns with its target to the overrides, apply strategy and policy of then. Where these
-    /// alone are rolled back, the snapshot is held until they change.
-    pub(super) fn hold_for(&mut self, index: u64, to: u64, why: &str) {
-        let is_alike = self.are_alike(index, to);
-        let state = if is_alike { self.last_other_state(index) } else { self.state_with(to) };
-        let back = state.filter(|state| state.snapshot == to).cloned();
-        let what = if is_alike {
-            "was rolled back to earlier overrides, apply strategy or policy"
-        } else {
-            "was rolled back to snapshot"
-        };
-        let to = if is_alike { String::new() } else { format!(" {to}") };
-        self.hold(index, format!("{what}{to}: {why}"));
-        // A command on a store does not know them: the next decision notes them.
-        let inputs = is_alike.then(|| Digest::from(""));
-        if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
-            held.inputs = inputs;
-        }
-        self.state.record.back = back;
-    }
-
-    /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
-    pub fn are_alike(&self, one: u64, other: u64) -> bool {
-        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
-        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
-    }
-
-    /// Ends a hold, and the rollback with it, when the content gets a different digest.
-    pub(super) fn release_held(&mut self) {
-        let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
-        let is_read = newest.as_ref().is_some_and(|(index, _)| self.state.payloads.contains_key(index));
-        let today = newest.as_ref().filter(|_| is_read).map(|(index, _)| *index);
-        let today = today.filter(|_| self.state.record.held.as_ref().is_some_and(|held| held.inputs.is_some()));
-        let today = today.map(|index| self.inputs_today(index));
-        if let (Some(today), Some(inputs)) =
-            (&today, self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()))
-            && inputs.as_str().is_empty()
-        {
-            inputs.clone_from(today);
-        }
-        let is_over = |held: &HeldSnapshot| match &newest {
-            Some((_, hash)) if *hash != held.hash => true,
-            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(inputs, today)| inputs != today),
-            None => true,
-        };
-        if self.state.record.held.as_ref().is_some_and(is_over) {
-            self.state.record.held = None;
-            self.state.record.goal = None;
-        }
-        if self.state.record.held.is_none() {
-            self.state.record.back = None;
         }
     }
 

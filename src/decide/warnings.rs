@@ -42,8 +42,8 @@ impl Pass<'_> {
 
 /// Says of a Namespace why it stays.
 fn inhabited((namespace, by): (&String, &BTreeSet<PlacementKey>)) -> Warning {
-    let names: Vec<String> = by.iter().map(|key| format!("{} {key}", key.kind())).collect();
-    let named = first_of(names.iter().map(String::as_str), NAMED_MAX);
+    let placements: Vec<String> = by.iter().map(|key| format!("{} {key}", key.kind())).collect();
+    let named = first_of(placements.iter().map(String::as_str), NAMED_MAX);
     Warning::new(
         WarningKind::NamespaceInUse,
         format!(

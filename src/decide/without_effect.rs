@@ -121,7 +121,7 @@ struct Delivered<'a> {
     objects: BTreeMap<&'a PlacementKey, Option<Vec<Manifest>>>,
 }
 
-impl<'a> Delivered<'a> {
+impl Delivered<'_> {
     /// Names the placement of an override if it is missing, else the objects that none of its placements delivers.
     fn check(&mut self, snapshot: &OverrideSnapshot, manifest: &Manifest, warnings: &mut Vec<InputError>) {
         let tree = self.tree;
@@ -153,8 +153,8 @@ impl<'a> Delivered<'a> {
             }
         }
         for (index, (id, _)) in selected.iter().zip(&hit).enumerate().filter(|(_, (_, hit))| !**hit) {
-            let (message, hint) = described(tree, id, named.as_ref());
-            warnings.push(warning(manifest, &format!("spec.{list}[{index}]"), message, hint));
+            let (message, advice) = described(tree, id, named.as_ref());
+            warnings.push(warning(manifest, &format!("spec.{list}[{index}]"), message, advice));
         }
     }
 }

@@ -273,21 +273,14 @@ impl Pass<'_> {
             (true, _) => None,
             // No snapshot assigned yet: the cluster keeps its objects.
             (false, None) => return None,
-            (false, Some(snapshot)) => {
-                let objects = self.objects(&binding.cluster, snapshot.index, &binding.overrides)?.ok()?;
-                Some(self.without_yielded(&binding.cluster, objects, known))
-            }
+            (false, Some(snapshot)) => Some(self.ordered(binding, snapshot.index, known)?),
         };
         let record = &self.state.record;
         let tenant = self.fleet.tenant_of(record);
         let user = tenant.and_then(|tenant| tenant.user.clone());
         let tenant = tenant.map(|tenant| tenant.name.clone());
         let abandon = binding.deleting && binding.abandons;
-        let nothing = BTreeSet::new();
-        let held = record.closed_gate().and_then(|gate| gate.deletions.get(&binding.cluster)).unwrap_or(&nothing);
-        // What another placement takes over later stays as what waits for an approval does.
-        let claimed = self.state.claimed.get(&binding.cluster).filter(|_| !binding.deleting);
-        let held = &claimed.map_or(Cow::Borrowed(held), |claimed| Cow::Owned(held.union(claimed).cloned().collect()));
+        let held = &self.held_on(binding);
         let prune = self.pruned(binding, manifests.as_deref(), held, losing);
         let snapshot = snapshot.as_deref();
         let says_this = |known: &&Arc<WorkOrder>| {
@@ -336,6 +329,23 @@ impl Pass<'_> {
             remove: binding.deleting,
             abandon,
         }))
+    }
+
+    /// Returns the objects of a binding's order.
+    fn ordered(&mut self, binding: &Binding, index: u64, known: Option<&Arc<WorkOrder>>) -> Option<Arc<[Desired]>> {
+        let objects = self.objects(&binding.cluster, index, &binding.overrides)?.ok()?;
+        Some(self.without_yielded(&binding.cluster, objects, known))
+    }
+
+    /// Returns what is not deleted on a cluster although its order lacks it: what waits for an approval, and what another placement takes
+    /// over later.
+    fn held_on(&self, binding: &Binding) -> Cow<'_, BTreeSet<ObjectKey>> {
+        let gate = self.state.record.closed_gate();
+        let held = gate.and_then(|gate| gate.deletions.get(&binding.cluster)).map_or_else(Cow::default, Cow::Borrowed);
+        match self.state.claimed.get(&binding.cluster).filter(|_| !binding.deleting) {
+            Some(claimed) => Cow::Owned(held.union(claimed).cloned().collect()),
+            None => held,
+        }
     }
 
     /// Returns the objects of an order without those that another placement holds from now on; those of the `known` order where they are

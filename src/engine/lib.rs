@@ -11,14 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use rayon::prelude::*;
 
 use self::measures::Measures;
 use self::persist::SavedRecords;
-use crate::store::{Op, Result};
+use crate::store::Op;
 use config::{Configuration, MemberAccess};
 use decide::Decision;
-use decide::hand_over::decide_each;
 use decide::ocm::Ocm;
 use decide::servers::ReachedServers;
 use decide::state::{FleetState, PlacementState};
@@ -40,6 +38,7 @@ mod checks;
 mod commands;
 mod configuration;
 mod convergence;
+mod decisions;
 pub mod effect;
 pub mod event;
 pub mod execute;
@@ -49,6 +48,7 @@ pub mod measures;
 pub mod member;
 mod members;
 mod names;
+mod orders;
 pub mod persist;
 mod pushes;
 mod queue;
@@ -217,7 +217,6 @@ impl Core {
     /// answered or failed.
     pub fn begin(configuration: Configuration, saved: SavedRecords, now: Timestamp) -> (Self, Vec<Effect>) {
         let stored_source = saved.source.unwrap_or_default();
-        let source = source::begin(&configuration, &stored_source);
         let mut records = saved.clusters.clone();
         members::await_answers(&mut records, now);
         let (ocm, has_forge) = (Ocm::restore(saved.ocm), configuration.approvals().is_some());
@@ -236,7 +235,7 @@ impl Core {
             heard: saved.placements.iter().map(|(key, state)| (key.clone(), members::unheard(state))).collect(),
             ..FleetState::default()
         };
-        let exports = Arc::new(saved.exports);
+        let (source, exports) = (source::begin(&configuration, &stored_source), Arc::new(saved.exports));
         // The hub gets the exports immediately: somebody may have changed it meanwhile.
         let effects = if exports.is_empty() { Vec::new() } else { vec![Effect::Publish(Arc::clone(&exports))] };
         let hub = exports::namespace(&configuration).and_then(|namespace| saved.hubs.get(namespace).cloned());
@@ -481,26 +480,5 @@ impl Core {
                 tracing::error!(%error, "the exported decisions could not be stored and stay as they are");
             }
         }
-    }
-
-    /// Decides on all cores and returns the store operations of each decision, in the order of the keys. Deciding is pure, so
-    /// the result does not depend on the threads.
-    fn decisions(
-        &self,
-        due: &BTreeSet<PlacementKey>,
-        now: Timestamp,
-    ) -> Vec<(PlacementKey, Decision, Result<Vec<Op>>)> {
-        let before = |key: &PlacementKey| {
-            let mut before = self.placements.get(key).filter(|_| !self.is_reading(key))?.clone();
-            before.works.extend(self.reports.get(key).cloned().unwrap_or_default());
-            Some(before)
-        };
-        let decided = decide_each(due, &self.placements, before, &self.fleet, now);
-        let with_difference = |(key, decision): (PlacementKey, Decision)| {
-            let next = (!decision.finished).then_some(&decision.state);
-            let difference = self.difference(&key, next);
-            (key, decision, difference)
-        };
-        decided.into_par_iter().map(with_difference).collect()
     }
 }

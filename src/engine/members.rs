@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::orders;
 use super::persist::write_down;
 use super::{Batch, Core, Effect, MemberCommand, MemberEvent, Sent, SourceLook};
 use crate::store::records;
@@ -380,7 +381,7 @@ impl Core {
         let mut new = Vec::new();
         for order in orders {
             let known = sent.get(&order.cluster);
-            let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || same_order(&known.order, order);
+            let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || orders::is_same(&known.order, order);
             let is_sent = known.is_some_and(same);
             // The content of a member must be known before it gets orders: its first answer queues a decision.
             let may_be_shown = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
@@ -466,45 +467,6 @@ fn knows_facts(record: &ClusterRecord) -> bool {
     record.kind != MemberKind::Live
         || record.properties.contains_key(facts::NODE_COUNT)
         || record.properties_unknown.is_some()
-}
-
-/// Tells whether two orders are the same; manifests are shared, so they are compared by identity.
-fn same_order(a: &WorkOrder, b: &WorkOrder) -> bool {
-    // Destructured in full, so that the compiler finds a new field.
-    let WorkOrder {
-        placement: _,
-        cluster: _,
-        source: _,
-        generation,
-        snapshot,
-        commit,
-        digest,
-        strategy,
-        manifests,
-        held,
-        prune,
-        kept,
-        user,
-        tenant,
-        remove,
-        abandon,
-    } = a;
-    let same_manifests = Arc::ptr_eq(manifests, &b.manifests)
-        || (manifests.len() == b.manifests.len()
-            && manifests.iter().zip(b.manifests.iter()).all(|(a, b)| a.digest == b.digest && a.key == b.key));
-    *generation == b.generation
-        && *snapshot == b.snapshot
-        && *commit == b.commit
-        && *digest == b.digest
-        && *strategy == b.strategy
-        && same_manifests
-        && *held == b.held
-        && *prune == b.prune
-        && *kept == b.kept
-        && *user == b.user
-        && *tenant == b.tenant
-        && *remove == b.remove
-        && *abandon == b.abandon
 }
 
 #[cfg(test)]

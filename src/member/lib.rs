@@ -85,14 +85,14 @@ enum SaidPresence {
     /// Nothing yet.
     Unknown,
     /// It answers, and is this.
-    Online(Connected),
+    Online(ReachedServer),
     /// It does not answer, for this reason.
     Offline(String),
 }
 
 /// What a connection says of a member.
 #[derive(Clone, Debug)]
-struct Connected {
+struct ReachedServer {
     /// Its Kubernetes version.
     version: Option<String>,
     /// What names its API server.
@@ -173,7 +173,7 @@ impl Member {
                     // Before it counts as online: a ResourcePlacement is not to go where its namespace is not.
                     self.report_namespaces();
                     // The receiver goes only when the process ends.
-                    let Connected { version, server } = connected.clone();
+                    let ReachedServer { version, server } = connected.clone();
                     drop(self.events.send(self.reconciler.announce(version, server)));
                     self.presence = SaidPresence::Online(connected);
                     self.facts = Some(self.target.watch_facts(self.sink.clone()));
@@ -213,7 +213,7 @@ impl Member {
     }
 
     /// Connects and lists: afterwards all objects with a label of gitfleet are known, or their kinds are known to be unlisted.
-    async fn connect(&mut self) -> Result<Connected, cluster::Error> {
+    async fn connect(&mut self) -> Result<ReachedServer, cluster::Error> {
         let version = self.target.connect().await?;
         let server = self.target.server().await?;
         // Remaining events of the earlier connection are older than the next lists.
@@ -252,7 +252,7 @@ impl Member {
         }
         // Objects that only an earlier connection listed may be gone: no watch of this one would report that.
         self.reconciler.forget_unlisted();
-        Ok(Connected { version, server })
+        Ok(ReachedServer { version, server })
     }
 
     /// Handles a command.
@@ -272,7 +272,7 @@ impl Member {
             SaidPresence::Unknown => return,
             SaidPresence::Offline(reason) => MemberEvent::Offline { cluster, reason: reason.clone() },
             SaidPresence::Online(connected) => {
-                let Connected { version, server } = connected.clone();
+                let ReachedServer { version, server } = connected.clone();
                 self.report_namespaces();
                 self.reconciler.announce(version, server)
             }

@@ -259,17 +259,16 @@ impl Differences<'_> {
             Some((&first.payload.desired, first.objects(cluster, &first.picked(cluster)).ok()?))
         };
         let common = &last.payload.desired;
-        let mut groups: BTreeMap<Vec<(Arc<ObjectKey>, [String; 2])>, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<Changed>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
             let Ok(made) = last.objects(cluster, &last.picked(cluster)) else { continue };
-            let pairs = match held(cluster) {
-                Some((before, held)) => own_changes((before, &held), (common, &made)),
-                None => {
-                    let pairs = pairs(common, &made);
-                    let is_edited = |pair: &Pair| key_of(pair).is_some_and(|key| edited.contains(&**key));
-                    if is_moved(cluster) || pairs.iter().any(is_edited) { pairs } else { Vec::new() }
-                }
+            let pairs = if let Some((before, held)) = held(cluster) {
+                own_changes((before, &held), (common, &made))
+            } else {
+                let pairs = pairs(common, &made);
+                let is_edited = |pair: &Pair| key_of(pair).is_some_and(|key| edited.contains(&**key));
+                if is_moved(cluster) || pairs.iter().any(is_edited) { pairs } else { Vec::new() }
             };
             if pairs.is_empty() {
                 continue;
@@ -320,6 +319,9 @@ impl Differences<'_> {
         Some(text)
     }
 }
+
+/// An object, with its digests before and after.
+type Changed = (Arc<ObjectKey>, [String; 2]);
 
 /// An object as it was or as most clusters get it, and as some get it; `None` if they do not have it.
 type Pair = (Option<Desired>, Option<Desired>);

@@ -244,7 +244,7 @@ impl Waiting {
             return reason.then(digest);
         }
         if !self.reason.is_empty() {
-            digest.push_str(&format!("; {}", self.reason));
+            digest = format!("{digest}; {}", self.reason);
         }
         let place = if self.before { "before" } else { "after" };
         let (stage, commit) = (self.stage.as_deref().unwrap_or_default(), self.commit.as_ref().map(CommitId::short));

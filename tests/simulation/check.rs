@@ -558,6 +558,9 @@ impl Checker {
         let Some(spot) = spot_of(key) else { return Ok(()) };
         if self.binding(&spot).is_some_and(|binding| work.was_down_before(binding)) {
             self.was_complete.remove(&spot);
+            self.halts.repaired.insert(spot);
+        } else {
+            self.halts.repaired.remove(&spot);
         }
         Ok(())
     }
@@ -566,7 +569,9 @@ impl Checker {
     fn may_leave(&self, binding: &Binding) -> Verdict {
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
-        match want.map(|want| &want.who) {
+        // A rollback takes the policy back as well.
+        let is_held = self.placements.get(&binding.placement).is_some_and(|record| record.held.is_some());
+        match want.map(|want| &want.who).filter(|_| !is_held) {
             Some(Who::Exactly(clusters) | Who::AtLeast(clusters))
                 if clusters.contains(&binding.cluster)
                     && want.is_none_or(|want| !want.evicted.contains(&binding.cluster)) =>

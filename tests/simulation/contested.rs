@@ -174,10 +174,10 @@ impl Contest {
         for number in 0..CLUSTERS {
             let cluster = ClusterName::new(format!("c{number}"));
             let objects = self.simulation.members.get(&cluster).map(|member| &member.objects);
-            let owned = objects.into_iter().flatten().filter(|(_, live)| *live.applyset == *owner);
-            let owned: Vec<String> = owned.map(|(key, _)| key.to_string()).collect();
-            if owned != ["ConfigMap x/c", "Namespace x"] {
-                return Err(format!("6: {cluster} has of {}: {owned:?}", self.owner));
+            let held = objects.into_iter().flatten().filter(|(_, live)| *live.applyset == *owner);
+            let held: Vec<String> = held.map(|(key, _)| key.to_string()).collect();
+            if held != ["ConfigMap x/c", "Namespace x"] {
+                return Err(format!("6: {cluster} has of {}: {held:?}", self.owner));
             }
         }
         Ok(())

@@ -17,6 +17,8 @@ pub struct Halts {
     failed: BTreeMap<(PlacementKey, u64), BTreeMap<ClusterName, (String, u64)>>,
     /// The newest run of each snapshot: one that begins again has other overrides, apply strategy or stages.
     newest: BTreeMap<(PlacementKey, u64), u64>,
+    /// Clusters that were down with what they held before.
+    pub(super) repaired: BTreeSet<Spot>,
 }
 
 impl Checker {
@@ -96,7 +98,9 @@ impl Checker {
         };
         // What failed with an earlier snapshot is repaired.
         let of_placement = self.halts.failed.iter().filter(|((of, index), _)| of == placement && *index != snapshot);
-        if of_placement.into_iter().any(|(_, failed)| failed.contains_key(cluster)) {
+        if of_placement.into_iter().any(|(_, failed)| failed.contains_key(cluster))
+            || self.halts.repaired.contains(spot)
+        {
             return Ok(());
         }
         let wanted = self.wanted_of(placement);

@@ -147,6 +147,8 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
         Ok(executed) => executed,
         // The line is for somebody else.
         Err(refusal) if refusal.reason == RefusalReason::NotAllowed => return Ok(()),
+        // It expires at this very instant, and the refusal says what asks again.
+        Err(refusal) if refusal.reason == RefusalReason::Expired => return Ok(()),
         Err(refusal) => return Err(refusal.message),
     };
     let said = executed.done.message;
@@ -157,15 +159,18 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
     let after = decide(executed.state, core.fleet(), now).state;
     let gate = |of: &PlacementState, name: &str| {
         let run = target.run.as_ref().and_then(|run| of.runs.get(run));
-        let stage = run.and_then(|run| run.stages.iter().find(|stage| stage.name == name));
-        stage.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
+        let named = run.and_then(|run| run.stages.iter().find(|stage| stage.name == name));
+        named.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
     };
     let happens = match (command.verb, target.stage.as_deref()) {
         (Verb::Approve, Some(DELETION_GATE)) => after.record.closed_gate().is_none(),
         // The gate at the other side of the stage may be the next.
         (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
         (Verb::Resume, _) => after.record.paused.is_none(),
-        (Verb::Retry, _) if said.contains("is rolled out again") => after.record.held.is_none(),
+        // It may fail again at once, and be rolled back again.
+        (Verb::Retry, _) if said.contains("is rolled out again") => {
+            after.record.held.as_ref().is_none_or(|held| held.since == now)
+        }
         _ => true,
     };
     if happens { Ok(()) } else { Err(format!("it answers {said:?}, and that does not happen")) }

@@ -69,7 +69,9 @@ impl SharedRegistry {
             match effect {
                 RegistryEffect::Event(member, event) => {
                     // The receiver goes only when the process ends.
-                    drop(self.members.get(&member).map(|events| events.send(event)));
+                    if let Some(events) = self.members.get(&member) {
+                        let _: bool = events.send(event).is_ok();
+                    }
                 }
                 RegistryEffect::Parted(_) => self.parted.send_replace(()),
                 RegistryEffect::Wake(session) => {

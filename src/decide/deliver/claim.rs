@@ -12,7 +12,7 @@ use model::records::ApplyOutcome;
 use model::work::{Desired, WorkOrder};
 
 /// The other placements of a member, as far as they are known.
-pub trait Peers {
+pub trait Peers: Sync {
     /// Returns the placement that a label on an object names.
     fn holder(&self, label: &str) -> Holder<'_>;
 

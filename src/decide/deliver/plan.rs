@@ -181,17 +181,8 @@ pub fn verdict(
     }
     let live = view.live.get(&desired.key);
     let attempt = progress.attempt(desired);
-    // Until the placements of this life are known, what was reported before it stands.
-    let refused_before =
-        attempt.filter(|attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver);
-    match claim(order, desired, live, view, progress) {
-        Some(Claim::Taken(message)) => return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), message),
-        Some(Claim::Awaited(message)) => {
-            let refused =
-                |before: &Attempt| verdict(State::Refused(ApplyOutcome::FailedToTakeOver), before.message.clone());
-            return refused_before.map_or_else(|| verdict(State::Wait, message), refused);
-        }
-        None => {}
+    if let Some(claim) = claim(order, desired, live, view, progress) {
+        return of_another(claim, attempt);
     }
     if let Some(owner) = live.and_then(|live| live.owner.as_deref()).filter(|_| !order.strategy.allow_co_ownership) {
         return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
@@ -239,6 +230,20 @@ pub fn verdict(
         return drift::drifted(desired, live, progress, now);
     }
     put_back(attempt, now)
+}
+
+/// Returns the state of an object that belongs to another placement, or may. Until the placements of this life are known, what was reported
+/// before it stands.
+fn of_another(claim: Claim, attempt: Option<&Attempt>) -> Verdict {
+    let refused = |message| Verdict::new(State::Refused(ApplyOutcome::FailedToTakeOver), message);
+    let is_before = |attempt: &&Attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver;
+    match claim {
+        Claim::Taken(message) => refused(message),
+        Claim::Awaited(message) => match attempt.filter(is_before) {
+            Some(before) => refused(before.message.clone()),
+            None => Verdict::new(State::Wait, message),
+        },
+    }
 }
 
 /// Tells whether an object without a baseline counts as unchanged since our apply: the API server's answer in this process did

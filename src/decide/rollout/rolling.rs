@@ -180,7 +180,7 @@ impl<'a> Buckets<'a> {
 /// blocks all others.
 ///
 /// `departed` clusters failed with the current snapshot and have left: they count among the failed ones. Failed clusters within
-/// `max_failures` use no budget, or the rollout would stand where it may go on.
+/// `max_failures` use no budget, or the rollout would stand where it may continue.
 pub fn roll(views: &[BindingView], departed: &BTreeSet<ClusterName>, limits: &Limits) -> Roll {
     let mut sorted: Vec<&BindingView> = views.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));

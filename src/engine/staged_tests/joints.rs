@@ -16,12 +16,15 @@ fn overriding(stage: &str, path: &str, value: &str) -> (&'static str, String) {
     ("o.yaml", text)
 }
 
+/// A commit that empties a stage: its name, its files, where clusters are at the gate, and after it.
+type Emptied<'a> = (&'a str, &'a [(&'static str, String)], &'a str, &'a str);
+
 const LABELS: &str = "/metadata/labels";
 
 /// The commit that brings content 1 takes the only cluster out of the stage with the gate.
 #[test]
 fn m1_an_emptied_stage_keeps_its_gate() {
-    let rows: [(&str, &[(&'static str, String)], &str, &str); 4] = [
+    let rows: [Emptied<'_>; 4] = [
         ("relabelled", &[("a.yaml", member("a", "two"))], "a0 b0 c0 d0", "a1 b1 c1 d1"),
         ("gone", &[("a.yaml", String::new())], "b0 c0 d0", "b1 c1 d1"),
         ("deselected", &[("p.yaml", fixed(UNGUARDED, "b, c, d"))], "a0? b0 c0 d0", "b1 c1 d1"),
@@ -163,7 +166,7 @@ fn f3_a_cluster_whose_override_fails_frees_its_slot() {
     let mut case = Case::rolled_out(&[("p.yaml", placement(tolerant)), ("c.yaml", member("c", "two"))]);
     case.commit(&[overriding("one", "/metadata/labels/missing", "x"), ("x.yaml", payload("1"))]);
     case.decide();
-    assert_eq!(case.wake_at, Some(case.now), "no report follows: the decision goes on by itself");
+    assert_eq!(case.wake_at, Some(case.now), "no report follows: the decision continues by itself");
     case.settle();
     assert!(case.phases().ends_with("p-1 Waiting"), "{}", case.phases());
 }

@@ -49,12 +49,12 @@ impl Life {
     }
 
     /// The next process begins with what is stored, and with the accepted commit.
-    fn again(self, tree: Arc<Tree>) -> Self {
+    fn again(self, tree: &Arc<Tree>) -> Self {
         let mut life = Self::begin(self.store, self.now);
-        life.handle(SourceEvent::Restored(Ok(Arc::clone(&tree))));
+        life.handle(SourceEvent::Restored(Ok(Arc::clone(tree))));
         life.handle(SourceEvent::Unchanged);
         for snapshot in life.reads() {
-            let payload = payload_of(&tree, &snapshot).expect("it is there");
+            let payload = payload_of(tree, &snapshot).expect("it is there");
             life.handle(SourceEvent::Payload(snapshot, Ok(payload)));
         }
         life
@@ -70,7 +70,9 @@ fn m7_of_two_new_names_the_first_has_the_server_whichever_answers_first() {
     for order in [["a", "b"], ["b", "a"]] {
         let mut life = Life::begin(MemoryStore::new(), Timestamp::UNIX_EPOCH);
         life.handle(SourceEvent::Accepted(fleet(&["a", "b"], None)));
-        order.iter().for_each(|cluster| life.is(cluster, "one"));
+        for cluster in order {
+            life.is(cluster, "one");
+        }
         life.settle();
         assert_eq!(life.commanded(), names(&["a"]), "{order:?}");
         assert_eq!(life.refused(), ["b=a"], "{order:?}");
@@ -94,7 +96,7 @@ fn m7_who_was_there_before_keeps_the_server_and_a_renamed_cluster_takes_it_over(
     life.settle();
     assert_eq!((life.refused(), life.commanded()), (vec!["a=b".to_owned()], names(&[])));
     // Neither a start nor an outage changes that.
-    let mut life = life.again(both);
+    let mut life = life.again(&both);
     life.is("a", "one");
     life.is("b", "one");
     life.settle();

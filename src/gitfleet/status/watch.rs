@@ -34,7 +34,7 @@ const CTRL_C: u8 = 3;
 /// What the screen waits for.
 enum Input {
     /// The fleet changed, or cannot be read.
-    Fleet(anyhow::Result<Summary>),
+    Fleet(anyhow::Result<Box<Summary>>),
     /// Somebody pressed a key.
     Key(u8),
 }
@@ -56,7 +56,7 @@ pub(super) fn watch(args: &Args, source: RecordsSource) -> anyhow::Result<Exit> 
     let (sender, news) = mpsc::channel();
     let mut summary = changes.recv()??;
     let keys = sender.clone();
-    thread::spawn(move || changes.into_iter().all(|read| sender.send(Input::Fleet(read)).is_ok()));
+    thread::spawn(move || changes.into_iter().all(|read| sender.send(Input::Fleet(read.map(Box::new))).is_ok()));
     let screen = Screen::enter()?;
     if screen.has_keys {
         thread::spawn(move || {
@@ -66,7 +66,7 @@ pub(super) fn watch(args: &Args, source: RecordsSource) -> anyhow::Result<Exit> 
     loop {
         draw(args, &summary, terminal)?;
         match news.recv_timeout(TICK) {
-            Ok(Input::Fleet(read)) => summary = read?,
+            Ok(Input::Fleet(read)) => summary = *read?,
             // The thread that reads the fleet sends its error before it ends.
             Ok(Input::Key(b'q' | CTRL_C)) | Err(RecvTimeoutError::Disconnected) => return Ok(args.exit(&summary)),
             Ok(Input::Key(_)) | Err(RecvTimeoutError::Timeout) => {}

@@ -114,8 +114,8 @@ fn n06_the_platform_has_its_objects_and_a_tenant_that_wants_them_fails_alone() {
         let placements = scratch.run(&["get", "placements", "-c", CONFIG, "-o", "json"]).json(0);
         let failed = |name: &str| {
             let all = placements["items"].as_array().cloned().unwrap_or_default();
-            let one = all.into_iter().find(|one| one["metadata"]["name"] == name).unwrap_or_default();
-            one.to_string().contains("FailedToTakeOver")
+            let found = all.into_iter().find(|one| one["metadata"]["name"] == name).unwrap_or_default();
+            found.to_string().contains("FailedToTakeOver")
         };
         assert_eq!((failed("aaa"), failed("guardrails")), (true, false), "start {start}: {placements:#}");
     }

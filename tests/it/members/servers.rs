@@ -28,7 +28,7 @@ fn m7_the_second_name_of_a_server_is_an_error_and_writes_and_deletes_nothing() {
     world.write("placement.yaml", &placement("servers", &policy));
     world.write("servers.yaml", &[namespace("servers"), config_map("servers", "a", "2")].concat());
     world.commit("Without the second name");
-    daemon.until("the rest goes on", || value(one, "servers", "a") == "2" && value(other, "servers", "a") == "2");
+    daemon.until("the rest continues", || value(one, "servers", "a") == "2" && value(other, "servers", "a") == "2");
     assert!(!daemon.status().contains("would be deleted"), "{}", daemon.status());
     let pruned: Vec<_> = world.log().into_iter().filter(|line| line["message"] == "pruned").collect();
     assert!(pruned.is_empty(), "{pruned:?}");

@@ -120,7 +120,7 @@ pub fn scenarios(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
         text: line.trim(),
     });
     let lines: Vec<Line<'_>> =
-        lines.filter(|line| !line.text.is_empty() && !(line.indent == 0 && line.text.starts_with('#'))).collect();
+        lines.filter(|line| !(line.text.is_empty() || line.indent == 0 && line.text.starts_with('#'))).collect();
     let mut scenarios = Vec::new();
     let mut rest = lines.as_slice();
     while let Some((head, after)) = rest.split_first() {
@@ -154,7 +154,9 @@ pub fn scenarios(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
 /// Puts lines together again, without the indentation that all of them have.
 pub fn block(lines: &[(usize, &str)]) -> String {
     let least = lines.iter().map(|(indent, _)| *indent).min().unwrap_or_default();
-    lines.iter().map(|(indent, text)| format!("{}{text}\n", " ".repeat(indent - least))).collect()
+    let line =
+        |(indent, text): &(usize, &str)| [" ".repeat(indent - least), (*text).to_owned(), "\n".to_owned()].concat();
+    lines.iter().map(line).collect()
 }
 
 fn step(text: &str, details: &[(usize, &str)]) -> Result<Step, String> {

@@ -127,10 +127,8 @@ impl Placement {
                 self.max_unavailable, self.max_surge
             )
         };
-        let roles: String = roles
-            .iter()
-            .map(|role| format!(", {{group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: {role}}}"))
-            .collect();
+        let begin = ", {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: ";
+        let roles: String = roles.iter().map(|role| [begin, role, "}"].concat()).collect();
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: {name}\n  \
              annotations: {{{annotations}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
