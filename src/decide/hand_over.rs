@@ -63,6 +63,15 @@ pub fn decide_each(
                 heir.inherited.push(((*key).clone(), inheritance));
             }
         }
+        // One that changes hands stays for that reason.
+        let handed: BTreeSet<&str> = claims
+            .iter()
+            .flat_map(|claim| claim.wanted.values())
+            .flatten()
+            .filter(|key| is_namespace(key))
+            .map(|key| &*key.name)
+            .collect();
+        inhabited.retain(|namespace, _| !handed.contains(namespace.as_str()));
         let awaited = awaited(key, state, &states, fleet, now);
         let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
         if (&claimed, &yielded, &awaited, &inhabited) != known {

@@ -2,7 +2,7 @@
 //! checked after every step.
 //!
 //! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere. The digests of the traces
-//! of the first 2,000 seeds are kept: `digests.rs`.
+//! of the first 600 seeds are kept: `digests.rs`.
 
 #![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]

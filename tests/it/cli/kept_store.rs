@@ -159,6 +159,19 @@ fn a_backup_of_an_earlier_version_is_restored() {
     assert_eq!(objects(&scratch), shown);
 }
 
+/// Fields of placements that the earlier version did not have: they follow from what it kept.
+const NEW_FIELDS: [&str; 3] = ["failed", "succeeded", "behind"];
+
+/// Returns a record without them.
+fn known(record: &str) -> String {
+    let Ok(mut value) = serde_json::from_str::<serde_json::Value>(record) else { return record.to_owned() };
+    let Some(fields) = value.as_object_mut().filter(|fields| fields.contains_key("annotations")) else {
+        return record.to_owned();
+    };
+    fields.retain(|field, _| !NEW_FIELDS.contains(&field.as_str()));
+    value.to_string()
+}
+
 #[test]
 fn a_daemon_on_a_store_of_an_earlier_version_changes_nothing() {
     let scratch = earlier();
@@ -169,7 +182,7 @@ fn a_daemon_on_a_store_of_an_earlier_version_changes_nothing() {
     let time = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").expect("a pattern");
     let without_times = |held: BTreeMap<String, String>| -> BTreeMap<String, String> {
         let lasting = held.into_iter().filter(|(_, value)| !value.contains("\"ClockCorrected\""));
-        lasting.map(|(key, value)| (key, time.replace_all(&value, "TIME").into_owned())).collect()
+        lasting.map(|(key, value)| (key, known(&time.replace_all(&value, "TIME")))).collect()
     };
     let (before, mut after) = (without_times(before), without_times(held(&scratch, "after")));
     for (key, value) in before {
