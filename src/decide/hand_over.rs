@@ -268,7 +268,9 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
         for binding in state.bindings().filter(|b| stays(b)) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             let is_own = *heir == key;
-            if is_own && !leaving.contains(&binding.cluster) {
+            // An eviction removes what is there, although the cluster is picked again.
+            let is_evicted = || state.record.evictions.values().any(|eviction| eviction.cluster == binding.cluster);
+            if is_own && (!leaving.contains(&binding.cluster) || is_evicted()) {
                 continue;
             }
             // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.

@@ -169,9 +169,9 @@ fn a_hundred_members_are_delivered_to_with_no_request_too_many() {
             ("get /apis", 1),
             ("get /apis/cluster.open-cluster-management.io/v1alpha1", 1),
             ("get /readyz", 1),
-            // The inventories and what is labelled; the names, and what is labelled.
+            // The inventories and what is labelled; the names, what is labelled, and the one that tells servers apart.
             ("list configmaps", 2),
-            ("list namespaces", 2),
+            ("list namespaces", 3),
             ("list nodes", 1),
             ("list pods", 1),
         ]
