@@ -220,7 +220,7 @@ impl Console {
         let due = self.pulls.due.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).next_back();
         let Some(number) = due else { return false };
         self.pulls.due.remove(&number);
-        // It may be what moved the branch: whoever merged it is to find the plan that they merged.
+        // The merge of this pull request may have moved the branch: its comment keeps the plan that was merged.
         let is_of_earlier_base = |known: &Planned| known.base.is_some() && known.base != self.tree;
         if self.pulls.known.get(&number).is_some_and(is_of_earlier_base) {
             self.read_pull(number, now).await;

@@ -99,8 +99,8 @@ impl Pass<'_> {
         wake_at
     }
 
-    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, and that are not in it: they count as long
-    /// as nobody retries them.
+    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, and that are not in it: they count until a
+    /// person retries them.
     fn failed_before(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
         let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
         let own: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();

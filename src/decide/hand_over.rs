@@ -124,8 +124,9 @@ impl OfOthers {
         }
     }
 
-    fn known_to(mut self, mut state: PlacementState) -> PlacementState {
-        for (from, Inheritance { snapshot, asked, held, paused }) in std::mem::take(&mut self.inherited) {
+    fn known_to(self, mut state: PlacementState) -> PlacementState {
+        let Self { claimed, yielded, awaited, inhabited, inherited } = self;
+        for (from, Inheritance { snapshot, asked, held, paused }) in inherited {
             for (cluster, count) in asked {
                 let known = state.record.asked_before.entry(cluster).or_default();
                 *known = count.max(*known);
@@ -134,7 +135,6 @@ impl OfOthers {
             state.record.paused = state.record.paused.or(paused);
             state.record.inherited.insert(from, snapshot);
         }
-        let Self { claimed, yielded, awaited, inhabited, inherited: _ } = self;
         PlacementState { claimed, yielded, inhabited, awaited, ..state }
     }
 }
@@ -228,7 +228,7 @@ fn stays(binding: &Binding) -> bool {
 /// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
 /// now.
 fn given_up(state: &PlacementState) -> Claims {
-    // SnapshotObjects claimed before count as well: they exist until the other placement takes them.
+    // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
