@@ -8,7 +8,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
-use crate::rollout::{BindingView, Health, Heard, Limits, Roll, health, roll};
+use crate::rollout::{BindingView, Health, Heard, Limits, Readiness, Roll, health, roll};
 use crate::snapshot::Candidates;
 use crate::status::binding::settled_work;
 use model::along::Along;
@@ -71,8 +71,8 @@ impl Pass<'_> {
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
         };
-        let views: Vec<BindingView> = self.state.bindings().map(view).collect();
-        let departed = self.note_failed(&views, goal);
+        let mut views: Vec<BindingView> = self.state.bindings().map(view).collect();
+        let departed = self.note_failed(&mut views, goal);
         let moves = roll(&views, &departed, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
@@ -89,16 +89,17 @@ impl Pass<'_> {
     }
 
     /// Records which clusters failed with what is rolled out. Returns those that have left since: a failure counts until somebody retries
-    /// it, something else is rolled out, or the cluster recovers.
-    fn note_failed(&mut self, views: &[BindingView], goal: u64) -> BTreeSet<ClusterName> {
-        let is_current = |view: &&BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
-        if self.state.record.failed.is_none() && !views.iter().filter(is_current).any(|view| view.failed) {
+    /// it, something else is rolled out, or the cluster is available. One that is tried again, or not heard of since a start, is not.
+    fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
+        let is_current = |view: &BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
+        if self.state.record.failed.is_none() && !views.iter().any(|view| is_current(view) && view.failed) {
             return BTreeSet::new();
         }
         let content = self.content(goal);
         let known = self.state.record.failed.take().filter(|failed| failed.content == content);
         let mut clusters = known.map(|failed| failed.clusters).unwrap_or_default();
-        for view in views.iter().filter(is_current) {
+        for view in views.iter_mut().filter(|view| is_current(view)) {
+            view.failed |= clusters.contains(&view.cluster) && view.ready != Readiness::Ready;
             if view.failed {
                 clusters.insert(view.cluster.clone())
             } else {
@@ -244,6 +245,10 @@ impl Pass<'_> {
         binding.started_at = Some(self.now);
         binding.generation += 1;
         let cluster = binding.cluster.clone();
+        // What failed there was something else.
+        if let Some(failed) = &mut self.state.record.failed {
+            failed.clusters.remove(&cluster);
+        }
         self.moved.insert(name.to_owned());
         self.note(JournalKind::RolloutStarted, Some(&cluster), facts);
     }

@@ -213,12 +213,10 @@ impl Pass<'_> {
         if binding.state != BindingState::Unscheduled && !losing.contains(&binding.cluster) {
             return BTreeSet::new();
         }
-        // Without the source the guard does not see objects that appeared since.
-        if self.fleet.source_unread {
-            return BTreeSet::new();
-        }
+        // Without the source the guard does not see objects that appeared since. What could not be rendered deletes nothing.
+        let Some(manifests) = manifests.filter(|_| !self.fleet.source_unread) else { return BTreeSet::new() };
         let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
-        let wanted: BTreeSet<&ObjectKey> = manifests.into_iter().flatten().map(|d| d.key.as_ref()).collect();
+        let wanted: BTreeSet<&ObjectKey> = manifests.iter().map(|d| d.key.as_ref()).collect();
         let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
         self.state.unclaimed(&binding.cluster, left_over).cloned().collect()
     }
@@ -260,7 +258,7 @@ impl Pass<'_> {
     }
 
     /// Returns a binding's order; `None` if the payload is missing or cannot be rendered for its cluster, which then keeps its
-    /// objects.
+    /// objects. One that leaves gets an order without objects then.
     fn order(
         &mut self,
         binding: &Binding,
@@ -273,7 +271,11 @@ impl Pass<'_> {
             (true, _) => None,
             // No snapshot assigned yet: the cluster keeps its objects.
             (false, None) => return None,
-            (false, Some(snapshot)) => Some(self.ordered(binding, snapshot.index, known)?),
+            (false, Some(snapshot)) => match self.ordered(binding, snapshot.index, known) {
+                // It leaves: an order without objects lets the member report what it holds, so that it can be removed.
+                None if binding.state == BindingState::Unscheduled => None,
+                of_cluster => Some(of_cluster?),
+            },
         };
         let record = &self.state.record;
         let tenant = self.fleet.tenant_of(record);

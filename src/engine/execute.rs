@@ -230,11 +230,8 @@ impl Execution<'_> {
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
         } else if !is_external {
-            let departed = pass.state.record.failed.take().map_or(0, |failed| failed.clusters.len());
+            let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
             let failed = pass.failed_bindings();
-            if departed > failed.len() {
-                what.push(format!("{} clusters that failed and left do not count any more", departed - failed.len()));
-            }
             for name in &failed {
                 if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
                     binding.started_at = Some(self.now);
@@ -243,6 +240,11 @@ impl Execution<'_> {
             }
             let failed: Vec<&str> =
                 failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
+            let others: Vec<&str> =
+                counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
+            if !others.is_empty() {
+                what.push(format!("the failure of {} does not count any more", others.join(", ")));
+            }
             if !failed.is_empty() {
                 what.push(tried_again(&failed, None));
             }

@@ -13,6 +13,7 @@ use simulated::{AgentGuards, AgentIdentity, Fact, MachineFact, agent_of};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
+use super::pairs;
 use super::replicas::{LEASE, Watched};
 use super::runs::Rules;
 use super::timeline::CLUSTERS_MAX;
@@ -94,14 +95,14 @@ impl WatchedAgents {
         Self { dice, guards, entries, rules: None, seen: Seen::default(), shown: Shown::default() }
     }
 
-    fn configuration(&self) -> Configuration {
+    fn configuration(&self, has_tenant: bool) -> Configuration {
         let entry = |(number, entry): (usize, &usize)| {
             format!("{{name: c{number}, {}}}", ENTRIES[*entry].trim_end_matches(", "))
         };
         let entries: Vec<String> = self.entries.iter().enumerate().map(entry).collect();
         let (lease, entries) = (AGENT_LEASE.as_secs(), entries.join(", "));
         let text = format!("agents: {{listen: '127.0.0.1:0', lease: {lease}s}}\nmembers: [{entries}]");
-        configuration_of(&text, self.rules)
+        configuration_of(&text, self.rules, has_tenant)
     }
 
     fn see(&mut self, fact: &Fact, now: Timestamp) -> Verdict {
@@ -227,7 +228,7 @@ impl Run {
         }
         let twice = if watched.dice.chance(500) { watched.dice.between(1, 300) } else { 0 };
         watched.rules = rules;
-        self.simulation.begin_with(watched.configuration());
+        self.simulation.begin_with(watched.configuration(self.timeline.has_tenant));
         self.simulation.add_agents(agents, AGENT_LEASE, watched.guards, twice);
         for _ in 0..watched.dice.between(4, 14) {
             self.simulation.at(Duration::from_millis(watched.dice.between(5_000, UNTIL_MS)), FAULT);
@@ -318,7 +319,7 @@ impl Run {
             _ => {
                 let entry = usize::try_from(dice.below(ENTRIES.len() as u64)).unwrap_or(0);
                 watched.entries[usize::try_from(number).unwrap_or(0)] = entry;
-                let configuration = watched.configuration();
+                let configuration = watched.configuration(self.timeline.has_tenant);
                 watched.seen.moved.insert(ClusterName::new(format!("c{number}")), self.simulation.now);
                 self.simulation.reconfigure(configuration);
                 format!("c{number} MOVES: {}", ENTRIES[entry])
@@ -329,11 +330,11 @@ impl Run {
 }
 
 /// Returns what a seed has shown, and the digest of its trace.
-fn play(seed: u64, guards: AgentGuards) -> Result<(Shown, String), String> {
+fn play(seed: u64, guards: AgentGuards) -> Result<(Shown, String, pairs::Hits), String> {
     let mut run = begin(seed, guards);
     run.finish()?;
     let digest = digests::of_run(&run);
-    Ok((run.agents.map(|watched| watched.shown).unwrap_or_default(), digest))
+    Ok((run.agents.map(|watched| watched.shown).unwrap_or_default(), digest, run.pairs.end(&run.simulation.store)))
 }
 
 fn begin(seed: u64, guards: AgentGuards) -> Run {
@@ -345,12 +346,12 @@ fn begin(seed: u64, guards: AgentGuards) -> Run {
 #[test]
 fn agents_keep_the_promises() {
     let (count, played) = play_all(SHARE, |seed| match play(seed, AgentGuards::default()) {
-        Ok((shown, digest)) => {
-            let again = || play(seed, AgentGuards::default()).is_ok_and(|(_, again)| again == digest);
+        Ok((shown, digest, met)) => {
+            let again = || play(seed, AgentGuards::default()).is_ok_and(|(_, again, _)| again == digest);
             if seed.is_multiple_of(super::TWICE_EVERY) && !again() {
                 return Err("8: it is not the same twice".to_owned());
             }
-            Ok((shown, (seed, digest)))
+            Ok(((shown, met), (seed, digest)))
         }
         Err(why) => {
             let again = "cargo test --test simulation -- --nocapture one_seed_with_agents";
@@ -358,6 +359,8 @@ fn agents_keep_the_promises() {
         }
     });
     let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
+    let (shown, hits): (Vec<_>, Vec<_>) = shown.into_iter().unzip();
+    pairs::write(Fleet::Agents, hits);
     let sum = |of: fn(&Shown) -> usize| shown.iter().map(of).sum::<usize>();
     let (by_agents, moves, untold) = (sum(|s| s.by_agents), sum(|s| s.moves), sum(|s| s.untold));
     println!(

@@ -29,6 +29,9 @@ use super::runs::{Rules, Word};
 pub struct Wish {
     /// The clusters of the fleet.
     pub clusters: BTreeSet<ClusterName>,
+    /// The labels of clusters, and those that are suspended.
+    pub labels: BTreeMap<ClusterName, String>,
+    pub suspended: BTreeSet<ClusterName>,
     /// The placements.
     pub placements: BTreeMap<PlacementKey, Want>,
     /// It has no errors.
@@ -446,7 +449,9 @@ impl Checker {
             return Err(format!("7: {placement} is paused no more, and nobody resumed it"));
         }
         let is_released = record.held.is_none() && !was_said(Verb::Retry);
-        self.released.extend(before.held.clone().filter(|_| is_released).map(|held| (placement.clone(), held)));
+        // Where overrides, apply strategy or policy alone were rolled back, a commit with others ends that.
+        let of_content = before.held.clone().filter(|held| held.inputs.is_none());
+        self.released.extend(of_content.filter(|_| is_released).map(|held| (placement.clone(), held)));
         if record.paused.is_some() && before.paused != record.paused {
             self.commands.remove(&(placement.clone(), Verb::Resume));
         }
@@ -806,6 +811,13 @@ impl Checker {
         }
     }
 
+    /// Tells whether an object is a Namespace that a placement of that namespace is to have objects in: it stays.
+    fn is_inhabited(&self, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        let is_in =
+            |b: &Binding| b.cluster == *cluster && !b.deleting && b.placement.namespace.as_deref() == Some(&*key.name);
+        key.kind == "Namespace" && self.bindings.values().any(is_in)
+    }
+
     /// 6: everything that the accepted commit wants is where it wants it, available, and nothing else is.
     pub fn is_at_rest(&self, fleet: &Fleet<'_>, last: &CommitId, returned: &BTreeSet<ClusterName>) -> Verdict {
         if self.accepted.as_ref() != Some(last) {
@@ -821,7 +833,6 @@ impl Checker {
                 };
                 let held = member.objects.iter().filter(|(_, live)| *live.applyset == *label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
-                let is_there = !held.is_empty();
                 let spot = (placement.clone(), cluster.clone());
                 let is_bound = self.is_bound(&spot);
                 let wanted = match &want.who {
@@ -830,8 +841,10 @@ impl Checker {
                     Who::So(_) => is_bound,
                 };
                 if !wanted {
-                    if is_there && !returned.contains(cluster) && !self.forgotten.contains(&spot) {
-                        return Err(format!("6: {cluster} still holds {:?} of {placement}", held.keys()));
+                    let too_much: Vec<&ObjectKey> =
+                        held.keys().filter(|key| !self.is_inhabited(cluster, key)).collect();
+                    if !too_much.is_empty() && !returned.contains(cluster) && !self.forgotten.contains(&spot) {
+                        return Err(format!("6: {cluster} still holds {too_much:?} of {placement}"));
                     }
                     continue;
                 }
@@ -869,7 +882,13 @@ impl Checker {
             if returned.contains(*cluster) {
                 continue;
             }
-            let may_stay = |of: &PlacementKey| self.forgotten.contains(&(of.clone(), (*cluster).clone()));
+            let inhabited = |of: &PlacementKey| {
+                let label = applyset_id(of);
+                let held = || member.objects.iter().filter(|(_, live)| *live.applyset == *label);
+                held().next().is_some() && held().all(|(key, _)| self.is_inhabited(cluster, key))
+            };
+            let may_stay =
+                |of: &PlacementKey| self.forgotten.contains(&(of.clone(), (*cluster).clone())) || inhabited(of);
             let is_known = |of: &&PlacementKey| wish.placements.contains_key(*of);
             if let Some(gone) = member.inventories.keys().find(|of| !is_known(of) && !may_stay(of)) {
                 return Err(format!("6: {cluster} still has the inventory of {gone}, which is gone"));
@@ -877,7 +896,8 @@ impl Checker {
             let stay = self.forgotten.iter().filter(|(_, at)| at == *cluster).map(|(of, _)| of);
             let known = wish.placements.keys().chain(stay).map(applyset_id).chain([String::new()]);
             let known: BTreeSet<String> = known.collect();
-            if let Some(live) = member.objects.values().find(|live| !known.contains(&*live.applyset)) {
+            let is_gone = |key: &ObjectKey, of: &str| !known.contains(of) && !self.is_inhabited(cluster, key);
+            if let Some((_, live)) = member.objects.iter().find(|(key, live)| is_gone(key, &live.applyset)) {
                 return Err(format!("6: {cluster} still holds {} of a placement that is gone", live.id));
             }
         }

@@ -100,7 +100,7 @@ impl Contest {
             }
             _ => "members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]".to_owned(),
         };
-        configuration_of(&text, None)
+        configuration_of(&text, None, false)
     }
 
     /// Both placements select the Namespace `x` and what is in it, each from a folder of its own.

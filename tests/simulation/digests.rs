@@ -46,7 +46,7 @@ pub enum Fleet {
 }
 
 impl Fleet {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::OneDaemon => "one_daemon",
             Self::Replicas => "replicas",

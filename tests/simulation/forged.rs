@@ -201,7 +201,8 @@ pub(super) fn checker() -> Checker {
     let clusters: BTreeSet<ClusterName> = ["a".into(), "b".into()].into();
     let want = Want { who: Who::Exactly(clusters.clone()), ..Want::default() };
     let placements = BTreeMap::from([(PlacementKey::cluster_scoped("p"), want)]);
-    let wish = Wish { clusters, placements, is_good: true, number: 1 };
+    let (labels, suspended) = (BTreeMap::new(), BTreeSet::new());
+    let wish = Wish { clusters, labels, suspended, placements, is_good: true, number: 1 };
     let refused = Wish { is_good: false, number: 2, ..wish.clone() };
     let mut other = Wish { number: 3, ..wish.clone() };
     let one =

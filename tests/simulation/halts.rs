@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use model::api::condition::ConditionStatus;
 use model::commands::Verb;
 use model::id::{ClusterName, PlacementKey};
@@ -17,6 +18,8 @@ pub struct Halts {
     failed: BTreeMap<(PlacementKey, u64), BTreeMap<ClusterName, (String, u64)>>,
     /// The newest run of each snapshot: one that begins again has other overrides, apply strategy or stages.
     newest: BTreeMap<(PlacementKey, u64), u64>,
+    /// When somebody asked for it once more: what is recorded at that instant says what was before.
+    asked: BTreeMap<PlacementKey, Timestamp>,
     /// Clusters that were down with what they held before.
     pub(super) repaired: BTreeSet<Spot>,
 }
@@ -52,6 +55,9 @@ impl Checker {
     /// Takes in why a rolling update halted.
     pub(super) fn note_halt(&mut self, placement: &PlacementKey) {
         let Some(record) = self.placements.get(placement).filter(|record| !record.is_external()) else { return };
+        if self.halts.asked.get(placement) == Some(&self.now) {
+            return;
+        }
         let Some(snapshot) = self.newest_snapshot(placement).filter(|_| record.failed_clusters()) else { return };
         let is_down = |cluster: &&ClusterName| {
             let binding = self.binding(&(placement.clone(), (*cluster).clone()));
@@ -81,6 +87,7 @@ impl Checker {
     pub fn forget_failures(&mut self, placement: &PlacementKey, verb: Verb) {
         if matches!(verb, Verb::Retry | Verb::Resume | Verb::Rollback) {
             self.halts.failed.retain(|(of, _), _| of != placement);
+            self.halts.asked.insert(placement.clone(), self.now);
         }
     }
 

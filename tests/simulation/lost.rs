@@ -6,12 +6,13 @@ use std::time::Duration;
 use decide::deliver::inventory::Parent;
 use engine::Core;
 use model::commands::Verb;
-use model::id::{ClusterName, Digest, PlacementKey};
+use model::id::{ClusterName, CommitId, Digest, PlacementKey};
 use plan::simulate::Dice;
 use simulated::{Fact, MachineFact, SimulatedFleet};
 
-use super::check::Verdict;
+use super::check::{Verdict, Wish};
 use super::digests::{self, Fleet, TraceDigest};
+use super::pairs::{self, Pairs};
 use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
@@ -101,13 +102,18 @@ struct Shown {
     held: usize,
 }
 
-/// Returns what a seed has shown, and the digest of its trace.
-fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
+/// Returns what a seed has shown, which features met, and the digest of its trace.
+fn play(seed: u64) -> Result<((Shown, pairs::Hits), (u64, String)), String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0x105e));
     let mut simulation = simulation(None, seed);
     simulation.deployment.faults = faults(&mut timeline.dice);
     let (mut lost, mut digest) = (Lost::default(), TraceDigest::default());
-    push(&mut simulation, &mut timeline);
+    let (mut met, mut wishes) = (Pairs::of(false, false), BTreeMap::new());
+    let mut meetings = Dice::new(seed ^ 0x3ee7_105e);
+    if meetings.chance(250) {
+        timeline.split(&mut meetings);
+    }
+    wishes.extend([push(&mut simulation, &mut timeline)]);
     let lose_at = timeline.dice.between(60, 700);
     for _ in 0..timeline.dice.between(4, 14) {
         let what = if timeline.dice.chance(400) { CHANGE } else { PERSON };
@@ -115,17 +121,24 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
     }
     simulation.at(Duration::from_secs(lose_at), LOSE);
     simulation.at(Duration::from_secs(lose_at + timeline.dice.between(1, 300)), ADOPT);
+    for _ in 0..meetings.between(0, 2) {
+        simulation.at(Duration::from_secs(lose_at + meetings.between(300, 900)), CHANGE);
+    }
     simulation.at(Duration::from_secs(lose_at + 1800), END);
     while let Some(mut facts) = simulation.step() {
         let mut is_over = false;
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 digest.see(simulation.now, &fact);
+                met.see(&fact, &wishes, &simulation.store);
                 lost.see(&fact)?;
                 match fact {
                     Fact::Mark(CHANGE) => {
                         timeline.change();
-                        push(&mut simulation, &mut timeline);
+                        if meetings.chance(500) {
+                            timeline.meet(&mut meetings);
+                        }
+                        wishes.extend([push(&mut simulation, &mut timeline)]);
                     }
                     Fact::Mark(PERSON) => {
                         let verbs = [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Rollback, Verb::Reject];
@@ -156,12 +169,15 @@ fn play(seed: u64) -> Result<(Shown, (u64, String)), String> {
         }
     }
     let shown = Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() };
-    Ok((shown, (seed, digest.finish(&simulation))))
+    let digest = digest.finish(&simulation);
+    Ok(((shown, met.end(&simulation.store)), (seed, digest)))
 }
 
-pub(super) fn push(simulation: &mut SimulatedFleet, timeline: &mut Timeline) {
-    let (commit, tree, _) = timeline.commit(false);
-    simulation.push(commit, tree);
+/// Pushes what the source says now. Returns the commit with what it asks for.
+pub(super) fn push(simulation: &mut SimulatedFleet, timeline: &mut Timeline) -> (CommitId, Wish) {
+    let (commit, tree, wish) = timeline.commit(false);
+    simulation.push(commit.clone(), tree);
+    (commit, wish)
 }
 
 /// A person adopts the store as soon as it says that it waits for that; else looks again later.
@@ -181,7 +197,9 @@ fn adopt(simulation: &mut SimulatedFleet, lost: &mut Lost) {
 fn d11_a_lost_store_undoes_nothing() {
     let (count, played) = play_all(SHARE, play);
     let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
-    let adopted = shown.iter().filter(|shown: &&Shown| shown.adopted).count();
+    let (shown, hits): (Vec<Shown>, Vec<_>) = shown.into_iter().unzip();
+    pairs::write(Fleet::LostStore, hits);
+    let adopted = shown.iter().filter(|shown| shown.adopted).count();
     let paused: usize = shown.iter().map(|shown| shown.paused).sum();
     let held: usize = shown.iter().map(|shown| shown.held).sum();
     let shown = (adopted, paused, held);

@@ -21,6 +21,7 @@ mod halts;
 mod hand_over;
 mod lost;
 mod owners;
+mod pairs;
 mod put_backs;
 mod records;
 mod replicas;
@@ -135,18 +136,27 @@ struct Run {
     replicas: Option<replicas::Watched>,
     /// Agents that deliver to members.
     agents: Option<agents::WatchedAgents>,
+    /// Which features met.
+    pairs: pairs::Pairs,
 }
 
-fn configuration(rules: Option<Rules>) -> Configuration {
-    configuration_of("members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]", rules)
+/// The tenant whose folder one placement is in.
+const TENANTS: &str = "tenants: [{name: t, path: tenant, namespaces: [n0], clusterKinds: [Namespace, \
+                       ClusterRole.rbac.authorization.k8s.io], overrides: [ClusterResourceOverride]}]\n";
+
+fn configuration(rules: Option<Rules>, has_tenant: bool) -> Configuration {
+    configuration_of("members: [{name: '*', kubeconfig: {path: /kubeconfig, context: '{name}'}}]", rules, has_tenant)
 }
 
 /// Returns the configuration with these members, and what else is written beside them.
-fn configuration_of(members: &str, rules: Option<Rules>) -> Configuration {
+fn configuration_of(members: &str, rules: Option<Rules>, has_tenant: bool) -> Configuration {
     let mut text = format!(
         "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: /fleet, branch: main}}\n{members}\n\
          store: {{path: /state}}\n"
     );
+    if has_tenant {
+        text.push_str(TENANTS);
+    }
     if let Some(Rules { required, expire_after }) = rules {
         let seconds = expire_after.as_secs();
         let forge = format!(
@@ -159,12 +169,12 @@ fn configuration_of(members: &str, rules: Option<Rules>) -> Configuration {
 }
 
 fn simulation(rules: Option<Rules>, seed: u64) -> SimulatedFleet {
-    simulation_with(rules, seed, Box::new(fate))
+    simulation_with(rules, false, seed, Box::new(fate))
 }
 
-fn simulation_with(rules: Option<Rules>, seed: u64, fate: FateOf) -> SimulatedFleet {
+fn simulation_with(rules: Option<Rules>, has_tenant: bool, seed: u64, fate: FateOf) -> SimulatedFleet {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("an instant");
-    SimulatedFleet::new(configuration(rules), seed, start, fate)
+    SimulatedFleet::new(configuration(rules, has_tenant), seed, start, fate)
 }
 
 /// The people of the fleet: two over the API, and by comment one who may push, one who may read, and one who pushed the change.
@@ -228,8 +238,14 @@ impl Run {
     fn begin_with(seed: u64, replicas: Option<replicas::Watched>, agents: Option<agents::WatchedAgents>) -> Self {
         let mut timeline = Timeline::begin(Dice::new(seed ^ 0x5173));
         let rules = timeline.dice.chance(300).then_some(Rules { required: 2, expire_after: Duration::from_mins(2) });
+        // Dice of their own leave all other seeds as they are.
+        let mut kinds = Dice::new(seed ^ 0x5c0b_e000);
+        if kinds.chance(250) {
+            timeline.split(&mut kinds);
+        }
+        timeline.has_tenant = kinds.chance(200);
         let refused = put_backs::Refused::default();
-        let mut simulation = simulation_with(rules, seed, Box::new(fate_with(&refused)));
+        let mut simulation = simulation_with(rules, timeline.has_tenant, seed, Box::new(fate_with(&refused)));
         simulation.deployment.faults = faults(&mut timeline.dice);
         let mut checker = Checker::default();
         checker.rules = rules.unwrap_or_default();
@@ -238,6 +254,7 @@ impl Run {
             checker.is_lenient = true;
         }
         let mut run = Self {
+            pairs: pairs::Pairs::of(timeline.has_tenant, replicas.is_some()),
             simulation,
             timeline,
             checker,
@@ -321,6 +338,7 @@ impl Run {
         while !facts.is_empty() {
             for fact in std::mem::take(&mut facts) {
                 self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));
+                self.pairs.see(&fact, &self.checker.wishes, &self.simulation.store);
                 (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
                 self.watch_replicas(&fact)?;
                 self.watch_agents(&fact)?;
@@ -392,7 +410,8 @@ impl Run {
             FAULT => self.fault(),
             PERSON => {
                 let verb = *self.timeline.dice.pick(&VERBS).expect("there are some");
-                let placement = format!("p{}", self.timeline.dice.below(PLACEMENTS_MAX));
+                let number = self.timeline.dice.below(PLACEMENTS_MAX);
+                let placement = self.timeline.meant(number, self.checker.seen.is_multiple_of(2));
                 return self.say(verb, &placement);
             }
             END => self.end(),
@@ -441,7 +460,7 @@ impl Run {
             command.stage = self.waiting(&command.target);
         }
         let (verb, target) = (command.verb, &command.target);
-        let placement = PlacementKey::cluster_scoped(target.as_str());
+        let placement = key_of(target);
         let shown = self.shown(target, command.stage.as_deref()).filter(|_| verb == Verb::Approve);
         let answer = self.simulation.execute(&command, person);
         let words = match &answer {
@@ -452,7 +471,10 @@ impl Run {
         let line = format!("{} says {verb:?} {target} {:?} {:?}: {words}", person.name, command.stage, command.digest);
         self.trace.0.push((self.simulation.now, Line::Said(line)));
         if let Some(Err(refusal)) = answer {
-            self.expired |= refusal.reason == RefusalReason::Expired;
+            if refusal.reason == RefusalReason::Expired {
+                self.expired = true;
+                self.pairs.note_expired(&placement);
+            }
             return Ok(());
         }
         let is_taken = matches!(answer, Some(Ok(_)));
@@ -472,6 +494,7 @@ impl Run {
         self.checker.commands.insert((placement.clone(), verb));
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));
+            self.pairs.see(&fact, &self.checker.wishes, &self.simulation.store);
             self.watch_replicas(&fact)?;
             self.watch_agents(&fact)?;
             self.checker.see(&fact)?;
@@ -481,7 +504,7 @@ impl Run {
 
     /// Returns the stage of a placement that waits for a person, or for time.
     fn waiting(&self, target: &str) -> Option<String> {
-        let placement = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
+        let placement = self.simulation.core()?.placements().get(&key_of(target))?;
         let runs = placement.runs.values().filter(|run| run.frozen.is_some() && !run.phase.is_final());
         let mut stages = runs.flat_map(|run| &run.stages);
         let waits = |phase| matches!(phase, StagePhase::WaitingBefore | StagePhase::WaitingAfter);
@@ -490,7 +513,7 @@ impl Run {
 
     /// Returns the digest of what a person is shown who asks what waits: a stage, or else the deletions.
     fn shown(&self, target: &str, stage: Option<&str>) -> Option<Digest> {
-        let placement = self.simulation.core()?.placements().get(&PlacementKey::cluster_scoped(target))?;
+        let placement = self.simulation.core()?.placements().get(&key_of(target))?;
         let run = placement
             .runs
             .values()
@@ -548,7 +571,7 @@ impl Run {
     /// Tells whether something of a placement failed, was rolled back or rejected.
     fn needs_retry(&self, placement: &str) -> bool {
         let placements = self.simulation.core().map(engine::Core::placements);
-        let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
+        let state = placements.and_then(|placements| placements.get(&key_of(placement)));
         let has_failed = |run: &RunRecord| {
             let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
             run.phase == RunPhase::Halted || clusters.into_iter().any(|cluster| cluster.phase == ClusterPhase::Failed)
@@ -562,7 +585,7 @@ impl Run {
     /// Tells whether a run of the placement waits for another.
     fn is_queued(&self, placement: &str) -> bool {
         let placements = self.simulation.core().map(engine::Core::placements);
-        let state = placements.and_then(|placements| placements.get(&PlacementKey::cluster_scoped(placement)));
+        let state = placements.and_then(|placements| placements.get(&key_of(placement)));
         state.is_some_and(|state| state.runs.values().filter(|run| !run.phase.is_final()).count() > 1)
     }
 
@@ -639,18 +662,28 @@ fn is_rejected<'a>(run: &RunRecord, runs: impl IntoIterator<Item = &'a RunRecord
 const VERBS: [Verb; 8] =
     [Verb::Approve, Verb::Approve, Verb::Approve, Verb::Reject, Verb::Pause, Verb::Resume, Verb::Retry, Verb::Rollback];
 
+/// Returns whom a person means.
+fn key_of(target: &str) -> PlacementKey {
+    let within = target.strip_prefix("rp/").and_then(|rest| rest.split_once('/'));
+    within.map_or_else(
+        || PlacementKey::cluster_scoped(target),
+        |(namespace, name)| PlacementKey::namespaced(namespace, name),
+    )
+}
+
 /// What a person says, with nothing beside.
 fn order(verb: Verb, target: &str) -> Command {
     Command::new(verb, target)
 }
 
-/// Runs a seed. Returns its trace with the digest of it.
-fn run(seed: u64) -> Result<(Trace, String), (String, Trace)> {
+/// Runs a seed. Returns its trace with the digest of it, and which features met.
+fn run(seed: u64) -> Result<(Trace, String, pairs::Hits), (String, Trace)> {
     let mut run = Run::begin(seed);
     match run.finish() {
         Ok(()) => {
             let digest = digests::of_run(&run);
-            Ok((run.trace, digest))
+            let hits = run.pairs.end(&run.simulation.store);
+            Ok((run.trace, digest, hits))
         }
         Err(why) => Err((why, run.trace)),
     }
@@ -731,7 +764,7 @@ fn seeds() {
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
     let shown: Mutex<BTreeMap<&str, u64>> = Mutex::default();
-    let found = Mutex::new(Vec::new());
+    let (found, hits) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -740,15 +773,16 @@ fn seeds() {
             }
             let failure = match run(seed) {
                 Err((why, trace)) => Some((why.clone(), report(seed, &why, &trace))),
-                Ok((trace, digest))
+                Ok((trace, digest, _))
                     if seed.is_multiple_of(TWICE_EVERY)
-                        && run(seed).ok().map(|(_, again)| again) != Some(digest.clone()) =>
+                        && run(seed).ok().map(|(_, again, _)| again) != Some(digest.clone()) =>
                 {
                     let why = "8: it is not the same twice";
                     Some((why.to_owned(), report(seed, why, &trace)))
                 }
-                Ok((trace, digest)) => {
+                Ok((trace, digest, met)) => {
                     found.lock().unwrap().push((seed, digest));
+                    hits.lock().unwrap().push(met);
                     let mut shown = shown.lock().unwrap();
                     for what in twists::shown(&trace) {
                         *shown.entry(what).or_insert(0) += 1;
@@ -773,6 +807,7 @@ fn seeds() {
     let shown = shown.into_inner().unwrap();
     println!("of {count} seeds so many show that: {shown:#?}");
     assert!(shown.len() == twists::SHOWN || count < SHOWN_BY, "the seeds show little: {shown:?}");
+    pairs::write(digests::Fleet::OneDaemon, hits.into_inner().unwrap());
     digests::compare(digests::Fleet::OneDaemon, found.into_inner().unwrap());
 }
 

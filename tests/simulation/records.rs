@@ -87,6 +87,10 @@ pub(super) struct PlacementRecord {
     pub(super) removed: bool,
     pub(super) paused: Option<Pause>,
     pub(super) held: Option<HeldSnapshot>,
+    #[serde(default)]
+    pub(super) handing_over: BTreeSet<ClusterName>,
+    #[serde(default)]
+    pub(super) inherited: BTreeMap<PlacementKey, u64>,
     halted: Option<String>,
     error: Option<String>,
     #[serde(default)]

@@ -11,6 +11,7 @@ use simulated::{Fact, Guards, LATE_MAX, MachineFact};
 
 use super::check::Verdict;
 use super::digests::{self, Fleet};
+use super::pairs;
 use super::timeline::CLUSTERS_MAX;
 use super::{Line, Run, is_each_missed, play_all};
 
@@ -232,24 +233,26 @@ impl Run {
 const GUARDED: Guards = Guards { epoch: true, fence: true, counts_from_answer: false };
 
 /// Returns what a seed has shown, and the digest of its trace.
-fn play(seed: u64, guards: Guards) -> Result<(Shown, String), String> {
+fn play(seed: u64, guards: Guards) -> Result<(Shown, String, pairs::Hits), String> {
     let mut run = Run::begin_as(seed, Some(Watched::of(seed, guards)));
     run.finish()?;
     let digest = digests::of_run(&run);
-    Ok((run.replicas.map(|watched| watched.shown).unwrap_or_default(), digest))
+    Ok((run.replicas.map(|watched| watched.shown).unwrap_or_default(), digest, run.pairs.end(&run.simulation.store)))
 }
 
 /// Every promise holds with replicas, too, and traces are as the kept digests say.
 #[test]
 fn replicas_keep_the_promises() {
     let (count, played) = play_all(SHARE, |seed| match play(seed, GUARDED) {
-        Ok((shown, digest)) => Ok((shown, (seed, digest))),
+        Ok((shown, digest, met)) => Ok(((shown, met), (seed, digest))),
         Err(why) => {
             let again = "cargo test --test simulation -- --nocapture one_seed_with_replicas";
             Err(format!("{why:.300}\n  GITFLEET_SEED={seed} {again}"))
         }
     });
     let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
+    let (shown, hits): (Vec<_>, Vec<_>) = shown.into_iter().unzip();
+    pairs::write(Fleet::Replicas, hits);
     let sum = |of: fn(&Shown) -> usize| shown.iter().map(of).sum::<usize>();
     let (take_overs, replaced) = (sum(|s| s.take_overs), sum(|s| s.replaced));
     let late = sum(|s| s.late_writes);

@@ -184,7 +184,7 @@ impl Checker {
             let has_all = |written: &BTreeMap<ObjectKey, Digest>| {
                 snapshot.resources.iter().all(|resource| written.get(&resource.id.key()) == Some(&resource.digest))
             };
-            let is_whole = written.is_some_and(|(written, _)| has_all(written));
+            let is_whole = snapshot.resources.is_empty() || written.is_some_and(|(written, _)| has_all(written));
             let was_whole = self.unheard.get(&spot).is_some_and(|(written, _)| has_all(written));
             if cluster.phase == ClusterPhase::Succeeded && !is_whole && !was_whole {
                 let (stage, run) = (&stage.name, &run.name);

@@ -162,8 +162,11 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
         let named = run.and_then(|run| run.stages.iter().find(|stage| stage.name == name));
         named.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
     };
+    // A commit was accepted this instant, and what it deletes is to be decided.
+    let deletions = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
+    let is_outdated = || deletions(&decide(state.clone(), core.fleet(), now).state) != deletions(state);
     let happens = match (command.verb, target.stage.as_deref()) {
-        (Verb::Approve, Some(DELETION_GATE)) => after.record.closed_gate().is_none(),
+        (Verb::Approve, Some(DELETION_GATE)) => deletions(&after).is_none() || is_outdated(),
         // The gate at the other side of the stage may be the next.
         (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
         (Verb::Resume, _) => after.record.paused.is_none(),

@@ -24,6 +24,8 @@ const REFUSED_ON: &str = "example.org/refused-on";
 pub const CLUSTERS_MAX: u64 = 6;
 /// Placements that a fleet may have.
 pub const PLACEMENTS_MAX: u64 = 3;
+/// The placement that is of a tenant, where there is one.
+const TENANT: u64 = 0;
 
 /// A cluster as git has it.
 #[derive(Clone)]
@@ -106,6 +108,10 @@ pub struct Timeline {
     overrides_of_b: BTreeMap<u64, u64>,
     /// Placements with an override that fits nothing: it fails on clusters of env `b`.
     bad_overrides: BTreeSet<u64>,
+    /// Placements whose namespace has a ResourcePlacement for what is in it.
+    splits: BTreeSet<u64>,
+    /// One placement is of a tenant.
+    pub has_tenant: bool,
     /// ClusterRoles, each with the placement that selects it and its value.
     roles: BTreeMap<u64, (u64, u64)>,
     /// How often placements were renamed, and how often at most.
@@ -133,6 +139,11 @@ fn renamed(number: u64, times: u64) -> String {
     format!("p{number}r{times}")
 }
 
+/// Returns how people name the ResourcePlacement of a placement's namespace.
+fn within(number: u64, name: &str) -> String {
+    format!("rp/n{number}/{}", name.replacen('p', "q", 1))
+}
+
 impl Timeline {
     /// Begins with a fleet as the dice fall.
     pub fn begin(mut dice: Dice) -> Self {
@@ -144,6 +155,8 @@ impl Timeline {
             overrides: BTreeMap::new(),
             overrides_of_b: BTreeMap::new(),
             bad_overrides: BTreeSet::new(),
+            splits: BTreeSet::new(),
+            has_tenant: false,
             roles: BTreeMap::new(),
             names: BTreeMap::new(),
             most_names: BTreeMap::new(),
@@ -287,10 +300,35 @@ impl Timeline {
         self.names.get(&number).map_or_else(|| format!("p{number}"), |times| renamed(number, *times))
     }
 
-    /// Returns what placements were ever called.
+    /// Returns what the ResourcePlacement in the namespace of one is called.
+    fn within(&self, number: u64) -> String {
+        self.name(number).replacen('p', "q", 1)
+    }
+
+    /// Returns what placements were ever called, as people name them.
     pub fn names(&self) -> Vec<String> {
-        let later = self.most_names.iter().flat_map(|(number, times)| (1..=*times).map(|time| renamed(*number, time)));
-        (0..PLACEMENTS_MAX).map(|number| format!("p{number}")).chain(later).collect()
+        let later = self
+            .most_names
+            .iter()
+            .flat_map(|(number, times)| (1..=*times).map(|time| (*number, renamed(*number, time))));
+        let own: Vec<(u64, String)> =
+            (0..PLACEMENTS_MAX).map(|number| (number, format!("p{number}"))).chain(later).collect();
+        let within = own.iter().map(|(number, name)| within(*number, name));
+        own.iter().map(|(_, name)| name.clone()).chain(within).collect()
+    }
+
+    /// Returns whom a person names who means a placement: the one for what is in its namespace now and then.
+    pub fn meant(&self, number: u64, is_within: bool) -> String {
+        if is_within && self.splits.contains(&number) {
+            within(number, &self.name(number))
+        } else {
+            format!("p{number}")
+        }
+    }
+
+    /// Lets some placements bring their Namespace alone, and others what is in it.
+    pub fn split(&mut self, dice: &mut Dice) {
+        self.splits = (0..PLACEMENTS_MAX).filter(|_| dice.chance(500)).collect();
     }
 
     /// Gives a placement another name; everything else stays as it is. Runs that somebody wrote for it are gone.
@@ -320,7 +358,10 @@ impl Timeline {
         let number = dice.below(CLUSTERS_MAX);
         self.value += 1;
         let value = self.value;
-        match dice.below(10) {
+        match dice.below(11) {
+            // What is in a namespace gets a placement of its own, or is the other's again.
+            10 if !self.splits.remove(&placement) => drop(self.splits.insert(placement)),
+            10 => {}
             // A cluster changes its stage, and new content comes with the same commit.
             0 | 1 => {
                 if let Some(cluster) = self.clusters.get_mut(&number) {
@@ -529,6 +570,11 @@ impl Timeline {
 
     fn wish(&self, tree: Option<&Tree>) -> Wish {
         let clusters = self.clusters.keys().map(|number| ClusterName::new(cluster(*number))).collect();
+        let labels = self.clusters.iter();
+        let labels =
+            labels.map(|(number, of)| (ClusterName::new(cluster(*number)), format!("{} {}", of.env, of.order)));
+        let suspended = self.clusters.iter().filter(|(_, of)| of.suspended);
+        let suspended = suspended.map(|(number, _)| ClusterName::new(cluster(*number))).collect();
         let mut placements = BTreeMap::new();
         for (number, placement) in &self.placements {
             let named = |keep: &dyn Fn(u64, &Cluster) -> bool| {
@@ -543,19 +589,22 @@ impl Timeline {
             };
             let namespace = format!("n{number}");
             let roles: Vec<String> = self.roles_of(*number).map(|(role, _)| role_name(role)).collect();
+            let is_split = self.splits.contains(number);
             let is_selected = |key: &ObjectKey| {
-                key.namespace == namespace
+                key.namespace == namespace && !is_split
                     || key.kind == "Namespace" && key.name == namespace
                     || key.kind == "ClusterRole" && roles.iter().any(|role| key.name == *role)
             };
-            let manifests = tree.into_iter().flat_map(|tree| &tree.manifests);
+            let manifests = || tree.into_iter().flat_map(|tree| &tree.manifests);
+            let within = manifests().filter(|m| is_split && m.id.namespace == *namespace).map(snapshot::sanitised);
+            let within: Vec<Manifest> = within.collect();
             let manifests: Vec<Manifest> =
-                manifests.filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
+                manifests().filter(|m| is_selected(&m.id.key())).map(snapshot::sanitised).collect();
             let digests = |manifests: &[Manifest]| -> BTreeMap<ObjectKey, Digest> {
                 manifests.iter().map(|manifest| (manifest.id.key(), snapshot::object_digest(manifest))).collect()
             };
             let objects = digests(&manifests);
-            let overridden = |value: &u64| {
+            let patched = |manifests: &[Manifest], value: u64| {
                 let patched = manifests.iter().map(|manifest| {
                     let mut manifest = manifest.clone();
                     if manifest.id.kind != "ClusterRole" {
@@ -565,14 +614,15 @@ impl Timeline {
                 });
                 digests(&patched.collect::<Vec<_>>())
             };
-            let of_env = |env: &'static str, objects: Option<BTreeMap<ObjectKey, Digest>>| {
-                let clusters = named(&|_, cluster| cluster.env == env);
-                objects.into_iter().flat_map(move |objects| {
-                    clusters.clone().into_iter().map(move |cluster| (cluster, objects.clone()))
-                })
+            let overridden_in = |manifests: &[Manifest]| -> BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>> {
+                let rules = [("a", self.overrides.get(number)), ("b", self.overrides_of_b.get(number))];
+                let rules = rules.into_iter().filter_map(|(env, value)| Some((env, patched(manifests, *value?))));
+                let of_env = |(env, objects): (&'static str, BTreeMap<ObjectKey, Digest>)| {
+                    let clusters = named(&|_, cluster| cluster.env == env);
+                    clusters.into_iter().map(move |cluster| (cluster, objects.clone()))
+                };
+                rules.flat_map(of_env).collect()
             };
-            let of_a = of_env("a", self.overrides.get(number).map(overridden));
-            let of_a = of_a.chain(of_env("b", self.overrides_of_b.get(number).map(overridden)));
             // Evictions name a placement as it was called first.
             let is_of = |of: &u64| of == number && !self.names.contains_key(of);
             let evicted =
@@ -580,15 +630,28 @@ impl Timeline {
             let want = Want {
                 objects,
                 who,
-                overridden: of_a.collect(),
+                overridden: overridden_in(&manifests),
                 evicted: evicted.collect(),
                 shares: self.shares.contains(number),
                 reports: placement.reports_only,
                 failing: self.bad_overrides.contains(number),
             };
+            if is_split {
+                let objects = digests(&within);
+                let overridden = overridden_in(&within);
+                let of_namespace = Want { objects, overridden, evicted: BTreeSet::new(), ..want.clone() };
+                placements.insert(PlacementKey::namespaced(&namespace, self.within(*number)), of_namespace);
+            }
             placements.insert(PlacementKey::cluster_scoped(self.name(*number)), want);
         }
-        Wish { clusters, placements, is_good: tree.is_some(), number: self.commits }
+        Wish {
+            clusters,
+            labels: labels.collect(),
+            suspended,
+            placements,
+            is_good: tree.is_some(),
+            number: self.commits,
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::Cluster;
 use super::{
-    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, Timeline, Written, cluster, role_name,
+    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, TENANT, Timeline, Written, cluster,
+    role_name,
 };
 
 impl Timeline {
@@ -21,24 +22,27 @@ impl Timeline {
             files.push((format!("clusters/{name}.yaml"), text));
         }
         for (number, placement) in &self.placements {
-            files.push((
-                format!("placements/p{number}.yaml"),
-                placement.text(
-                    *number,
-                    &self.name(*number),
-                    self.abandons.contains(number),
-                    self.shares.contains(number),
-                    &self.roles_of(*number).map(|(role, _)| role_name(role)).collect::<Vec<_>>(),
-                ),
-            ));
-            let staged = placement.staged.as_ref().filter(|staged| !staged.missing);
-            files.extend(staged.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(*number))));
+            let folder = self.folder_of(*number);
+            let (abandons, shares) = (self.abandons.contains(number), self.shares.contains(number));
+            let strategy = placement.staged.as_ref().filter(|staged| !staged.missing);
+            let own = placement.text(*number, &self.cluster_scoped(*number), abandons, shares);
+            files.push((format!("{folder}placements/p{number}.yaml"), own));
+            files.extend(
+                strategy.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(&cluster_strategy(*number)))),
+            );
+            if self.splits.contains(number) {
+                let within =
+                    placement.text(*number, &within_namespace(*number, &self.within(*number)), abandons, shares);
+                files.push((format!("{folder}placements/q{number}.yaml"), within));
+                let head = namespaced_strategy(*number);
+                files.extend(strategy.map(|staged| (format!("{folder}strategies/s{number}.yaml"), staged.text(&head))));
+            }
         }
-        files.extend(
-            self.runs.iter().map(|(placement, run)| {
-                (format!("runs/r{placement}.yaml"), run.text(*placement, &self.name(*placement)))
-            }),
-        );
+        files.extend(self.runs.iter().map(|(placement, run)| {
+            let is_within = self.splits.contains(placement) && run.name.is_multiple_of(2);
+            let of = if is_within { self.within(*placement) } else { self.name(*placement) };
+            (format!("runs/r{placement}.yaml"), run.text(*placement, &of, is_within))
+        }));
         for of in 0..PLACEMENTS_MAX {
             let good = [("a", self.overrides.get(&of)), ("b", self.overrides_of_b.get(&of))];
             let good = good.into_iter().filter_map(|(env, value)| {
@@ -48,18 +52,26 @@ impl Timeline {
             let bad = bad.then(|| rule_text("b", "replace, path: /metadata/labels/missing/field", "x"));
             let rules: String = good.chain(bad).collect();
             if !rules.is_empty() {
-                files.push((format!("overrides/o{of}.yaml"), override_text(of, &self.name(of), &rules)));
+                let folder = self.folder_of(of);
+                files.push((format!("{folder}overrides/o{of}.yaml"), override_text(of, &self.name(of), &rules)));
+                let selectors: Vec<String> = self
+                    .objects
+                    .range((of, 0)..(of + 1, 0))
+                    .map(|((_, number), object)| object.selector(*number))
+                    .collect();
+                if self.splits.contains(&of) && !selectors.is_empty() {
+                    let text = override_in_namespace(of, &self.within(of), &selectors.join(", "), &rules);
+                    files.push((format!("{folder}overrides/r{of}.yaml"), text));
+                }
             }
         }
-        if !self.roles.is_empty() {
-            let role = |(role, (_, value)): (&u64, &(u64, u64))| {
-                format!(
-                    "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {}, annotations: \
-                     {{example.org/value: 'v{value}'}}}}\nrules: []\n---\n",
-                    role_name(*role)
-                )
-            };
-            files.push(("payload/roles.yaml".to_owned(), self.roles.iter().map(role).collect()));
+        for (role, (of, value)) in &self.roles {
+            let text = format!(
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {}, annotations: \
+                 {{example.org/value: 'v{value}'}}}}\nrules: []\n",
+                role_name(*role)
+            );
+            files.push((format!("{}payload/role{role}.yaml", self.folder_of(*of)), text));
         }
         for (placement, number) in &self.evictions {
             let text = format!(
@@ -74,14 +86,58 @@ impl Timeline {
             for ((_, number), object) in self.objects.range((namespace, 0)..(namespace + 1, 0)) {
                 text.push_str(&object.text(namespace, *number));
             }
-            files.push((format!("payload/n{namespace}.yaml"), text));
+            files.push((format!("{}payload/n{namespace}.yaml", self.folder_of(namespace)), text));
         }
         files
     }
+
+    /// Returns the folder of what belongs to a placement: one of a tenant, or none.
+    fn folder_of(&self, number: u64) -> &'static str {
+        if self.has_tenant && number == TENANT { "tenant/" } else { "" }
+    }
+
+    /// Returns what is particular of a ClusterResourcePlacement: where its Namespace has a ResourcePlacement, it brings the Namespace alone.
+    fn cluster_scoped(&self, number: u64) -> Head {
+        let scope = if self.splits.contains(&number) { ", selectionScope: NamespaceOnly" } else { "" };
+        let begin = ", {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: ";
+        let roles: String = self.roles_of(number).map(|(role, _)| format!("{begin}{}}}", role_name(role))).collect();
+        Head {
+            kind: "ClusterResourcePlacement",
+            metadata: format!("name: {}", self.name(number)),
+            selectors: format!("{{group: '', version: v1, kind: Namespace, name: n{number}{scope}}}{roles}"),
+        }
+    }
+}
+
+/// What is particular of a document of one of two scopes.
+struct Head {
+    kind: &'static str,
+    metadata: String,
+    selectors: String,
+}
+
+/// Returns that of the ResourcePlacement of a namespace: everything in it.
+fn within_namespace(number: u64, name: &str) -> Head {
+    let kinds = [("''", "v1", "ConfigMap"), ("apps", "v1", "Deployment"), ("batch", "v1", "Job")];
+    let selectors = kinds.map(|(group, version, kind)| format!("{{group: {group}, version: {version}, kind: {kind}}}"));
+    Head {
+        kind: "ResourcePlacement",
+        metadata: format!("name: {name}, namespace: n{number}"),
+        selectors: selectors.join(", "),
+    }
+}
+
+fn cluster_strategy(number: u64) -> Head {
+    Head { kind: "ClusterStagedUpdateStrategy", metadata: format!("name: s{number}"), selectors: String::new() }
+}
+
+fn namespaced_strategy(number: u64) -> Head {
+    let metadata = format!("name: s{number}, namespace: n{number}");
+    Head { kind: "StagedUpdateStrategy", metadata, selectors: String::new() }
 }
 
 impl Placement {
-    fn text(&self, number: u64, name: &str, abandons: bool, shares: bool, roles: &[String]) -> String {
+    fn text(&self, number: u64, head: &Head, abandons: bool, shares: bool) -> String {
         let policy = match &self.policy {
             Policy::All => "{placementType: PickAll}".to_owned(),
             Policy::Env(env) => format!(
@@ -127,19 +183,21 @@ impl Placement {
                 self.max_unavailable, self.max_surge
             )
         };
-        let begin = ", {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: ";
-        let roles: String = roles.iter().map(|role| [begin, role, "}"].concat()).collect();
+        let Head { kind, metadata, selectors } = head;
+        // The placements of a namespace are served as v1beta1 alone.
+        let version = if *kind == "ResourcePlacement" { "v1beta1" } else { "v1" };
         format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata:\n  name: {name}\n  \
-             annotations: {{{annotations}}}\nspec:\n  resourceSelectors: [{{group: '', version: v1, kind: Namespace, name: \
-             n{number}}}{roles}]\n  policy: {policy}\n  strategy: {strategy}\n  revisionHistoryLimit: {}\n",
+            "apiVersion: placement.kubernetes-fleet.io/{version}\nkind: {kind}\nmetadata:\n  {}\n  \
+             annotations: {{{annotations}}}\nspec:\n  resourceSelectors: [{selectors}]\n  policy: {policy}\n  strategy: {strategy}\n  \
+             revisionHistoryLimit: {}\n",
+            metadata.replace(", ", "\n  "),
             self.history
         )
     }
 }
 
 impl Staged {
-    fn text(&self, number: u64) -> String {
+    fn text(&self, Head { kind, metadata, .. }: &Head) -> String {
         let after = match self.after_first {
             "" => String::new(),
             "TimedWait" => "\n      afterStageTasks: [{type: TimedWait, waitTime: 30s}]".to_owned(),
@@ -150,7 +208,7 @@ impl Staged {
             if self.has_third { "    - name: third\n      labelSelector: {matchLabels: {env: c}}\n" } else { "" };
         let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
         format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateStrategy\nmetadata: {{name: s{number}, \
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: {kind}\nmetadata: {{{metadata}, \
              annotations: {{gitfleet.io/clusters-in-no-stage: {}}}}}\nspec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
             self.in_no_stage,
             max = self.max_concurrency
@@ -159,11 +217,13 @@ impl Staged {
 }
 
 impl Written {
-    fn text(&self, placement: u64, of: &str) -> String {
+    fn text(&self, placement: u64, of: &str, is_within: bool) -> String {
         let state = if self.state.is_empty() { String::new() } else { format!(", state: {}", self.state) };
         let index = self.index.map_or(String::new(), |index| format!(", resourceSnapshotIndex: '{index}'"));
+        let kind = if is_within { "StagedUpdateRun" } else { "ClusterStagedUpdateRun" };
+        let namespace = if is_within { format!(", namespace: n{placement}") } else { String::new() };
         format!(
-            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterStagedUpdateRun\nmetadata: {{name: r{}}}\nspec: \
+            "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: {kind}\nmetadata: {{name: r{}{namespace}}}\nspec: \
              {{placementName: {of}, stagedRolloutStrategyName: s{placement}{state}{index}}}\n",
             self.name
         )
@@ -179,6 +239,15 @@ fn override_text(number: u64, placement: &str, rules: &str) -> String {
     )
 }
 
+/// An override of these objects of a namespace.
+fn override_in_namespace(number: u64, placement: &str, selectors: &str, rules: &str) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ResourceOverride\nmetadata: {{name: r{number}, namespace: \
+         n{number}}}\nspec:\n  placement: {{name: {placement}, scope: Namespaced}}\n  resourceSelectors: [{selectors}]\n  \
+         policy:\n    overrideRules:\n{rules}"
+    )
+}
+
 /// A rule of it for clusters of an env.
 fn rule_text(env: &str, op: &str, value: &str) -> String {
     format!(
@@ -188,6 +257,16 @@ fn rule_text(env: &str, op: &str, value: &str) -> String {
 }
 
 impl Object {
+    /// Returns how an override selects it.
+    fn selector(&self, number: u64) -> String {
+        let (group, version) = match self.kind {
+            "ConfigMap" => ("''", "v1"),
+            "Job" => ("batch", "v1"),
+            _ => ("apps", "v1"),
+        };
+        format!("{{group: {group}, version: {version}, kind: {}, name: o{number}}}", self.kind)
+    }
+
     fn text(&self, namespace: u64, number: u64) -> String {
         let on = |clusters: &BTreeSet<u64>| clusters.iter().map(|n| cluster(*n)).collect::<Vec<_>>().join(".");
         let (version, body) = match self.kind {
