@@ -16,7 +16,7 @@ use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, ClusterRecord};
-use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
+use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StageRecord};
 
 /// The health of a cluster without a binding.
 const UNTOLD: Health = Health {
@@ -125,14 +125,30 @@ impl Pass<'_> {
     fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
         let mut ended = Vec::new();
         for (run, own) in self.answering().into_iter().filter(|(run, _)| owes(run)) {
-            let is_current = self.is_current(run);
-            let is_taken = |cluster: &ClusterName| !is_current || !own.contains(cluster);
+            let (is_current, elsewhere) = (self.is_current(run), self.deferred_elsewhere(run));
+            let is_taken = |cluster: &ClusterName| !is_current || !own.contains(cluster) || elsewhere.contains(cluster);
             if !own.is_empty() || expects_any(run, is_taken) {
                 let taken = reached(run).into_iter().filter(|cluster| is_taken(cluster)).cloned().collect();
                 ended.push((run.clone(), taken));
             }
         }
         ended
+    }
+
+    /// Returns the clusters that an ended run deferred, and that are in another stage of the run that takes its place: what they get is
+    /// up to the gates of that stage.
+    fn deferred_elsewhere(&self, run: &RunRecord) -> BTreeSet<ClusterName> {
+        let Some(newer) = self.active_run().filter(|newer| newer.sequence > run.sequence) else {
+            return BTreeSet::new();
+        };
+        let is_in =
+            |stage: &StageRecord, name: &ClusterName| stage.clusters.iter().any(|cluster| cluster.name == *name);
+        let deferred = run.stages.iter().flat_map(|stage| stage.clusters.iter().map(move |cluster| (stage, cluster)));
+        let deferred = deferred.filter(|(_, cluster)| cluster.phase == ClusterPhase::Deferred);
+        let is_elsewhere = |(stage, cluster): &(&StageRecord, &RunCluster)| {
+            newer.stages.iter().any(|other| other.name != stage.name && is_in(other, &cluster.name))
+        };
+        deferred.filter(is_elsewhere).map(|(_, cluster)| cluster.name.clone()).collect()
     }
 
     /// Returns the limits of runs: an object whose health cannot be tracked counts as available immediately.

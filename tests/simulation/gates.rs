@@ -98,7 +98,8 @@ impl Checker {
         let asked = self.gates.before.get(spot).map_or(0, |(_, asked)| *asked);
         let given = bringing.and_then(|run| before(run, cluster, |task| task.done_at.is_some())).unwrap_or(0);
         // Who resumes a placement that lost its stages says yes to all of it.
-        let is_resumed = bringing.is_none() && self.commands.contains(&(placement.clone(), Verb::Resume));
+        let is_rolling = self.placements.get(placement).is_some_and(|record| !record.is_external());
+        let is_resumed = is_rolling && self.commands.contains(&(placement.clone(), Verb::Resume));
         if given < asked && !is_known && !is_rollback && !is_resumed && !self.is_lenient {
             let by = bringing.map_or("no run", |run| run.name.as_str());
             return Err(format!(

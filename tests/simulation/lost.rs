@@ -13,7 +13,7 @@ use simulated::{Fact, MachineFact, SimulatedFleet};
 use super::check::{Verdict, Wish};
 use super::digests::{self, Fleet, TraceDigest};
 use super::pairs::{self, Pairs};
-use super::timeline::{PLACEMENTS_MAX, Timeline};
+use super::timeline::{Act, PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
@@ -119,6 +119,8 @@ fn play(seed: u64) -> Result<((Shown, pairs::Hits), (u64, String)), String> {
         let what = if timeline.dice.chance(400) { CHANGE } else { PERSON };
         simulation.at(Duration::from_secs(timeline.dice.below(lose_at)), what);
     }
+    // What the commit before it does acts together with the loss.
+    simulation.at(Duration::from_secs(lose_at - meetings.between(1, 40)), CHANGE);
     simulation.at(Duration::from_secs(lose_at), LOSE);
     simulation.at(Duration::from_secs(lose_at + timeline.dice.between(1, 300)), ADOPT);
     for _ in 0..meetings.between(0, 2) {
@@ -135,8 +137,12 @@ fn play(seed: u64) -> Result<((Shown, pairs::Hits), (u64, String)), String> {
                 match fact {
                     Fact::Mark(CHANGE) => {
                         timeline.change();
-                        if meetings.chance(500) {
-                            timeline.meet(&mut meetings);
+                        if meetings.chance(700) {
+                            let placement = meetings.below(PLACEMENTS_MAX);
+                            for _ in 0..meetings.between(1, 3) {
+                                let act = *meetings.pick(&Act::ALL).expect("there are some");
+                                timeline.act(act, placement, &mut meetings);
+                            }
                         }
                         wishes.extend([push(&mut simulation, &mut timeline)]);
                     }

@@ -77,6 +77,55 @@ struct Staged {
     missing: bool,
 }
 
+/// What a commit does that is to meet something else.
+#[derive(Clone, Copy)]
+pub enum Act {
+    Renew,
+    Relabel,
+    Join,
+    Leave,
+    Suspend,
+    Override,
+    NoOverride,
+    BadOverride,
+    NoBadOverride,
+    HandOver,
+    Rename,
+    RenameBack,
+    Split,
+    Evict,
+    WriteRun,
+    Deselect,
+    RemoveGuarded,
+    Break,
+}
+
+impl Act {
+    /// Those that dice choose from; what is undone by a later one is there as often.
+    pub const ALL: [Self; 20] = [
+        Self::Renew,
+        Self::Renew,
+        Self::Relabel,
+        Self::Relabel,
+        Self::Join,
+        Self::Leave,
+        Self::Suspend,
+        Self::Override,
+        Self::NoOverride,
+        Self::BadOverride,
+        Self::NoBadOverride,
+        Self::HandOver,
+        Self::Rename,
+        Self::RenameBack,
+        Self::Split,
+        Self::Evict,
+        Self::WriteRun,
+        Self::Deselect,
+        Self::RemoveGuarded,
+        Self::Break,
+    ];
+}
+
 /// A run that somebody wrote.
 #[derive(Clone)]
 struct Written {
@@ -352,40 +401,68 @@ impl Timeline {
         self.runs.remove(&number);
     }
 
-    /// Changes what features meet in, as dice of its own fall.
-    pub fn meet(&mut self, dice: &mut Dice) {
-        let placement = dice.below(PLACEMENTS_MAX);
+    /// Lets a feature act on a placement with the next commit, as dice of its own fall.
+    pub fn act(&mut self, act: Act, placement: u64, dice: &mut Dice) {
         let number = dice.below(CLUSTERS_MAX);
         self.value += 1;
         let value = self.value;
-        match dice.below(11) {
-            // What is in a namespace gets a placement of its own, or is the other's again.
-            10 if !self.splits.remove(&placement) => drop(self.splits.insert(placement)),
-            10 => {}
-            // A cluster changes its stage, and new content comes with the same commit.
-            0 | 1 => {
+        match act {
+            Act::Renew => self.renew(true, placement),
+            Act::Relabel => {
                 if let Some(cluster) = self.clusters.get_mut(&number) {
                     cluster.env = if cluster.env == "a" { "b" } else { "a" };
                 }
-                self.renew(dice.chance(700), placement);
             }
-            2 => drop(self.overrides_of_b.insert(placement, value)),
-            3 => drop(self.overrides_of_b.remove(&placement)),
-            // An object changes hands, or has other content.
-            4 | 5 => {
+            Act::Join => {
+                let joins = (0..CLUSTERS_MAX).find(|number| !self.clusters.contains_key(number));
+                if let Some(number) = joins {
+                    self.clusters.insert(number, Cluster::any(dice));
+                }
+            }
+            Act::Leave => {
+                if self.clusters.len() > 2 {
+                    self.clusters.remove(&number);
+                }
+            }
+            Act::Suspend => {
+                if let Some(cluster) = self.clusters.get_mut(&number) {
+                    cluster.suspended = !cluster.suspended;
+                }
+            }
+            Act::Override => drop(self.overrides_of_b.insert(placement, value)),
+            Act::NoOverride => drop(self.overrides_of_b.remove(&placement)),
+            Act::BadOverride => drop(self.bad_overrides.insert(placement)),
+            Act::NoBadOverride => drop(self.bad_overrides.remove(&placement)),
+            Act::HandOver => {
                 let role = dice.below(2);
                 self.roles.insert(role, (placement, value));
             }
-            6 => self.rename_back(placement),
-            7 => {
+            Act::Rename => {
                 self.rename(placement);
                 if let Some(placement) = self.placements.get_mut(&placement).filter(|_| dice.chance(300)) {
                     placement.staged = None;
                 }
-                self.renew(dice.chance(500), placement);
             }
-            8 => drop(self.bad_overrides.insert(placement)),
-            _ => drop(self.bad_overrides.remove(&placement)),
+            Act::RenameBack => self.rename_back(placement),
+            Act::Split if !self.splits.remove(&placement) => drop(self.splits.insert(placement)),
+            Act::Split => {}
+            Act::Evict => self.evict(placement, number),
+            Act::WriteRun => drop(self.runs.insert(placement, Written { name: value, state: "Run", index: None })),
+            Act::Deselect => self.deselect(placement, number),
+            Act::RemoveGuarded => {
+                let key = self.objects.keys().copied().find(|(of, _)| *of == placement);
+                if let Some(placement) = self.placements.get_mut(&placement) {
+                    placement.guard_off = false;
+                }
+                key.iter().for_each(|key| drop(self.objects.remove(key)));
+            }
+            Act::Break => {
+                let object = self.objects.iter_mut().find(|((of, _), _)| *of == placement);
+                if let Some((_, object)) = object {
+                    object.value = value;
+                    object.never_on = (0..CLUSTERS_MAX).filter(|_| dice.chance(400)).collect();
+                }
+            }
         }
     }
 

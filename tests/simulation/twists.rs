@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use model::commands::{Command, Verb};
+use model::id::ClusterName;
 use plan::simulate::Dice;
 use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::Verdict;
+use super::timeline::{Act, CLUSTERS_MAX, PLACEMENTS_MAX};
 use super::{Line, Run, Trace};
 
 /// Of a thousand seeds so many have one kind of twist.
@@ -42,6 +45,9 @@ pub const CONTENT: u64 = 27;
 
 /// A commit in which features meet: labels, overrides, names, objects that change hands.
 pub const MEET: u64 = 28;
+
+/// Something else acts on the placement that the last such commit was about.
+pub const MEET_AGAIN: u64 = 29;
 
 /// What traces say when one comes.
 const NAMES: [(u64, &str); 8] = [
@@ -142,6 +148,7 @@ impl Run {
             RELENT => self.relent(),
             SWITCH => self.switch(),
             MEET => self.meet(),
+            MEET_AGAIN => return self.meet_again(),
             CONTENT => {
                 self.timeline.write_all();
                 self.push(true);
@@ -151,15 +158,44 @@ impl Run {
         Ok(())
     }
 
-    /// Features meet in one commit.
+    /// Two or three features act on one placement in one commit; a moment later a person or a fault does so, too, now and then.
     fn meet(&mut self) {
-        let Some(dice) = &mut self.twists.meetings else { return };
-        let mut dice = dice.clone();
-        for _ in 0..dice.between(1, 2) {
-            self.timeline.meet(&mut dice);
+        let Some(mut dice) = self.twists.meetings.clone() else { return };
+        let placement = dice.below(PLACEMENTS_MAX);
+        for _ in 0..dice.between(1, 3) {
+            let act = *dice.pick(&Act::ALL).expect("there are some");
+            self.timeline.act(act, placement, &mut dice);
+        }
+        self.push(false);
+        if dice.chance(600) {
+            self.met = placement;
+            self.simulation.at(Duration::from_millis(dice.between(100, 20_000)), MEET_AGAIN);
         }
         self.twists.meetings = Some(dice);
-        self.push(false);
+    }
+
+    /// Something else acts on the placement of the last such commit.
+    fn meet_again(&mut self) -> Verdict {
+        let Some(mut dice) = self.twists.meetings.clone() else { return Ok(()) };
+        let target = self.timeline.meant(self.met, dice.chance(500));
+        let cluster = ClusterName::new(format!("c{}", dice.below(CLUSTERS_MAX)));
+        let verbs =
+            [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Reject, Verb::Retry, Verb::Approve, Verb::Approve];
+        let verb = dice.pick(&verbs).copied().filter(|_| dice.chance(700));
+        let is_away = dice.chance(500);
+        self.twists.meetings = Some(dice);
+        match verb {
+            Some(verb) => return self.command(&Command::new(verb, &target), &super::person(0)),
+            None if is_away => {
+                self.checker.calm_since = self.simulation.now;
+                self.simulation.set_reachable(&cluster, false);
+            }
+            None => {
+                self.checker.calm_since = self.simulation.now;
+                self.simulation.crash();
+            }
+        }
+        Ok(())
     }
 
     /// Another branch is checked out: its tip waits for a person.

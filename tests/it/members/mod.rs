@@ -5,6 +5,7 @@
 
 mod contract;
 mod delivery;
+mod joints;
 mod large;
 mod leaving;
 mod lists;

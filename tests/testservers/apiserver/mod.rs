@@ -105,9 +105,11 @@ impl Server {
         };
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let (shared, now) = (cluster::Shared::default(), seconds());
-        let clusters = (0..options.clusters)
-            .zip(0_u32..)
-            .map(|(number, unit)| (name(number), Arc::new(cluster::Cluster::new(unit, &shared, now))));
+        // Uids are of one server alone, also beside other servers: two members with one uid would be two names of one server.
+        let first = u32::from_str_radix(&token()[..8], 16).unwrap_or_default();
+        let clusters = (0..options.clusters).zip(0_u32..).map(|(number, unit)| {
+            (name(number), Arc::new(cluster::Cluster::new(first.wrapping_add(unit), &shared, now)))
+        });
         let double = Arc::new(Double {
             clusters: clusters.collect(),
             token: token(),

@@ -369,7 +369,7 @@ impl Member {
 }
 
 /// The kinds that tests name by one word, with the version of their API. kubectl finds out for the others.
-const KINDS: [(&str, &str); 11] = [
+const KINDS: [(&str, &str); 13] = [
     ("namespace", "v1"),
     ("node", "v1"),
     ("configmap", "v1"),
@@ -381,6 +381,8 @@ const KINDS: [(&str, &str); 11] = [
     ("deployment", "apps/v1"),
     ("job", "batch/v1"),
     ("customresourcedefinition", "apiextensions.k8s.io/v1"),
+    ("persistentvolumeclaim", "v1"),
+    ("clusterrole", "rbac.authorization.k8s.io/v1"),
 ];
 
 /// Returns where an API server has an object.
