@@ -247,6 +247,7 @@ impl PlacementState {
             last_automatic: None,
             runs_from: 0,
             approvers: None,
+            digest_required: false,
             journaled: None,
             owners: Vec::new(),
             replaced: None,
