@@ -319,7 +319,13 @@ fn picked_state(
         return (Style::Muted, "·", description.into());
     };
     if binding.snapshot.is_none() || binding.snapshot != view.newest() || is_behind(view, binding) {
-        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_message(view, binding).into());
+        let (style, glyph) = match offline {
+            Some(_) => (Style::Muted, "?"),
+            // It is on the way to another snapshot than the newest, or was, and gets no further.
+            None if has_failed(view, binding) => (Style::Bad, "✗"),
+            None => (Style::Muted, "·"),
+        };
+        return (style, glyph, waiting_message(view, binding).into());
     }
     cluster_state(view, &decision.cluster_name, binding)
 }
