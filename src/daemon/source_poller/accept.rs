@@ -7,9 +7,12 @@ use super::branch::Branch;
 use super::{AcceptedState, Poller, pin_name};
 use crate::commit_reader;
 use crate::commit_reader::{SourceAt, read_commit, read_joined};
+use decide::deliver::inventory::Held;
+use decide::found::Found;
 use decide::tenancy::violations;
 use engine::SourceEvent;
-use model::id::CommitId;
+use git::joined_sources;
+use model::id::{CommitId, PlacementKey};
 use model::manifest::InputError;
 use model::tree::{JoinedSource, Tree};
 
@@ -47,6 +50,40 @@ impl Poller {
             }
         };
         self.send(SourceEvent::Restored(restored));
+    }
+
+    /// Reads again what members hold of a placement, and keeps its commit: records will name it.
+    pub(super) fn find(&mut self, key: PlacementKey, held: Held) {
+        self.finding = Some((key.clone(), held.index));
+        let sources = match &self.joined {
+            None => Ok(Some(vec![self.branches[0].at(&held.commit)])),
+            Some(joined) => joined_sources(joined.reader(), &held.commit),
+        };
+        let sources = sources.map_err(|error| error.in_full());
+        let sources =
+            sources.and_then(|found| found.ok_or_else(|| "the commit that joins the sources is gone".to_owned()));
+        let found = sources.and_then(|sources| {
+            let tree = self.read(&held.commit, &sources).map_err(|error| error.in_full())?;
+            let found = Found::read(&tree, &key, &held)?;
+            self.pin(&held.commit, &sources).map_err(|error| error.in_full())?;
+            self.fresh.push(held.commit.clone());
+            Ok(Box::new(found))
+        });
+        self.finding = None;
+        self.send(SourceEvent::Found(key, held.index, found));
+    }
+
+    /// Keeps a commit of sources, and the results of folders that were read last.
+    fn pin(&self, commit: &CommitId, sources: &[JoinedSource]) -> Result<(), git::Error> {
+        for source in sources {
+            if let Some(branch) = self.branch_of(&source.name) {
+                branch.source.reader().pin(&pin_name(&source.commit), &source.commit)?;
+            }
+        }
+        if let Some(joined) = &self.joined {
+            joined.reader().pin(&pin_name(commit), commit)?;
+        }
+        self.rendering.pin(commit, self.cache.rendered())
     }
 
     /// Has our copies of accepted commits fetched again where they may be damaged: of the source that an error is of, or of all.
@@ -180,15 +217,9 @@ impl Poller {
             tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
         }
         // Before the commit is announced: records will name it, and git may collect unreferenced commits.
-        for branch in self.branches.iter().filter(|branch| names.contains(&branch.name)) {
-            if let Some(tip) = &branch.candidate {
-                branch.source.reader().pin(&pin_name(tip), tip)?;
-            }
-        }
-        if let Some(joined) = &self.joined {
-            joined.reader().pin(&pin_name(commit), commit)?;
-        }
-        self.rendering.pin(commit, self.cache.rendered())?;
+        let new = self.branches.iter().filter(|branch| names.contains(&branch.name));
+        let new: Vec<JoinedSource> = new.filter_map(|branch| Some(branch.at(branch.candidate.as_ref()?))).collect();
+        self.pin(commit, &new)?;
         self.accepted = Some(commit.clone());
         (self.accepted_state, self.was_joined) = (AcceptedState::Read, true);
         self.fresh.push(commit.clone());

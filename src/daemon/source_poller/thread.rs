@@ -136,6 +136,9 @@ impl PollerThread {
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
             Ok(SourceRequest::Branch { reply, .. }) => drop(reply.send(None)),
+            Ok(SourceRequest::Find(key, held)) => {
+                drop(self.news.send(SourceEvent::Found(key, held.index, Err(missing()))));
+            }
             Ok(
                 SourceRequest::Poll
                 | SourceRequest::AcceptRewrite(_)
@@ -184,6 +187,7 @@ impl PollerThread {
             refused: std::collections::BTreeMap::new(),
             accepted_state: AcceptedState::Unread,
             fresh: Vec::new(),
+            finding: None,
             later: std::collections::VecDeque::new(),
             news: self.news.clone(),
         })
