@@ -213,7 +213,7 @@ impl Poller {
                     self.poll(true);
                 }
                 Some(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
-                Some(SourceRequest::Find(key, held)) => self.find(key, held),
+                Some(SourceRequest::Find(key, held)) => self.find(key, &held),
                 // The requester may have stopped waiting.
                 Some(SourceRequest::Candidate { source, number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(&source, number, &head, fetch)));

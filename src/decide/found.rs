@@ -1,6 +1,6 @@
 //! What members hold of a placement that somebody rolled back, when the store with its snapshots was lost: pure.
 //!
-//! Inventories name the snapshot, and git has what it was made of. The hold goes on with it as before, but only where everything beside its
+//! Inventories name the snapshot, and git has what it was made of. The hold continues with it as before, but only where everything beside its
 //! content is the same today: overrides, apply strategy and policy of an earlier commit may be what was rolled back, or older than it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,36 +23,36 @@ pub struct Holders {
     /// By cluster: the index of the hold that it keeps, if any, and the snapshot that it holds.
     clusters: BTreeMap<ClusterName, (Option<u64>, Held)>,
     /// What they agree on, read again; `Some(None)` where that cannot be read.
-    pub found: Option<Option<Arc<Found>>>,
+    pub found: Option<Option<Arc<FoundSnapshot>>>,
 }
 
 impl Holders {
     /// Notes what a cluster holds, and the hold that it keeps.
-    pub fn note(&mut self, cluster: &ClusterName, hold: Option<&HeldSnapshot>, held: &Held) {
-        self.clusters.insert(cluster.clone(), (hold.map(|hold| hold.index), held.clone()));
+    pub fn note(&mut self, cluster: &ClusterName, hold: Option<&HeldSnapshot>, has: &Held) {
+        self.clusters.insert(cluster.clone(), (hold.map(|hold| hold.index), has.clone()));
     }
 
     /// Returns what a held placement was rolled back to: the earlier snapshot that all have which keep the hold and do not hold what is held.
     /// Nothing where they differ, or are not more than all others: one member alone could say anything.
     pub fn agreed(&self, hold: &HeldSnapshot) -> Option<&Held> {
-        let is_back = |(index, held): &&(Option<u64>, Held)| {
-            *index == Some(hold.index) && held.digest != hold.hash && held.index < hold.index
+        let is_back = |(index, has): &&(Option<u64>, Held)| {
+            *index == Some(hold.index) && has.digest != hold.hash && has.index < hold.index
         };
-        let back: Vec<&Held> = self.clusters.values().filter(is_back).map(|(_, held)| held).collect();
+        let back: Vec<&Held> = self.clusters.values().filter(is_back).map(|(_, has)| has).collect();
         // With overrides, apply strategy or policy alone nobody holds another snapshot.
         let are_most = hold.inputs.is_none() && back.len() * 2 > self.clusters.len();
         back.first().copied().filter(|first| are_most && back.iter().all(|other| other == first))
     }
 
     /// Tells whether a cluster holds this.
-    pub fn has(&self, cluster: &ClusterName, held: &Held) -> bool {
+    pub(super) fn has(&self, cluster: &ClusterName, held: &Held) -> bool {
         self.clusters.get(cluster).is_some_and(|(_, of_cluster)| of_cluster == held)
     }
 }
 
 /// A snapshot that members hold, read again from its commit.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundSnapshot {
     /// What inventories say of it.
     pub held: Held,
     /// Its objects.
@@ -63,7 +63,7 @@ pub struct Found {
     overrides: BTreeMap<OverrideKey, Digest>,
 }
 
-impl Found {
+impl FoundSnapshot {
     /// Finds what members hold of a placement in the tree of its commit.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Found {
     }
 
     /// Tells whether a commit has the same beside content.
-    pub fn is_as(&self, placement: &Placement, overrides: &Overrides) -> bool {
+    pub(super) fn is_as(&self, placement: &Placement, overrides: &Overrides) -> bool {
         self.spec.policy == placement.spec.policy
             && self.spec.strategy.apply_strategy == placement.spec.strategy.apply_strategy
             && self.overrides == concerning(overrides, placement, &self.payload)
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn most_members_agree_on_what_was_rolled_back_to() {
-        let held = |index, digest: &str| Held { index, commit: "c".into(), digest: Digest::from(digest) };
-        let (good, other, bad) = (|| held(0, "good"), || held(1, "other"), || held(2, "bad"));
+        let at = |index, digest: &str| Held { index, commit: "c".into(), digest: Digest::from(digest) };
+        let (good, other, bad) = (|| at(0, "good"), || at(1, "other"), || at(2, "bad"));
         type Row = (&'static str, Option<&'static str>, Vec<(Option<u64>, Held)>, Option<Held>);
         let rows: [Row; 9] = [
             ("none has said", None, vec![], None),
@@ -133,14 +133,14 @@ mod tests {
                 None,
             ),
             ("an earlier hold says nothing", None, vec![(Some(1), good()), (Some(1), good())], None),
-            ("it was not rolled back to something newer", None, vec![(Some(2), held(3, "new"))], None),
+            ("it was not rolled back to something newer", None, vec![(Some(2), at(3, "new"))], None),
             ("overrides alone were rolled back", Some("x"), vec![(Some(2), good())], None),
         ];
         for (name, inputs, members, wanted) in rows {
             let mut holders = Holders::default();
-            for (place, (index, held)) in members.iter().enumerate() {
-                let hold = index.map(|index| hold(index, None));
-                holders.note(&ClusterName::new(format!("c{place}")), hold.as_ref(), held);
+            for (place, (index, has)) in members.iter().enumerate() {
+                let of_cluster = index.map(|index| hold(index, None));
+                holders.note(&ClusterName::new(format!("c{place}")), of_cluster.as_ref(), has);
             }
             assert_eq!(holders.agreed(&hold(2, inputs)), wanted.as_ref(), "{name}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Pass;
-use super::found::Found;
+use super::found::FoundSnapshot;
 use super::state::{Payload, Selected};
 use super::variants::SelectedVariants;
 use crate::snapshot::{Frozen, Next, freeze, freeze_variants, is_encrypted_again, next_snapshot, not_selected, select};
@@ -14,6 +14,7 @@ use model::id::CommitId;
 use model::journal::JournalKind;
 use model::manifest::Manifest;
 use model::overrides::PickedOverrides;
+use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use model::tree::Placement;
 
@@ -48,13 +49,12 @@ impl Pass<'_> {
 
     /// Binds the clusters of a staged placement to the snapshot that they hold: no run is left that would. They get nothing new.
     pub(super) fn bind_found(&mut self) {
-        let key = &self.state.record.key;
-        let is_staged = self.state.record.spec.strategy.type_ == StrategyType::External;
-        let (true, Some(holders)) = (is_staged && self.fleet.kept.contains_key(key), self.fleet.holders.get(key))
-        else {
+        let record = &self.state.record;
+        let Some((holders, found)) = self.fleet.holders.get(&record.key).zip(self.found()) else { return };
+        let is_begun = self.state.runs.values().any(|run| run.frozen.is_some());
+        if record.spec.strategy.type_ != StrategyType::External || is_begun || !record.permits(PhaseAct::Start) {
             return;
-        };
-        let Some(found) = self.found() else { return };
+        }
         let index = found.held.index;
         let is_free = |b: &&Binding| b.state == BindingState::Scheduled && !b.deleting && b.snapshot.is_none();
         let free = self.state.bindings().filter(is_free).filter(|b| holders.has(&b.cluster, &found.held));
@@ -65,7 +65,7 @@ impl Pass<'_> {
     }
 
     /// Returns what members hold instead of the held snapshot, if the accepted commit has the same beside its content.
-    fn found(&self) -> Option<Arc<Found>> {
+    fn found(&self) -> Option<Arc<FoundSnapshot>> {
         let record = &self.state.record;
         let hold = record.held.as_ref()?;
         let holders = self.fleet.holders.get(&record.key)?;

@@ -12,7 +12,7 @@ use crate::store::Op;
 use crate::store::records::STORE_KEY;
 use config::OnEmptyStore;
 use decide::deliver::inventory::Held;
-use decide::found::Found;
+use decide::found::FoundSnapshot;
 use model::commands::{Done, Person, Refusal, RefusalReason};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::records::{Binding, Kept, StoreRecord};
@@ -47,7 +47,7 @@ impl Core {
     }
 
     /// Takes what members hold of a placement, so that it is decided.
-    pub(super) fn note_found(&mut self, key: PlacementKey, index: u64, found: Result<Box<Found>, String>) {
+    pub(super) fn note_found(&mut self, key: PlacementKey, index: u64, found: Result<Box<FoundSnapshot>, String>) {
         self.reading.remove(&(key.clone(), index));
         if let Err(reason) = &found {
             tracing::warn!(
@@ -72,9 +72,9 @@ impl Core {
         // In every other process the store knows the decisions of people, and an offline member may have missed the last one.
         let is_asked =
             self.store.as_ref().is_none_or(|store| store.waits() || store.takes_over || store.unseen.contains(cluster));
-        for (key, held) in holds.iter().filter(|_| is_asked).filter_map(|(key, held)| Some((key, held.as_ref()?))) {
+        for (key, has) in holds.iter().filter(|_| is_asked).filter_map(|(key, has)| Some((key, has.as_ref()?))) {
             let hold = kept.get(key).and_then(|kept| kept.held.as_ref());
-            self.fleet.holders.entry(key.clone()).or_default().note(cluster, hold, held);
+            self.fleet.holders.entry(key.clone()).or_default().note(cluster, hold, has);
         }
         for (key, kept) in kept.into_iter().filter(|_| is_asked) {
             // The index of a held snapshot counts as used, or the next snapshot would get it.

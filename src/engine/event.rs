@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use config::Member;
 use decide::deliver::inventory::Held;
-use decide::found::Found;
+use decide::found::FoundSnapshot;
 use decide::state::Payload;
 use decide::status::decisions::Exports;
 use model::facts::Facts;
@@ -77,7 +77,7 @@ pub enum SourceEvent {
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
     /// What members hold of a placement, at this index, or why it cannot be read.
-    Found(PlacementKey, u64, Result<Box<Found>, String>),
+    Found(PlacementKey, u64, Result<Box<FoundSnapshot>, String>),
 }
 
 /// An event of a member.

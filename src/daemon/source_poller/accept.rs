@@ -8,7 +8,7 @@ use super::{AcceptedState, Poller, pin_name};
 use crate::commit_reader;
 use crate::commit_reader::{SourceAt, read_commit, read_joined};
 use decide::deliver::inventory::Held;
-use decide::found::Found;
+use decide::found::FoundSnapshot;
 use decide::tenancy::violations;
 use engine::SourceEvent;
 use git::joined_sources;
@@ -53,7 +53,7 @@ impl Poller {
     }
 
     /// Reads again what members hold of a placement, and keeps its commit: records will name it.
-    pub(super) fn find(&mut self, key: PlacementKey, held: Held) {
+    pub(super) fn find(&mut self, key: PlacementKey, held: &Held) {
         self.finding = Some((key.clone(), held.index));
         let sources = match &self.joined {
             None => Ok(Some(vec![self.branches[0].at(&held.commit)])),
@@ -64,7 +64,7 @@ impl Poller {
             sources.and_then(|found| found.ok_or_else(|| "the commit that joins the sources is gone".to_owned()));
         let found = sources.and_then(|sources| {
             let tree = self.read(&held.commit, &sources).map_err(|error| error.in_full())?;
-            let found = Found::read(&tree, &key, &held)?;
+            let found = FoundSnapshot::read(&tree, &key, held)?;
             self.pin(&held.commit, &sources).map_err(|error| error.in_full())?;
             self.fresh.push(held.commit.clone());
             Ok(Box::new(found))

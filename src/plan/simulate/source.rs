@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::deployment::Deployment;
 use super::{Event, Fact, Happening, Simulation, SourceEvent};
 use decide::deliver::inventory::Held;
-use decide::found::Found;
+use decide::found::FoundSnapshot;
 use decide::payload::{Payload, payload_among};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::manifest::InputError;
@@ -94,13 +94,13 @@ impl<D: Deployment> Simulation<D> {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn found(&mut self, key: &PlacementKey, held: &Held) -> Result<Found, String> {
+    pub fn found(&mut self, key: &PlacementKey, held: &Held) -> Result<FoundSnapshot, String> {
         let Some(Ok(tree)) = self.source.commits.get(&held.commit) else {
             return Err("its commit is gone".to_owned());
         };
         self.source.pins.insert(held.commit.clone());
         self.process.source.fresh.push(held.commit.clone());
-        Found::read(tree, key, held)
+        FoundSnapshot::read(tree, key, held)
     }
 
     /// Lets the daemon hear what its source thread says.

@@ -321,8 +321,8 @@ fn picked_state(
     if binding.snapshot.is_none() || binding.snapshot != view.newest() || is_behind(view, binding) {
         let (style, glyph) = match offline {
             Some(_) => (Style::Muted, "?"),
-            // It is on the way to another snapshot than the newest, or was, and gets no further.
-            None if has_failed(view, binding) => (Style::Bad, "✗"),
+            // It goes back to an earlier snapshot, and gets no further.
+            None if binding.snapshot == view.goal() && has_failed(view, binding) => (Style::Bad, "✗"),
             None => (Style::Muted, "·"),
         };
         return (style, glyph, waiting_message(view, binding).into());
