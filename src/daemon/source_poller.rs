@@ -75,7 +75,7 @@ pub fn follow(
         branch.verify.as_deref().map(read_keys).transpose()?;
     }
     let joined = settings.is_joined().then(|| JoinedRepository::open(state_dir)).transpose()?;
-    let opened = thread::open(&settings, state_dir)?;
+    let opened = thread::open(&settings, state_dir, joined.as_ref())?;
     let dropped = thread::keepers(&settings, &opened);
     let first = match &opened {
         Ok(sources) => {
@@ -354,7 +354,9 @@ fn retained(
     for (branch, kept) in branches.iter().zip(&mut of_branches) {
         kept.extend(branch.accepted.clone());
     }
-    if unpin_others(joined.reader(), kept)? {
+    // It has copies of what some of them have.
+    let kept = of_branches.iter().flatten().chain(kept).cloned().collect();
+    if unpin_others(joined.reader(), &kept)? {
         joined.sweep()?;
     }
     Ok(of_branches)

@@ -33,6 +33,7 @@ impl Poller {
         let restored = match read {
             Ok(tree) => {
                 self.accepted_state = AcceptedState::Read;
+                self.copy_accepted();
                 // Of another version of a program they may be others than those that were pinned.
                 let pinned = self.rendering.pin(&accepted, self.cache.rendered());
                 pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
@@ -230,8 +231,25 @@ impl Poller {
                 branch.settle();
             }
         }
+        self.copy_accepted();
         self.send(SourceEvent::Accepted(Arc::new(tree)));
         Ok(())
+    }
+
+    /// Copies what is accepted of several sources that have no mirror: one that is away holds the others up in nothing then.
+    fn copy_accepted(&self) {
+        let Some(joined) = &self.joined else { return };
+        for branch in self.branches.iter().filter(|branch| !branch.source.is_mirrored()) {
+            let Some(commit) = &branch.accepted else { continue };
+            let copied = joined.copy(branch.source.reader(), commit);
+            if let Err(error) = copied.and_then(|()| joined.reader().pin(&pin_name(commit), commit)) {
+                tracing::warn!(
+                    source = branch.name,
+                    error = error.in_full(),
+                    "what was accepted could not be copied; while the source is away no other commit can be accepted"
+                );
+            }
+        }
     }
 
     /// Reports errors to the sources that they are of, or to all where they are of none. A tip without errors that was refused with others
