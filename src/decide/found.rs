@@ -105,11 +105,13 @@ mod tests {
         HeldSnapshot { index, hash, why, since: Timestamp::UNIX_EPOCH, inputs: inputs.map(Digest::from) }
     }
 
+    /// What it is, the inputs of the hold, what members keep and hold, what they agree on.
+    type Row = (&'static str, Option<&'static str>, Vec<(Option<u64>, Held)>, Option<Held>);
+
     #[test]
     fn most_members_agree_on_what_was_rolled_back_to() {
         let at = |index, digest: &str| Held { index, commit: "c".into(), digest: Digest::from(digest) };
         let (good, other, bad) = (|| at(0, "good"), || at(1, "other"), || at(2, "bad"));
-        type Row = (&'static str, Option<&'static str>, Vec<(Option<u64>, Held)>, Option<Held>);
         let rows: [Row; 9] = [
             ("none has said", None, vec![], None),
             ("all have the same", None, vec![(Some(2), good()), (Some(2), good())], Some(good())),
