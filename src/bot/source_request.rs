@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use decide::deliver::inventory::Held;
 use model::commit::Commit;
-use model::id::CommitId;
+use model::id::{CommitId, PlacementKey};
 use model::manifest::InputError;
 use plan::pull_request::Candidate;
 use tokio::sync::oneshot;
@@ -23,6 +24,8 @@ pub enum SourceRequest {
         /// The newest commit that the requester knew: every later accepted commit is kept.
         at: CommitId,
     },
+    /// Read again what members hold of a placement. The source's events have the answer.
+    Find(PlacementKey, Held),
     /// Read the tree that a merge of a pull request into the accepted commit would have.
     Candidate {
         /// The name of its source; empty where there is one.

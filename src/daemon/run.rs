@@ -419,6 +419,7 @@ impl Daemon {
                         )));
                     }
                 }
+                Effect::Find(key, held) => drop(self.source_threads.requests.send(SourceRequest::Find(key, held))),
                 Effect::AgentTokens(tokens) => self.members.set_agent_tokens(&tokens),
                 Effect::AcceptRewrite(commit) => {
                     drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));

@@ -19,7 +19,7 @@ use super::rendering::Rendering;
 use bot::source_request::SourceRequest;
 use engine::SourceEvent;
 use git::{JoinedRepository, Reader, joined_sources};
-use model::id::CommitId;
+use model::id::{CommitId, PlacementKey};
 use model::records::ResourceSnapshot;
 use model::tenants::Tenants;
 use system::clock;
@@ -75,7 +75,7 @@ pub fn follow(
         branch.verify.as_deref().map(read_keys).transpose()?;
     }
     let joined = settings.is_joined().then(|| JoinedRepository::open(state_dir)).transpose()?;
-    let opened = thread::open(&settings, state_dir)?;
+    let opened = thread::open(&settings, state_dir, joined.as_ref())?;
     let dropped = thread::keepers(&settings, &opened);
     let first = match &opened {
         Ok(sources) => {
@@ -148,6 +148,8 @@ struct Poller {
     accepted_state: AcceptedState,
     /// The commits accepted in this process, oldest first, from the last one that the daemon has confirmed.
     fresh: Vec<CommitId>,
+    /// What is read again for the daemon, which waits for the answer.
+    finding: Option<(PlacementKey, u64)>,
     /// Requests that waited behind a poll.
     later: VecDeque<SourceRequest>,
     news: mpsc::UnboundedSender<SourceEvent>,
@@ -180,6 +182,10 @@ impl Poller {
     /// Follows the source until the requests end. It is restarted after an error in gitfleet, and then retries a tip that was
     /// seen and not accepted.
     fn run(&mut self, inbox: &Receiver<SourceRequest>) {
+        if let Some((key, index)) = self.finding.take() {
+            let why = "reading it ended because of an error in gitfleet; please report it".to_owned();
+            self.send(SourceEvent::Found(key, index, Err(why)));
+        }
         for branch in &mut self.branches {
             let seen = branch.source.tip().map(|tip| tip.commit.clone());
             let seen = seen.filter(|seen| branch.accepted.as_ref() != Some(seen));
@@ -207,6 +213,7 @@ impl Poller {
                     self.poll(true);
                 }
                 Some(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
+                Some(SourceRequest::Find(key, held)) => self.find(key, &held),
                 // The requester may have stopped waiting.
                 Some(SourceRequest::Candidate { source, number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(&source, number, &head, fetch)));
@@ -347,7 +354,9 @@ fn retained(
     for (branch, kept) in branches.iter().zip(&mut of_branches) {
         kept.extend(branch.accepted.clone());
     }
-    if unpin_others(joined.reader(), kept)? {
+    // It has copies of what some of them have.
+    let kept = of_branches.iter().flatten().chain(kept).cloned().collect();
+    if unpin_others(joined.reader(), &kept)? {
         joined.sweep()?;
     }
     Ok(of_branches)

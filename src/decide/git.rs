@@ -22,6 +22,7 @@ impl Pass<'_> {
         let of_file = Some(fleet.owners_of(record)).filter(|owners| !owners.is_empty());
         let of_path = || fleet.approvers_at(&record.origin.as_ref()?.path);
         self.state.record.approvers = of_file.or_else(of_path).map(|approvers| approvers.join(", "));
+        self.state.record.digest_required = fleet.floor.digest;
     }
 
     /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who

@@ -11,6 +11,7 @@ pub mod deliver;
 pub mod evictions;
 mod floor;
 mod follow_up;
+pub mod found;
 mod freeze;
 mod git;
 mod guard;
@@ -151,6 +152,7 @@ impl Pass<'_> {
         self.load_newest_payload();
         // The snapshot may be new, with a payload that was not there when the pass started.
         self.find_candidates();
+        self.bind_found();
         self.evaluate_bindings();
         if self.evict() {
             self.reschedule();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::payload::Payload;
 use super::strategies::read;
-use crate::snapshot::{Next, next_snapshot, override_hash};
+use crate::snapshot::{Candidates, Next, next_snapshot, override_hash};
 use model::api::annotations;
 use model::api::table::PLACEMENT_GROUP;
-use model::id::{ClusterName, Digest};
+use model::id::{ClusterName, Digest, PlacementKey};
 use model::manifest::Manifest;
 use model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
 use model::tree::Tree;
@@ -76,6 +77,18 @@ impl Overrides {
     /// Returns the newest snapshot of each override of the accepted commit.
     pub fn newest(&self) -> impl Iterator<Item = &Arc<OverrideSnapshot>> {
         self.present.iter().filter_map(|key| self.snapshots.get(key)?.values().next_back())
+    }
+
+    /// Returns the overrides of the accepted commit that concern the payload of a placement with these annotations.
+    pub fn candidates(
+        &self,
+        placement: &PlacementKey,
+        notes: &BTreeMap<String, String>,
+        payload: &Payload,
+    ) -> Candidates {
+        let folder = notes.get(annotations::PATH).map(String::as_str);
+        let newest = self.newest().filter(|snapshot| snapshot.concerns(folder));
+        Candidates::of(newest, placement, payload.all_manifests())
     }
 
     /// Returns a snapshot, also of an override that is gone.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::overrides::Objects;
 use super::state::{FleetState, Payload, PlacementState, desired};
 use crate::snapshot::{Candidates, works_for_cluster};
-use model::api::annotations::PATH;
 use model::id::ClusterName;
 use model::overrides::{OverrideRef, PickedOverrides};
 use model::records::PlacementRecord;
@@ -15,9 +14,7 @@ use model::records::SucceededState;
 
 /// Returns the overrides of the accepted commit that concern a placement's payload.
 pub fn candidates(fleet: &FleetState, placement: &PlacementRecord, payload: &Payload) -> Candidates {
-    let folder = placement.annotations.get(PATH).map(String::as_str);
-    let newest = fleet.overrides.newest().filter(|snapshot| snapshot.concerns(folder));
-    Candidates::of(newest, &placement.key, payload.all_manifests())
+    fleet.overrides.candidates(&placement.key, &placement.annotations, payload)
 }
 
 /// Renders a cluster's objects from a payload and its picked overrides. Unchanged objects are shared with the payload.

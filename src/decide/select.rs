@@ -5,12 +5,16 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Pass;
+use super::found::FoundSnapshot;
 use super::state::{Payload, Selected};
 use super::variants::SelectedVariants;
 use crate::snapshot::{Frozen, Next, freeze, freeze_variants, is_encrypted_again, next_snapshot, not_selected, select};
+use model::api::placement::StrategyType;
+use model::id::CommitId;
 use model::journal::JournalKind;
 use model::manifest::Manifest;
 use model::overrides::PickedOverrides;
+use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use model::tree::Placement;
 
@@ -26,6 +30,48 @@ impl Pass<'_> {
             self.note(JournalKind::HoldFound, None, json!({"index": held.index, "why": held.why}));
             self.state.record.held = Some(held);
         }
+        self.take_found();
+    }
+
+    /// Takes over the snapshot that members hold instead of one that somebody rolled back: they keep it, and those that join or answer
+    /// again get it.
+    pub(super) fn take_found(&mut self) {
+        let Some(found) = self.found() else { return };
+        let index = found.held.index;
+        if self.state.snapshots.contains_key(&index) {
+            return;
+        }
+        self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
+        self.insert_snapshot(index, found.held.commit.clone(), &found.frozen);
+        self.state.payloads.insert(index, Arc::clone(&found.payload));
+        self.state.record.goal = Some(index);
+    }
+
+    /// Binds the clusters of a staged placement to the snapshot that they hold: no run is left that would. They get nothing new.
+    pub(super) fn bind_found(&mut self) {
+        let record = &self.state.record;
+        let Some((holders, found)) = self.fleet.holders.get(&record.key).zip(self.found()) else { return };
+        let is_begun = self.state.runs.values().any(|run| run.frozen.is_some());
+        if record.spec.strategy.type_ != StrategyType::External || is_begun || !record.permits(PhaseAct::Start) {
+            return;
+        }
+        let index = found.held.index;
+        let is_free = |b: &&Binding| b.state == BindingState::Scheduled && !b.deleting && b.snapshot.is_none();
+        let free = self.state.bindings().filter(is_free).filter(|b| holders.has(&b.cluster, &found.held));
+        for (name, cluster) in free.map(|b| (b.name.clone(), b.cluster.clone())).collect::<Vec<_>>() {
+            let overrides = self.desired_overrides(&cluster, index);
+            self.bring(&name, index, self.wanted_apply_strategy(index), overrides);
+        }
+    }
+
+    /// Returns what members hold instead of the held snapshot, if the accepted commit has the same beside its content.
+    fn found(&self) -> Option<Arc<FoundSnapshot>> {
+        let record = &self.state.record;
+        let hold = record.held.as_ref()?;
+        let holders = self.fleet.holders.get(&record.key)?;
+        let found = holders.found.as_ref()?.as_ref().filter(|found| holders.agreed(hold) == Some(&found.held))?;
+        let today = self.fleet.tree.placements.get(&record.key)?;
+        found.is_as(today, &self.fleet.overrides).then(|| Arc::clone(found))
     }
 
     /// Unbinds clusters that hold a newer snapshot than the store knows: they received it after the backup that the store was
@@ -121,8 +167,7 @@ impl Pass<'_> {
         let mut frozen = freeze(&manifests, newest);
         let mut of_clusters = None;
         if let Some((reads, variants)) = variants {
-            let commit = self.fleet.tree.commit.clone().unwrap_or_else(|| "".into());
-            frozen = freeze_variants(frozen, reads, &variants, &commit, newest);
+            frozen = freeze_variants(frozen, reads, &variants, &self.accepted_commit(), newest);
             of_clusters = Some(variants);
         }
         let is_same = |newest: &&Arc<ResourceSnapshot>| {
@@ -160,14 +205,14 @@ impl Pass<'_> {
             // Only members have it: the store was lost, or is older.
             Next::Keep(index) => {
                 self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
-                self.insert_snapshot(index, frozen);
+                self.insert_snapshot(index, self.accepted_commit(), frozen);
                 index
             }
             // Old ones go when nothing names them any more: see `forget_snapshots`.
             Next::Create { index, prune: _ } => {
                 let facts = json!({"index": index, "hash": frozen.hash, "objects": frozen.resources.len()});
                 self.note(JournalKind::SnapshotCreated, None, facts);
-                self.insert_snapshot(index, frozen);
+                self.insert_snapshot(index, self.accepted_commit(), frozen);
                 index
             }
         };
@@ -204,11 +249,15 @@ impl Pass<'_> {
         }
     }
 
-    fn insert_snapshot(&mut self, index: u64, frozen: &Frozen) {
+    fn accepted_commit(&self) -> CommitId {
+        self.fleet.tree.commit.clone().unwrap_or_else(|| "".into())
+    }
+
+    pub(super) fn insert_snapshot(&mut self, index: u64, commit: CommitId, frozen: &Frozen) {
         let snapshot = ResourceSnapshot {
             placement: self.state.record.key.clone(),
             index,
-            commit: self.fleet.tree.commit.clone().unwrap_or_else(|| "".into()),
+            commit,
             encrypted_at: None,
             hash: frozen.hash.clone(),
             resources: frozen.resources.clone(),

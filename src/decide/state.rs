@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::evictions::Disruptions;
+use super::found::Holders;
 use super::names::Names;
 use super::ocm::{Facts, Ocm};
 use super::overrides::{Overrides, Rendered};
@@ -57,6 +58,8 @@ pub struct FleetState {
     /// Pauses and holds that members keep and the store may not know, because it was lost or is older; the placement's next
     /// decision takes them over.
     pub kept: BTreeMap<PlacementKey, Kept>,
+    /// What members hold of placements with a hold among those; some of it is read again from git before that decision.
+    pub holders: BTreeMap<PlacementKey, Holders>,
     /// Clusters that hold a newer snapshot than a store restored from an older backup says, with the snapshot's index.
     pub ahead: BTreeMap<PlacementKey, BTreeMap<ClusterName, u64>>,
     /// Reports about placements since the start of this process, or since the cluster answers again, for clusters whose last
@@ -247,6 +250,7 @@ impl PlacementState {
             last_automatic: None,
             runs_from: 0,
             approvers: None,
+            digest_required: false,
             journaled: None,
             owners: Vec::new(),
             replaced: None,

@@ -2,15 +2,17 @@
 //! people. Nothing starts until a person adopts the store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::persist::write_down;
-use super::{Batch, Core};
+use super::{Batch, Core, Effect};
 use crate::store::Op;
 use crate::store::records::STORE_KEY;
 use config::OnEmptyStore;
 use decide::deliver::inventory::Held;
+use decide::found::FoundSnapshot;
 use model::commands::{Done, Person, Refusal, RefusalReason};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::records::{Binding, Kept, StoreRecord};
@@ -29,12 +31,40 @@ impl Core {
         self.store.as_ref().is_some_and(StoreRecord::waits)
     }
 
+    /// Has what members hold of placements with a hold read from git, before the decisions that take the holds over.
+    pub(super) fn find_what_is_held(&mut self) {
+        for (key, kept) in &self.fleet.kept {
+            let is_due = self.queue.placements.contains(key);
+            let holders = self.fleet.holders.get(key).filter(|holders| is_due && holders.found.is_none());
+            let Some(held) = holders.zip(kept.held.as_ref()).and_then(|(holders, hold)| holders.agreed(hold)) else {
+                continue;
+            };
+            let is_lost = self.placements.get(key).is_some_and(|state| !state.snapshots.contains_key(&held.index));
+            if is_lost && self.reading.insert((key.clone(), held.index)) {
+                self.effects.push(Effect::Find(key.clone(), held.clone()));
+            }
+        }
+    }
+
+    /// Takes what members hold of a placement, so that it is decided.
+    pub(super) fn note_found(&mut self, key: PlacementKey, index: u64, found: Result<Box<FoundSnapshot>, String>) {
+        self.reading.remove(&(key.clone(), index));
+        if let Err(reason) = &found {
+            tracing::warn!(
+                placement = %key, snapshot = index, reason,
+                "what members hold cannot be found in git: they keep it, but changes by hand are not undone, and nobody else gets it"
+            );
+        }
+        self.fleet.holders.entry(key.clone()).or_default().found = Some(found.ok().map(Arc::from));
+        self.queue.placements.insert(key);
+    }
+
     /// Records how many inventories of this source a member holds. A new store, or one that has not seen the member since its
     /// restore, wrote none of them.
     pub(super) fn note_holder(
         &mut self,
         cluster: &ClusterName,
-        inventories: usize,
+        holds: &BTreeMap<PlacementKey, Option<Held>>,
         kept: BTreeMap<PlacementKey, Kept>,
         now: Timestamp,
     ) {
@@ -42,6 +72,10 @@ impl Core {
         // In every other process the store knows the decisions of people, and an offline member may have missed the last one.
         let is_asked =
             self.store.as_ref().is_none_or(|store| store.waits() || store.takes_over || store.unseen.contains(cluster));
+        for (key, has) in holds.iter().filter(|_| is_asked).filter_map(|(key, has)| Some((key, has.as_ref()?))) {
+            let hold = kept.get(key).and_then(|kept| kept.held.as_ref());
+            self.fleet.holders.entry(key.clone()).or_default().note(cluster, hold, has);
+        }
         for (key, kept) in kept.into_iter().filter(|_| is_asked) {
             // The index of a held snapshot counts as used, or the next snapshot would get it.
             if let Some(held) = &kept.held {
@@ -63,11 +97,11 @@ impl Core {
         if let Some(store) = self.store.as_mut().filter(|store| store.adopted.is_none()) {
             store.unseen.remove(cluster);
         }
-        if !is_unknown || inventories == 0 {
+        if !is_unknown || holds.is_empty() {
             return;
         }
         let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
-        let is_new = store.found.insert(cluster.clone(), inventories).is_none();
+        let is_new = store.found.insert(cluster.clone(), holds.len()).is_none();
         if self.configuration.store.on_empty == OnEmptyStore::Adopt {
             store.adopt(BY_CONFIGURATION, now);
             tracing::warn!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::agent_tokens::AgentTokens;
 use super::measures::Measured;
 use config::MemberAccess;
+use decide::deliver::inventory::Held;
 use decide::status::decisions::Exports;
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::progress::Progress;
@@ -25,6 +26,8 @@ pub enum Effect {
     Command(ClusterName, MemberCommand),
     /// Read a snapshot's payload; [`SourceEvent::Payload`](super::event::SourceEvent::Payload) is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
+    /// Read again what members hold of a placement; [`SourceEvent::Found`](super::event::SourceEvent::Found) is the answer.
+    Find(PlacementKey, Held),
     /// Accept a tip whose history was rewritten.
     AcceptRewrite(CommitId),
     /// Release the commits that no longer need to be kept.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::Member;
 use decide::deliver::inventory::Held;
+use decide::found::FoundSnapshot;
 use decide::state::Payload;
 use decide::status::decisions::Exports;
 use model::facts::Facts;
@@ -75,6 +76,8 @@ pub enum SourceEvent {
     Unkept(Option<String>),
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
+    /// What members hold of a placement, at this index, or why it cannot be read.
+    Found(PlacementKey, u64, Result<Box<FoundSnapshot>, String>),
 }
 
 /// An event of a member.

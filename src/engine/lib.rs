@@ -441,6 +441,7 @@ impl Core {
     }
 
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
+        self.find_what_is_held();
         let all = std::mem::take(&mut self.queue.placements);
         let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
         // Each of them is queued when its payload arrives.

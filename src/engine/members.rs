@@ -159,7 +159,7 @@ impl Core {
                 }
                 // Asked before `note_holder`, which removes the cluster from that list.
                 let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
-                self.note_holder(&cluster, holds.len(), kept, now);
+                self.note_holder(&cluster, &holds, kept, now);
                 tracing::info!(cluster = %cluster, version, "cluster answers");
                 // A first decision without the member's properties would place by incomplete data.
                 if self.fleet.records.get(&cluster).is_none_or(knows_facts) {

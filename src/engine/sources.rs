@@ -84,9 +84,11 @@ impl Core {
                 false
             }
             // These are about all sources together.
-            SourceEvent::Of(..) | SourceEvent::Restored(_) | SourceEvent::Accepted(_) | SourceEvent::Payload(..) => {
-                false
-            }
+            SourceEvent::Of(..)
+            | SourceEvent::Restored(_)
+            | SourceEvent::Accepted(_)
+            | SourceEvent::Payload(..)
+            | SourceEvent::Found(..) => false,
         };
         if is_read {
             record.failure = None;

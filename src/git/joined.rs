@@ -2,18 +2,21 @@
 //!
 //! Such a commit is what git calls a superproject: each source is an entry at its root, under its name, that names a commit of another
 //! repository. It has no history and no time, so the same commits of the same sources are the same commit, on every machine. Only
-//! gitfleet writes the repository that holds them; the files stay in the repositories of the sources.
+//! gitfleet writes the repository that holds them; the files stay in the repositories of the sources, and of those that are read in place it
+//! has copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gix::objs::tree::{Entry, EntryKind};
+use gix::objs::{Kind, Write as _};
 
 use super::folder::author;
 use super::rendered::sweep;
 use super::repository::{Reader, open_options};
-use super::{Error, JOINED_FOLDER, heal};
+use super::spec::SourceSpec;
+use super::{Error, JOINED_FOLDER, durable, heal};
 use model::id::CommitId;
 use model::tree::JoinedSource;
 
@@ -70,6 +73,32 @@ impl JoinedRepository {
             Ok(CommitId::new(repo.new_commit_as(author(), author(), &subject, tree, none)?.id.to_string()))
         };
         write().map_err(Error::at(self.reader.location(), "write a commit to"))
+    }
+
+    /// Copies what a source has of a commit, without its history: it is read from here while the source is away.
+    ///
+    /// # Errors
+    /// `ObjectMissing` where it is not whole; `Repository`, `Disk` where it cannot be read or written.
+    pub fn copy(&self, from: &Reader, commit: &CommitId) -> Result<(), Error> {
+        let (there, here) = (from.local(), self.reader.local());
+        for id in from.held(&there, commit, &HashSet::new())? {
+            if here.has_object(id) {
+                continue;
+            }
+            let object = from.find(&there, id)?;
+            if object.kind == Kind::Commit {
+                // A commit that is there counts as whole, also after a power cut.
+                durable::sync_below(&self.dir.join("objects"))?;
+            }
+            let written = here.objects.write_buf(object.kind, &object.data);
+            written.map_err(Error::at(self.reader.location(), "write an object to"))?;
+        }
+        Ok(())
+    }
+
+    /// Returns what reads the copies of a source.
+    pub(super) fn copies_of(&self, spec: &SourceSpec) -> Result<Reader, Error> {
+        Reader::open(&self.dir, open_options([]), &spec.location, &spec.path)
     }
 
     /// Keeps the pinned commits, and removes the objects of all others.

@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// Returns what a commit holds beyond what is known: its files, then its folders, then itself.
-    fn held(
+    pub(super) fn held(
         &self,
         repo: &gix::Repository,
         commit: &CommitId,

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::artifact::ArtifactMirror;
 use super::folder::FolderMirror;
+use super::joined::JoinedRepository;
 use super::mirror::{Mirror, full_branch_name};
 use super::rendered::RenderedStore;
 use super::repository::{Reader, open_options};
@@ -30,6 +31,8 @@ pub struct Source {
     last: Option<Tip>,
     /// The last commit whose objects were missing from our copy.
     doubted: Option<CommitId>,
+    /// Has what was accepted of a repository that is read in place.
+    copies: Option<JoinedRepository>,
 }
 
 enum SourceKind {
@@ -37,12 +40,21 @@ enum SourceKind {
     Artifact(Box<ArtifactMirror>),
     Local(Local),
     Folder(FolderMirror),
+    Away(Away),
+}
+
+/// A place on this machine where nothing is now. What was accepted of it is read from a copy.
+struct Away {
+    spec: SourceSpec,
+    state_dir: PathBuf,
+    reader: Reader,
 }
 
 /// A repository read in place: its refs and objects, never its work tree.
 struct Local {
     path: PathBuf,
     spec: SourceSpec,
+    state_dir: PathBuf,
     reader: Reader,
 }
 
@@ -65,7 +77,28 @@ impl Source {
         } else {
             open_path(spec, state_dir)?
         };
-        Ok(Self { kind, last: None, doubted: None })
+        Ok(Self { kind, last: None, doubted: None, copies: None })
+    }
+
+    /// Opens one of several sources. Where its place on this machine is away, and `copies` has what was `accepted` of it, that is read.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_among(
+        spec: SourceSpec,
+        state_dir: &Path,
+        copies: &JoinedRepository,
+        accepted: Option<&CommitId>,
+    ) -> Result<Self, Error> {
+        let has_copy = accepted.is_some_and(|commit| copies.reader().has(commit));
+        let opened = match Self::open(spec.clone(), state_dir) {
+            Err(Error::NotARepository { .. }) if has_copy => {
+                let kind = away(spec, state_dir, copies)?;
+                Self { kind, last: None, doubted: None, copies: None }
+            }
+            opened => opened?,
+        };
+        Ok(Self { copies: Some(copies.clone()), ..opened })
     }
 
     /// Polls the branch; fetches or records new commits. `None` if it has not moved since the last poll.
@@ -77,11 +110,24 @@ impl Source {
     /// `EmptyRepository`, `BranchMissing`: nothing to follow; the caller knows whether there ever was. `AccessDenied`,
     /// `Untrusted`, `AccessFile`, `SshProgram`, `Unreachable`, `Timeout`, `Remote`, `NotARepository`, `Artifact`: see there. `Interrupted`. None of them means deletion.
     pub fn poll(&mut self, interrupt: &AtomicBool) -> Result<Option<Tip>, Error> {
+        if let SourceKind::Away(Away { spec, state_dir, .. }) = &self.kind {
+            self.kind = open_path(spec.clone(), state_dir)?;
+        }
         let tip = match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.poll(interrupt)?,
             SourceKind::Artifact(artifact) => Tip { commit: artifact.poll(interrupt)?, branch: None },
-            SourceKind::Local(local) => local.poll()?,
+            SourceKind::Local(local) => match (local.poll(), &self.copies) {
+                (Err(error @ Error::NotARepository { .. }), Some(copies)) => {
+                    let (spec, state_dir) = (local.spec.clone(), local.state_dir.clone());
+                    self.kind = away(spec, &state_dir, copies)?;
+                    self.last = None;
+                    return Err(error);
+                }
+                (polled, _) => polled?,
+            },
             SourceKind::Folder(folder) => Tip { commit: folder.poll()?, branch: None },
+            // It was opened above.
+            SourceKind::Away(_) => return Ok(None),
         };
         if self.last.as_ref() == Some(&tip) {
             return Ok(None);
@@ -98,7 +144,7 @@ impl Source {
         match &mut self.kind {
             SourceKind::Remote(mirror) => mirror.use_token(token),
             SourceKind::Artifact(artifact) => Ok(artifact.use_token(token)),
-            SourceKind::Local(_) | SourceKind::Folder(_) => Ok(false),
+            SourceKind::Local(_) | SourceKind::Folder(_) | SourceKind::Away(_) => Ok(false),
         }
     }
 
@@ -116,7 +162,7 @@ impl Source {
             SourceKind::Artifact(artifact) => artifact.folder.damage = Some(error.in_full()),
             SourceKind::Folder(folder) => folder.damage = Some(error.in_full()),
             // A repository of somebody else must not be cloned again.
-            SourceKind::Local(_) => return false,
+            SourceKind::Local(_) | SourceKind::Away(_) => return false,
         }
         true
     }
@@ -136,7 +182,7 @@ impl Source {
     pub(super) fn compact_above(&mut self, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
         match &mut self.kind {
             SourceKind::Remote(mirror) => mirror::compact(mirror, packs_max, interrupt),
-            SourceKind::Local(_) | SourceKind::Folder(_) | SourceKind::Artifact(_) => Ok(false),
+            _ => Ok(false),
         }
     }
 
@@ -158,6 +204,7 @@ impl Source {
             }
             SourceKind::Folder(_) => (None, "a plain folder has no pull requests; follow the server's URL"),
             SourceKind::Artifact(_) => (None, "an artifact has no pull requests"),
+            SourceKind::Away(_) => (None, "the repository is away"),
         };
         head.ok_or_else(|| Error::PullMissing { location: self.reader().location().to_owned(), number, reason })
     }
@@ -199,6 +246,7 @@ impl Source {
             SourceKind::Artifact(artifact) => &artifact.folder.reader,
             SourceKind::Local(local) => &local.reader,
             SourceKind::Folder(folder) => &folder.reader,
+            SourceKind::Away(away) => &away.reader,
         }
     }
 
@@ -208,6 +256,8 @@ impl Source {
             SourceKind::Remote(_) | SourceKind::Artifact(_) => None,
             SourceKind::Local(local) => Some((local.reader.git_dir(), None)),
             SourceKind::Folder(folder) => Some((folder.dir.clone(), Some(folder.excluded.clone()))),
+            // Where nothing is nothing can be watched, and that is said.
+            SourceKind::Away(away) => Some((PathBuf::from(&away.spec.location), None)),
         }
     }
 }
@@ -252,6 +302,11 @@ pub fn read_kept_sources<'a>(
     Ok(readers.fold(joined, |all, reader| all.with_blobs_of(&reader)))
 }
 
+fn away(spec: SourceSpec, state_dir: &Path, copies: &JoinedRepository) -> Result<SourceKind, Error> {
+    let (reader, state_dir) = (copies.copies_of(&spec)?, state_dir.to_owned());
+    Ok(SourceKind::Away(Away { spec, state_dir, reader }))
+}
+
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
     let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
@@ -265,7 +320,7 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
             Err(Error::Repository { cause, .. }) => return Err(nothing(cause.to_string())),
             other => other?,
         };
-        let local = Local { path, spec, reader };
+        let local = Local { path, spec, state_dir: state_dir.to_owned(), reader };
         local.repair();
         return Ok(SourceKind::Local(local));
     }

@@ -280,6 +280,9 @@ pub struct PlacementRecord {
     /// Who may approve its rollouts by comment, where that depends on its file: by the CODEOWNERS file, by its folder or its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
+    /// The configuration accepts an approval only with the digest of what is approved, so lines to copy have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub digest_required: bool,
     /// The owners that the CODEOWNERS file names for its file, as approvers are written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<String>,

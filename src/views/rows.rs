@@ -131,7 +131,7 @@ fn waits_for(run: &RunRecord, record: Option<&PlacementRecord>, is_shared: bool)
         RunPhase::Waiting => {
             let gates = closed_gates(run).into_iter().map(|gate| match gate.opens_at() {
                 Some(at) => format!("until {at:.0}"),
-                None => approve_line(run, &gate, is_shared),
+                None => approve_line(run, &gate, record, is_shared),
             });
             let checks = run.waiting_checks().into_iter().flat_map(|(_, checks)| check_summaries(checks));
             let all: Vec<String> =

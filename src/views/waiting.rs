@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::timed::{TimedLine, Words};
 use super::tree::{Style, is_zero, who_may};
 use decide::status::placement::PlacementView;
-use decide::status::rollout::{PersonWait, RolloutState};
+use decide::status::rollout::{PersonWait, RolloutState, deletion_line};
 use decide::status::staged_run::{ClosedGate, active_run, approve_line, asks, closed_gates};
 use decide::status::work::counted;
 use model::id::{CommitId, PlacementKey};
@@ -97,7 +97,7 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
     if let Some(run) = active_run(view.runs).filter(|run| view.is_external() && asks(view.record, run)) {
         let gates = closed_gates(run).into_iter().filter(ClosedGate::is_approval);
         all.extend(gates.map(|gate| Waiting {
-            commands: vec![approve_line(run, &gate, view.shared_name)],
+            commands: vec![approve_line(run, &gate, Some(view.record), view.shared_name)],
             reason: if gate.task.expired { EXPIRED.to_owned() } else { String::new() },
             // The run may be older than the newest snapshot, or go back.
             commit: run.snapshot().and_then(|index| view.snapshot_at(index)).map(|snapshot| snapshot.commit.clone()),
@@ -105,7 +105,7 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
         }));
     }
     all.extend(view.record.closed_gate().map(|gate| Waiting {
-        commands: vec![format!("gitfleet approve {} {DELETION_GATE}", view.word())],
+        commands: vec![deletion_line(view, gate)],
         ..at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)
     }));
     let since = view.record.paused.as_ref().map(|pause| pause.at);

@@ -355,6 +355,7 @@ impl Case {
             last_automatic: None,
             runs_from: 0,
             approvers: None,
+            digest_required: false,
             journaled: None,
             owners: Vec::new(),
             replaced: None,

@@ -7,9 +7,12 @@ use super::branch::Branch;
 use super::{AcceptedState, Poller, pin_name};
 use crate::commit_reader;
 use crate::commit_reader::{SourceAt, read_commit, read_joined};
+use decide::deliver::inventory::Held;
+use decide::found::FoundSnapshot;
 use decide::tenancy::violations;
 use engine::SourceEvent;
-use model::id::CommitId;
+use git::joined_sources;
+use model::id::{CommitId, PlacementKey};
 use model::manifest::InputError;
 use model::tree::{JoinedSource, Tree};
 
@@ -30,6 +33,7 @@ impl Poller {
         let restored = match read {
             Ok(tree) => {
                 self.accepted_state = AcceptedState::Read;
+                self.copy_accepted();
                 // Of another version of a program they may be others than those that were pinned.
                 let pinned = self.rendering.pin(&accepted, self.cache.rendered());
                 pinned.map(|()| Arc::new(tree)).map_err(|error| error.in_full())
@@ -47,6 +51,40 @@ impl Poller {
             }
         };
         self.send(SourceEvent::Restored(restored));
+    }
+
+    /// Reads again what members hold of a placement, and keeps its commit: records will name it.
+    pub(super) fn find(&mut self, key: PlacementKey, held: &Held) {
+        self.finding = Some((key.clone(), held.index));
+        let sources = match &self.joined {
+            None => Ok(Some(vec![self.branches[0].at(&held.commit)])),
+            Some(joined) => joined_sources(joined.reader(), &held.commit),
+        };
+        let sources = sources.map_err(|error| error.in_full());
+        let sources =
+            sources.and_then(|found| found.ok_or_else(|| "the commit that joins the sources is gone".to_owned()));
+        let found = sources.and_then(|sources| {
+            let tree = self.read(&held.commit, &sources).map_err(|error| error.in_full())?;
+            let found = FoundSnapshot::read(&tree, &key, held)?;
+            self.pin(&held.commit, &sources).map_err(|error| error.in_full())?;
+            self.fresh.push(held.commit.clone());
+            Ok(Box::new(found))
+        });
+        self.finding = None;
+        self.send(SourceEvent::Found(key, held.index, found));
+    }
+
+    /// Keeps a commit of sources, and the results of folders that were read last.
+    fn pin(&self, commit: &CommitId, sources: &[JoinedSource]) -> Result<(), git::Error> {
+        for source in sources {
+            if let Some(branch) = self.branch_of(&source.name) {
+                branch.source.reader().pin(&pin_name(&source.commit), &source.commit)?;
+            }
+        }
+        if let Some(joined) = &self.joined {
+            joined.reader().pin(&pin_name(commit), commit)?;
+        }
+        self.rendering.pin(commit, self.cache.rendered())
     }
 
     /// Has our copies of accepted commits fetched again where they may be damaged: of the source that an error is of, or of all.
@@ -180,15 +218,9 @@ impl Poller {
             tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
         }
         // Before the commit is announced: records will name it, and git may collect unreferenced commits.
-        for branch in self.branches.iter().filter(|branch| names.contains(&branch.name)) {
-            if let Some(tip) = &branch.candidate {
-                branch.source.reader().pin(&pin_name(tip), tip)?;
-            }
-        }
-        if let Some(joined) = &self.joined {
-            joined.reader().pin(&pin_name(commit), commit)?;
-        }
-        self.rendering.pin(commit, self.cache.rendered())?;
+        let new = self.branches.iter().filter(|branch| names.contains(&branch.name));
+        let new: Vec<JoinedSource> = new.filter_map(|branch| Some(branch.at(branch.candidate.as_ref()?))).collect();
+        self.pin(commit, &new)?;
         self.accepted = Some(commit.clone());
         (self.accepted_state, self.was_joined) = (AcceptedState::Read, true);
         self.fresh.push(commit.clone());
@@ -199,8 +231,25 @@ impl Poller {
                 branch.settle();
             }
         }
+        self.copy_accepted();
         self.send(SourceEvent::Accepted(Arc::new(tree)));
         Ok(())
+    }
+
+    /// Copies what is accepted of several sources that have no mirror: one that is away holds the others up in nothing then.
+    fn copy_accepted(&self) {
+        let Some(joined) = &self.joined else { return };
+        for branch in self.branches.iter().filter(|branch| !branch.source.is_mirrored()) {
+            let Some(commit) = &branch.accepted else { continue };
+            let copied = joined.copy(branch.source.reader(), commit);
+            if let Err(error) = copied.and_then(|()| joined.reader().pin(&pin_name(commit), commit)) {
+                tracing::warn!(
+                    source = branch.name,
+                    error = error.in_full(),
+                    "what was accepted could not be copied; while the source is away no other commit can be accepted"
+                );
+            }
+        }
     }
 
     /// Reports errors to the sources that they are of, or to all where they are of none. A tip without errors that was refused with others

@@ -24,10 +24,14 @@ const POLL_UNWATCHED: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// One cannot be used, or is missing at a first start.
-pub(super) fn open(settings: &PollerSettings, state_dir: &Path) -> Result<Result<Vec<Source>, String>, git::Error> {
+pub(super) fn open(
+    settings: &PollerSettings,
+    state_dir: &Path,
+    joined: Option<&JoinedRepository>,
+) -> Result<Result<Vec<Source>, String>, git::Error> {
     let mut sources = Vec::with_capacity(settings.branches.len());
     for branch in &settings.branches {
-        match open_one(branch, settings.code_owners, state_dir)? {
+        match open_one(branch, settings.code_owners, state_dir, joined)? {
             Ok(source) => sources.push(source),
             Err(why) => return Ok(Err(why)),
         }
@@ -39,8 +43,14 @@ fn open_one(
     settings: &BranchSettings,
     code_owners: Option<OwnersSyntax>,
     state_dir: &Path,
+    joined: Option<&JoinedRepository>,
 ) -> Result<Result<Source, String>, git::Error> {
-    match Source::open(settings.spec.clone(), state_dir) {
+    let spec = settings.spec.clone();
+    let opened = match joined {
+        None => Source::open(spec, state_dir),
+        Some(joined) => Source::open_among(spec, state_dir, joined, settings.accepted.as_ref()),
+    };
+    match opened {
         Ok(source) if code_owners.is_some() && !source.may_be_signed() => {
             let reason = "a plain folder has no commit that holds CODEOWNERS: follow a repository, or leave \
                           `forge.approvals.codeOwners` out";
@@ -97,7 +107,7 @@ impl PollerThread {
     pub(super) fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         let mut opened = self.opened.take();
         while self.poller.is_none() {
-            match opened.take().map_or_else(|| open(&self.settings, &self.state_dir), Ok) {
+            match opened.take().map_or_else(|| open(&self.settings, &self.state_dir, self.joined.as_ref()), Ok) {
                 Ok(Ok(sources)) => self.poller = Some(self.begin(sources)),
                 Ok(Err(why)) => self.fail(why),
                 Err(error) => self.fail(error.in_full()),
@@ -136,6 +146,9 @@ impl PollerThread {
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
             Ok(SourceRequest::Branch { reply, .. }) => drop(reply.send(None)),
+            Ok(SourceRequest::Find(key, held)) => {
+                drop(self.news.send(SourceEvent::Found(key, held.index, Err(missing()))));
+            }
             Ok(
                 SourceRequest::Poll
                 | SourceRequest::AcceptRewrite(_)
@@ -184,6 +197,7 @@ impl PollerThread {
             refused: std::collections::BTreeMap::new(),
             accepted_state: AcceptedState::Unread,
             fresh: Vec::new(),
+            finding: None,
             later: std::collections::VecDeque::new(),
             news: self.news.clone(),
         })

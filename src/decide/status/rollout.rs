@@ -13,7 +13,7 @@ use model::api::annotations::PROGRESS_DEADLINE_DEFAULT;
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
 use model::placement_phase::{Permit, PhaseAct};
-use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus};
+use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, DeletionGate, ManifestStatus};
 use model::runs::{ClusterPhase, DELETION_GATE, STUCK_AFTER};
 
 mod staged;
@@ -149,8 +149,14 @@ impl Situation<'_> {
 /// Returns the wait at a closed deletion gate.
 fn deletions_wait(view: &PlacementView) -> Option<PersonWait> {
     let gate = view.record.closed_gate()?;
-    let line = format!("gitfleet approve {} {DELETION_GATE}", view.word());
+    let line = deletion_line(view, gate);
     Some(PersonWait::Deletions(format!("{} need approval: {}; {line}", gate.what(), gate.reason)))
+}
+
+/// Returns the command that lets a placement's deletions happen. It names the digest where the configuration wants that.
+pub fn deletion_line(view: &PlacementView, gate: &DeletionGate) -> String {
+    let digest = view.record.digest_required.then(|| format!(" --digest {}", gate.digest.short()));
+    format!("gitfleet approve {} {DELETION_GATE}{}", view.word(), digest.unwrap_or_default())
 }
 
 fn cluster_states(view: &PlacementView) -> Vec<ClusterState> {

@@ -127,13 +127,14 @@ pub fn run_word(run: &RunRecord, is_shared: bool) -> String {
     if is_shared { run.placement.qualified() } else { command_name(&run.placement, &run.name) }
 }
 
-/// Returns the command that opens a gate, or asks again where the request has expired. Where a name `is_shared` it names the digest, because the placement may have another run when
-/// it is copied.
-pub fn approve_line(run: &RunRecord, gate: &ClosedGate, is_shared: bool) -> String {
+/// Returns the command that opens a gate, or asks again where the request has expired. It names the digest where the configuration
+/// wants that, which the `record` says, and where a name `is_shared`, because the placement may have another run when it is copied.
+pub fn approve_line(run: &RunRecord, gate: &ClosedGate, record: Option<&PlacementRecord>, is_shared: bool) -> String {
     if gate.task.expired {
         return format!("gitfleet retry {}", run_word(run, is_shared));
     }
-    let digest = if is_shared { format!(" --digest {}", gate.stage.digest.short()) } else { String::new() };
+    let has_digest = is_shared || record.is_some_and(|record| record.digest_required);
+    let digest = if has_digest { format!(" --digest {}", gate.stage.digest.short()) } else { String::new() };
     format!("gitfleet approve {} {}{digest}", run_word(run, is_shared), gate.stage.name)
 }
 

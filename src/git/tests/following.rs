@@ -32,6 +32,34 @@ fn a_local_repository_is_read_in_place() {
 }
 
 #[test]
+fn one_of_several_that_is_away_is_read_from_its_copy_until_it_is_back() {
+    let place = Place::with(&[("sub/a.yaml", "a: 1\n")]);
+    let copies = crate::JoinedRepository::open(&place.state()).unwrap();
+    let spec = || SourceSpec { path: "sub".to_owned(), ..place.spec() };
+    let open = |accepted| Source::open_among(spec(), &place.state(), &copies, accepted);
+    let mut source = open(None).unwrap();
+    let head = commit_of(&mut source);
+    let (repo, elsewhere) = (place.repo(), place.dir.path().join("elsewhere"));
+    copies.copy(source.reader(), &head).unwrap();
+    copies.reader().pin("p", &head).unwrap();
+    copies.sweep().unwrap();
+    fs::rename(&repo, &elsewhere).unwrap();
+    assert!(matches!(open(None).err(), Some(Error::NotARepository { .. })), "at a first start a path is wrong");
+    let other = CommitId::new("1".repeat(40));
+    assert!(matches!(open(Some(&other)).err(), Some(Error::NotARepository { .. })), "nothing was copied");
+    for mut source in [source, open(Some(&head)).unwrap()] {
+        assert!(matches!(poll(&mut source), Err(Error::NotARepository { .. })));
+        let listing = source.files(&head, &manifests).unwrap();
+        assert_eq!(paths(&listing), ["a.yaml"]);
+        assert_eq!(source.blob(&listing.files[0].blob).unwrap(), b"a: 1\n");
+        fs::rename(&elsewhere, &repo).unwrap();
+        assert_eq!(commit_of(&mut source), head, "it is back");
+        assert_eq!(source.reader().git_dir(), repo.join(".git"));
+        fs::rename(&repo, &elsewhere).unwrap();
+    }
+}
+
+#[test]
 fn bare_repositories_work_trees_and_those_of_others_are_read() {
     let place = Place::with(&[("a.yaml", "a: 1\n")]);
     let head = place.head();

@@ -181,6 +181,10 @@ impl<D: Deployment> Simulation<D> {
                 let payload = self.payload(&snapshot);
                 self.tell_source(SourceEvent::Payload(snapshot, payload));
             }
+            Effect::Find(key, held) => {
+                let found = self.found(&key, &held);
+                self.tell_source(SourceEvent::Found(key, held.index, found.map(Box::new)));
+            }
             Effect::Retain { named, at } => {
                 let SourceThread { accepted, fresh, .. } = &mut self.process.source;
                 let SimulatedSource { pins, .. } = &mut self.source;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::deployment::Deployment;
 use super::{Event, Fact, Happening, Simulation, SourceEvent};
+use decide::deliver::inventory::Held;
+use decide::found::FoundSnapshot;
 use decide::payload::{Payload, payload_among};
-use model::id::{ClusterName, CommitId};
+use model::id::{ClusterName, CommitId, PlacementKey};
 use model::manifest::InputError;
 use model::records::ResourceSnapshot;
 use model::tree::Tree;
@@ -86,6 +88,19 @@ impl<D: Deployment> Simulation<D> {
                 Err("its commit is gone".to_owned())
             }
         }
+    }
+
+    /// Returns what members hold of a placement. A commit that was accepted once is there: no history is rewritten.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn found(&mut self, key: &PlacementKey, held: &Held) -> Result<FoundSnapshot, String> {
+        let Some(Ok(tree)) = self.source.commits.get(&held.commit) else {
+            return Err("its commit is gone".to_owned());
+        };
+        self.source.pins.insert(held.commit.clone());
+        self.process.source.fresh.push(held.commit.clone());
+        FoundSnapshot::read(tree, key, held)
     }
 
     /// Lets the daemon hear what its source thread says.

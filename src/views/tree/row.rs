@@ -9,13 +9,12 @@ use super::{ClusterNode, Line, Node, StageCell, Style, TimedLine, Words, staged}
 use crate::table::age;
 use decide::status::binding::binding_lists;
 use decide::status::placement::{PlacementView, chain, waiting_message, why};
-use decide::status::rollout::{Failure, PersonWait, RolloutState, has_failed, rollout_state, way_out};
+use decide::status::rollout::{Failure, PersonWait, RolloutState, deletion_line, has_failed, rollout_state, way_out};
 use decide::status::work::{Mode, NAMED_OBJECTS_MAX, counted, listing};
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::records::{Binding, ClusterDecision, DeletionGate};
-use model::runs::DELETION_GATE;
 
 /// Clusters that are listed of a placement, or of a stage. Where there are more, those that are as they are to be are only counted.
 pub const LISTED_MAX: usize = 50;
@@ -189,7 +188,7 @@ fn gate_lines(view: &PlacementView, approvers: Option<&str>) -> Option<Vec<Timed
         TimedLine::default().with(Style::Progressing, description),
         TimedLine::default()
             .with(Style::Muted, format!("    by {}", staged::who_may(gate.approvers.as_deref(), approvers))),
-        TimedLine::default().with(Style::Strong, format!("    gitfleet approve {} {DELETION_GATE}", view.word())),
+        TimedLine::default().with(Style::Strong, format!("    {}", deletion_line(view, gate))),
     ];
     for (cluster, objects) in deletions.iter().take(LISTED_MAX) {
         for object in objects.iter().take(NAMED_OBJECTS_MAX) {
@@ -320,7 +319,13 @@ fn picked_state(
         return (Style::Muted, "·", description.into());
     };
     if binding.snapshot.is_none() || binding.snapshot != view.newest() || is_behind(view, binding) {
-        return (Style::Muted, if offline.is_some() { "?" } else { "·" }, waiting_message(view, binding).into());
+        let (style, glyph) = match offline {
+            Some(_) => (Style::Muted, "?"),
+            // It goes back to an earlier snapshot, and gets no further.
+            None if binding.snapshot == view.goal() && has_failed(view, binding) => (Style::Bad, "✗"),
+            None => (Style::Muted, "·"),
+        };
+        return (style, glyph, waiting_message(view, binding).into());
     }
     cluster_state(view, &decision.cluster_name, binding)
 }

@@ -202,7 +202,7 @@ fn gate_lines(view: &PlacementView, run: &RunRecord, gate: &ClosedGate, approver
     if !asks(view.record, run) {
         return vec![waits];
     }
-    let line = approve_line(run, gate, view.shared_name);
+    let line = approve_line(run, gate, Some(view.record), view.shared_name);
     vec![
         waits,
         TimedLine::default().with(Style::Muted, format!("    by {}", who_may(run.approvers.as_deref(), approvers))),

@@ -73,7 +73,7 @@ pub(super) fn held(view: &PlacementView) -> Option<Failure> {
 fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
     let gates = closed_gates(run);
     if let Some(gate) = gates.iter().find(|gate| gate.is_approval()) {
-        let line = approve_line(run, gate, view.shared_name);
+        let line = approve_line(run, gate, Some(view.record), view.shared_name);
         let expired = if gate.task.expired { ", and the request has expired" } else { "" };
         let words = format!("run {name}, stage {} waits for approval{expired}; {line}", gate.stage.name);
         return RolloutState::WaitingForPerson(PersonWait::Approval(words));
