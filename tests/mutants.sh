@@ -31,20 +31,23 @@ Usage: tests/mutants.sh [OPTION...] [MUTANT...]
   --seeds N       so many seeds are run with each mutant, up to the first that fails (default 600)
   --without N,N   seeds that are left out, because they fail without a mutant
   --test NAME     a test of tests/simulation (default seeds)
+  --whole         runs all seeds with each mutant, and says how many fail: where it is one or two of the last hundreds, a mistake may show
+                  that is there without the mutant, too, and needs only other luck
   --again         draws and builds nothing: runs what was built last
   -h, --help      this text
 
 Ends with 0 when 95 percent are noticed. Numbers of mutants name those to run. What each run says is in target/mutants/NUMBER.log, what was
-drawn in target/mutants/drawn. Needs `cargo install cargo-mutants`.
+drawn in target/mutants/drawn; tests/mutants/survivors.txt says of survivors what is to be done about them. Needs `cargo install cargo-mutants`.
 HELP
 }
 
-count=64 lot=1 first=0 seeds=600 without='' test=seeds again=false
+count=64 lot=1 first=0 seeds=600 without='' test=seeds again=false whole=false
 wanted=()
 while [[ $# -gt 0 ]]; do
     case "$1" in
         --count | --lot | --first | --seeds | --without | --test) declare "${1#--}=${2:?$1 needs a value}" && shift 2 ;;
         --again) again=true && shift ;;
+        --whole) whole=true && shift ;;
         -h | --help) help && exit 0 ;;
         -*) printf 'tests/mutants.sh: unknown option %s\n' "$1" >&2 && exit "$USAGE" ;;
         *) wanted+=("$1") && shift ;;
@@ -91,7 +94,8 @@ build() {
 run() (
     ulimit -v "$MEMORY_MAX"
     cd "$tree/tests"
-    GITFLEET_MUTANT=$1 GITFLEET_SEED_FIRST=$first GITFLEET_SEEDS=$seeds GITFLEET_SEEDS_STOP=$without RUST_BACKTRACE=0 \
+    $whole || export GITFLEET_SEEDS_STOP=$without
+    GITFLEET_MUTANT=$1 GITFLEET_SEED_FIRST=$first GITFLEET_SEEDS=$seeds RUST_BACKTRACE=0 \
         nice timeout "$2" "$program" --exact "$test" --nocapture >"$folder/$1.log" 2>&1
 )
 
@@ -99,7 +103,7 @@ run() (
 noticed() {
     local code=$1 log=$2
     if grep -Eq '^[0-9]+ of [0-9]+ seeds fail' "$log"; then
-        sed -En '/^[0-9]+ of [0-9]+ seeds fail/{n;s/^([0-9]+): /seed \1, /;p;q}' "$log"
+        sed -En '/^[0-9]+ of [0-9]+ seeds fail/{s/:$//;N;s/\n([0-9]+): /, seed \1, /;p;q}' "$log"
     elif [[ $code -eq 124 ]]; then
         printf 'does not end\n'
     elif [[ $code -ne 0 ]] && ! grep -Eq 'seeds have another trace|the seeds show little' "$log"; then
@@ -126,8 +130,12 @@ for number in "${wanted[@]}"; do
     if by=$(noticed "$code" "$folder/$number.log"); then
         printf 'noticed\t%s\t%d s\t%s\n' "$line" "$((SECONDS - begun))" "$by"
     else
+        IFS=$'\t' read -r _ place function change <<<"$line"
+        # What is known of it is kept by file, function and change.
+        known=$(grep -F "${place%%:*}"$'\t'"$function"$'\t'"$change"$'\t' tests/mutants/survivors.txt | cut -f 4 | head -n 1 || true)
         differing=$(sed -En 's/^([0-9]+ of [0-9]+ seeds) have another trace.*/\1/p' "$folder/$number.log")
-        printf 'SURVIVES\t%s\t%d s\tother traces: %s\n' "$line" "$((SECONDS - begun))" "${differing:-none}"
+        printf 'SURVIVES\t%s\t%d s\tother traces: %s\t%s\n' "$line" "$((SECONDS - begun))" "${differing:-none}" \
+            "${known:-NOT JUDGED}"
         survivors=$((survivors + 1))
     fi
 done

@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let all = draw::candidates(serde_json::from_str(&text).with_context(|| format!("reading the list {list}"))?);
     let in_all = all.len();
     let mut files: BTreeMap<String, (String, Places)> = BTreeMap::new();
-    let (mut drawn, mut passed_over): (Vec<Listed>, Vec<Listed>) = (Vec::new(), Vec::new());
+    let (mut drawn, mut skipped): (Vec<Listed>, Vec<Listed>) = (Vec::new(), Vec::new());
     for mutant in draw::by_lot(all, lot) {
         if drawn.len() == count {
             break;
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
             files.insert(mutant.file.clone(), (text, places));
         }
         let is_switchable = files[&mutant.file].1.find(&mutant).is_some_and(|place| place.is_switchable);
-        if is_switchable { &mut drawn } else { &mut passed_over }.push(mutant);
+        if is_switchable { &mut drawn } else { &mut skipped }.push(mutant);
     }
     let changed: BTreeSet<&str> = drawn.iter().map(|mutant| mutant.file.as_str()).collect();
     for file in changed {
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     for (index, mutant) in drawn.iter().enumerate() {
         println!("{}\t{}", index + 1, mutant.shown());
     }
-    for mutant in &passed_over {
+    for mutant in &skipped {
         eprintln!("cannot be switched, another was drawn: {}", mutant.shown().replace('\t', " "));
     }
     eprintln!("{} of {in_all} mutants are drawn by lot {lot}", drawn.len());
