@@ -1,8 +1,9 @@
 //! Whole fleets on virtual time, each from one seed: commits, faults and people in any order, and the promises of the design
 //! checked after every step.
 //!
-//! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere. The digests of the traces
-//! of the first 600 seeds are kept: `digests.rs`.
+//! `GITFLEET_SEEDS=20000 cargo test --test simulation` runs more of them, `GITFLEET_SEED_FIRST` begins elsewhere, and
+//! `GITFLEET_SEEDS_STOP=977,1010` stops at the first that fails and leaves out those: `tests/mutants.sh`. The digests of the traces of the
+//! first 600 seeds are kept: `digests.rs`.
 
 #![allow(unreachable_pub, reason = "nothing is outside of a test binary")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot continue shall fail")]
@@ -35,6 +36,7 @@ mod twists;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -693,7 +695,9 @@ fn order(verb: Verb, target: &str) -> Command {
 /// Runs a seed. Returns its trace with the digest of it, and which features met.
 fn run(seed: u64) -> Result<(Trace, String, pairs::Hits), (String, Trace)> {
     let mut run = Run::begin(seed);
-    match run.finish() {
+    // A panic is what one seed does, too: it is named.
+    let verdict = catch_unwind(AssertUnwindSafe(|| run.finish())).unwrap_or_else(|_| Err("it panics".to_owned()));
+    match verdict {
         Ok(()) => {
             let digest = digests::of_run(&run);
             let hits = run.pairs.end(&run.simulation.store);
@@ -715,6 +719,12 @@ fn report(seed: u64, why: &str, trace: &Trace) -> String {
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().expect("it is a number"))
+}
+
+/// Returns the seeds to leave out where the first of the others that fails is enough.
+fn left_out() -> Option<BTreeSet<u64>> {
+    let text = env::var("GITFLEET_SEEDS_STOP").ok()?;
+    Some(text.split_terminator(',').map(|seed| seed.parse().expect("it is a seed")).collect())
 }
 
 /// Returns how many seeds are run.
@@ -775,6 +785,7 @@ fn is_each_missed<Guards: Copy>(
 fn seeds() {
     let first = number("GITFLEET_SEED_FIRST").unwrap_or(0);
     let count = seeds_count();
+    let left_out = left_out();
     let next = AtomicU64::new(first);
     let failures = Mutex::new(Vec::new());
     let shown: Mutex<BTreeMap<&str, u64>> = Mutex::default();
@@ -784,6 +795,9 @@ fn seeds() {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count {
                 return;
+            }
+            if left_out.as_ref().is_some_and(|left_out| left_out.contains(&seed)) {
+                continue;
             }
             let failure = match run(seed) {
                 Err((why, trace)) => Some((why.clone(), report(seed, &why, &trace))),
@@ -804,6 +818,9 @@ fn seeds() {
                     None
                 }
             };
+            if failure.is_some() && left_out.is_some() {
+                next.store(first + count, Ordering::Relaxed);
+            }
             failures.lock().unwrap().extend(failure.map(|(why, text)| (seed, why, text)));
         }
     };

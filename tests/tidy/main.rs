@@ -298,7 +298,8 @@ fn files_stand_where_their_modules_say() {
 fn manifests() -> Vec<(String, String)> {
     let crates = fs::read_dir(root().join("src")).unwrap().map(|entry| entry.unwrap().file_name());
     let crates = crates.map(|name| format!("src/{}", name.to_string_lossy()));
-    let folders = crates.chain(["tests", "tests/simulated", "tests/testkit", "tests/testservers"].map(str::to_owned));
+    let folders = crates
+        .chain(["tests", "tests/mutants", "tests/simulated", "tests/testkit", "tests/testservers"].map(str::to_owned));
     let read = |folder: String| {
         let text = fs::read_to_string(root().join(&folder).join("Cargo.toml"));
         let text = text.unwrap_or_else(|error| panic!("{folder} is no crate: {error}"));
