@@ -89,7 +89,7 @@ impl Pass<'_> {
     }
 
     /// Records which clusters failed with what is rolled out. Returns those that have left since: a failure counts until somebody retries
-    /// it, something else is rolled out, or the cluster is available. One that is tried again, or not heard of since a start, is not.
+    /// it, something else is rolled out, or the cluster is available. One that is tried again, or has not reported since a start, is not.
     fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
         let is_current = |view: &BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
         if self.state.record.failed.is_none() && !views.iter().any(|view| is_current(view) && view.failed) {

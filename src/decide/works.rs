@@ -267,16 +267,7 @@ impl Pass<'_> {
         losing: &BTreeSet<ClusterName>,
     ) -> Option<Arc<WorkOrder>> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
-        let manifests: Option<Arc<[Desired]>> = match (binding.deleting, &snapshot) {
-            (true, _) => None,
-            // No snapshot assigned yet: the cluster keeps its objects.
-            (false, None) => return None,
-            (false, Some(snapshot)) => match self.ordered(binding, snapshot.index, known) {
-                // It leaves: an order without objects lets the member report what it holds, so that it can be removed.
-                None if binding.state == BindingState::Unscheduled => None,
-                of_cluster => Some(of_cluster?),
-            },
-        };
+        let manifests = self.ordered(binding, snapshot.as_ref().map(|snapshot| snapshot.index), known).ok()?;
         let record = &self.state.record;
         let tenant = self.fleet.tenant_of(record);
         let user = tenant.and_then(|tenant| tenant.user.clone());
@@ -333,10 +324,21 @@ impl Pass<'_> {
         }))
     }
 
-    /// Returns the objects of a binding's order.
-    fn ordered(&mut self, binding: &Binding, index: u64, known: Option<&Arc<WorkOrder>>) -> Option<Arc<[Desired]>> {
-        let objects = self.objects(&binding.cluster, index, &binding.overrides)?.ok()?;
-        Some(self.without_yielded(&binding.cluster, objects, known))
+    /// Returns the objects of a binding's order, `None` for a removal. An error where the cluster is to keep what it has: no snapshot is
+    /// assigned, or it cannot be rendered. One that leaves gets an order without objects then, so that the member reports what it holds.
+    fn ordered(
+        &mut self,
+        binding: &Binding,
+        index: Option<u64>,
+        known: Option<&Arc<WorkOrder>>,
+    ) -> Result<Option<Arc<[Desired]>>, NoOrder> {
+        if binding.deleting {
+            return Ok(None);
+        }
+        let index = index.ok_or(NoOrder)?;
+        let objects = self.objects(&binding.cluster, index, &binding.overrides).and_then(Result::ok);
+        let objects = objects.map(|objects| self.without_yielded(&binding.cluster, objects, known));
+        if objects.is_some() || binding.state == BindingState::Unscheduled { Ok(objects) } else { Err(NoOrder) }
     }
 
     /// Returns what is not deleted on a cluster although its order lacks it: what waits for an approval, and what another placement takes
@@ -390,6 +392,9 @@ impl Pass<'_> {
         self.state.rendered = rendered;
     }
 }
+
+/// The cluster gets no order, and keeps what it has.
+struct NoOrder;
 
 /// Says what a cluster's objects were made with.
 fn made_with(picked: &PickedOverrides) -> String {

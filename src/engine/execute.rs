@@ -230,24 +230,7 @@ impl Execution<'_> {
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
         } else if !is_external {
-            let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
-            let failed = pass.failed_bindings();
-            for name in &failed {
-                if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
-                    binding.started_at = Some(self.now);
-                    binding.generation += 1;
-                }
-            }
-            let failed: Vec<&str> =
-                failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
-            let others: Vec<&str> =
-                counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
-            if !others.is_empty() {
-                what.push(format!("the failure of {} does not count any more", others.join(", ")));
-            }
-            if !failed.is_empty() {
-                what.push(tried_again(&failed, None));
-            }
+            self.retry_rolling(pass, &mut what);
         }
         if what.is_empty() {
             let nothing = if unasked.is_empty() { nothing } else { unasked.join("; ") };
@@ -255,6 +238,27 @@ impl Execution<'_> {
         }
         what.extend(unasked);
         Ok(what.join("; "))
+    }
+
+    /// Tries the failed clusters of a rolling update again, and says which. Those that left or recover count no more.
+    fn retry_rolling(&self, pass: &mut Pass<'_>, what: &mut Vec<String>) {
+        let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
+        let failed = pass.failed_bindings();
+        for name in &failed {
+            if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
+                binding.started_at = Some(self.now);
+                binding.generation += 1;
+            }
+        }
+        let failed: Vec<&str> =
+            failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
+        let others: Vec<&str> = counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
+        if !others.is_empty() {
+            what.push(format!("the failure of {} does not count any more", others.join(", ")));
+        }
+        if !failed.is_empty() {
+            what.push(tried_again(&failed, None));
+        }
     }
 
     /// Retries a run, and says what of it and whom it asks: what is done, and which checks still cannot be asked.

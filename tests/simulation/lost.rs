@@ -102,8 +102,10 @@ struct Shown {
     held: usize,
 }
 
-/// Returns what a seed has shown, which features met, and the digest of its trace.
-fn play(seed: u64) -> Result<((Shown, pairs::Hits), (u64, String)), String> {
+/// What a seed has shown and which features met, and the digest of its trace.
+type Played = ((Shown, pairs::Hits), (u64, String));
+
+fn play(seed: u64) -> Result<Played, String> {
     let mut timeline = Timeline::begin(Dice::new(seed ^ 0x105e));
     let mut simulation = simulation(None, seed);
     simulation.deployment.faults = faults(&mut timeline.dice);

@@ -454,7 +454,9 @@ impl Timeline {
                 if let Some(placement) = self.placements.get_mut(&placement) {
                     placement.guard_off = false;
                 }
-                key.iter().for_each(|key| drop(self.objects.remove(key)));
+                if let Some(key) = key {
+                    self.objects.remove(&key);
+                }
             }
             Act::Break => {
                 let object = self.objects.iter_mut().find(|((of, _), _)| *of == placement);
@@ -692,13 +694,13 @@ impl Timeline {
                 digests(&patched.collect::<Vec<_>>())
             };
             let overridden_in = |manifests: &[Manifest]| -> BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>> {
-                let rules = [("a", self.overrides.get(number)), ("b", self.overrides_of_b.get(number))];
-                let rules = rules.into_iter().filter_map(|(env, value)| Some((env, patched(manifests, *value?))));
+                let values = [("a", self.overrides.get(number)), ("b", self.overrides_of_b.get(number))];
+                let of_envs = values.into_iter().filter_map(|(env, value)| Some((env, patched(manifests, *value?))));
                 let of_env = |(env, objects): (&'static str, BTreeMap<ObjectKey, Digest>)| {
                     let clusters = named(&|_, cluster| cluster.env == env);
                     clusters.into_iter().map(move |cluster| (cluster, objects.clone()))
                 };
-                rules.flat_map(of_env).collect()
+                of_envs.flat_map(of_env).collect()
             };
             // Evictions name a placement as it was called first.
             let is_of = |of: &u64| of == number && !self.names.contains_key(of);

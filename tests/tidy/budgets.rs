@@ -12,11 +12,11 @@ const BUDGETS: &[Budget] = &[
     ("packages of others in Cargo.lock", 641, packages, "look for a feature to turn off or a library to do without"),
     (
         "lines of shipped code in src, without comments and blank lines",
-        97_735,
+        97_770,
         lines,
         "look for code that is there already",
     ),
-    ("words of the documentation", 108_907, documented, "say it once, and link to it; take out what no reader needs"),
+    ("words of the documentation", 108_985, documented, "say it once, and link to it; take out what no reader needs"),
     ("`pub` items in src", 3456, public, "take the `pub` from what no other crate and no other file names"),
     ("files on circles in src", 268, circles::files_on_circles, "see tests/tidy/circles.rs"),
 ];

@@ -189,5 +189,10 @@ fn a_daemon_on_a_store_of_an_earlier_version_changes_nothing() {
         assert_eq!(after.remove(&key), Some(value), "{key}");
     }
     assert_eq!(after, BTreeMap::new());
-    assert_eq!(delivered(&scratch), members);
+    // Inventories keep since when something is held or paused: that shifts, too.
+    let text = |content: Vec<u8>| time.replace_all(&String::from_utf8_lossy(&content), "TIME").into_owned();
+    let without_times = |delivered: BTreeMap<String, Vec<u8>>| -> BTreeMap<String, String> {
+        delivered.into_iter().map(|(path, content)| (path, text(content))).collect()
+    };
+    assert_eq!(without_times(delivered(&scratch)), without_times(members));
 }

@@ -99,13 +99,13 @@ impl Timeline {
     /// Returns what is particular of a ClusterResourcePlacement: where its Namespace has a ResourcePlacement, it brings the Namespace alone.
     fn cluster_scoped(&self, number: u64) -> Head {
         let scope = if self.splits.contains(&number) { ", selectionScope: NamespaceOnly" } else { "" };
-        let begin = ", {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: ";
-        let roles: String = self.roles_of(number).map(|(role, _)| format!("{begin}{}}}", role_name(role))).collect();
-        Head {
-            kind: "ClusterResourcePlacement",
-            metadata: format!("name: {}", self.name(number)),
-            selectors: format!("{{group: '', version: v1, kind: Namespace, name: n{number}{scope}}}{roles}"),
+        let mut selectors = format!("{{group: '', version: v1, kind: Namespace, name: n{number}{scope}}}");
+        for (role, _) in self.roles_of(number) {
+            let name = role_name(role);
+            write!(selectors, ", {{group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: {name}}}")
+                .expect("a String takes it");
         }
+        Head { kind: "ClusterResourcePlacement", metadata: format!("name: {}", self.name(number)), selectors }
     }
 }
 
