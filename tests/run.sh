@@ -210,9 +210,8 @@ if $full; then
     for servers in postgres artifacts; do
         part "$servers" cargo test --locked --workspace --test it -- "${ignored[@]}" "$servers::"
     done
-else
-    part "members, by doubles" env GITFLEET_FLEET_PROVIDER=doubles cargo test --locked --workspace --test it -- members::
 fi
+part "members, by doubles" env GITFLEET_FLEET_PROVIDER=doubles cargo test --locked --workspace --test it -- members::
 part "simulation" cargo test --locked --workspace --test simulation
 part "rules of the code" cargo test --locked --workspace --test tidy
 if $full; then part "page in a browser" page_tests; fi
