@@ -1,7 +1,7 @@
-//! What members hold of a placement that somebody rolled back, when the store with its snapshots was lost: pure.
+//! Finds the target of a rollback again after the store and its snapshots were lost. Pure.
 //!
-//! Inventories name the snapshot, and git has what it was made of. The hold continues with it as before, but only where everything beside its
-//! content is the same today: overrides, apply strategy and policy of an earlier commit may be what was rolled back, or older than it.
+//! The inventories on members name the snapshot, and git has its content. The hold continues with this snapshot only if overrides, apply
+//! strategy and policy of its commit equal those of the accepted commit: a difference may be what was rolled back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Holders {
             *index == Some(hold.index) && has.digest != hold.hash && has.index < hold.index
         };
         let back: Vec<&Held> = self.clusters.values().filter(is_back).map(|(_, has)| has).collect();
-        // With overrides, apply strategy or policy alone nobody holds another snapshot.
+        // If only overrides, apply strategy or policy were rolled back, every member holds the same snapshot.
         let are_most = hold.inputs.is_none() && back.len() * 2 > self.clusters.len();
         back.first().copied().filter(|first| are_most && back.iter().all(|other| other == first))
     }

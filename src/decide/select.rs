@@ -33,8 +33,8 @@ impl Pass<'_> {
         self.take_found();
     }
 
-    /// Takes over the snapshot that members hold instead of one that somebody rolled back: they keep it, and those that join or answer
-    /// again get it.
+    /// Makes the snapshot that members hold the target of the rollback again: members keep it, and clusters that join or answer again
+    /// get it.
     pub(super) fn take_found(&mut self) {
         let Some(found) = self.found() else { return };
         let index = found.held.index;

@@ -324,8 +324,8 @@ impl Pass<'_> {
         }))
     }
 
-    /// Returns the objects of a binding's order, `None` for a removal. An error where the cluster is to keep what it has: no snapshot is
-    /// assigned, or it cannot be rendered. One that leaves gets an order without objects then, so that the member reports what it holds.
+    /// Returns the objects of a binding's order, `None` for a removal. An error means that the cluster keeps what it has: it has no snapshot,
+    /// or its objects cannot be rendered. A binding that leaves gets an order without objects instead, so that the member reports what it holds.
     fn ordered(
         &mut self,
         binding: &Binding,

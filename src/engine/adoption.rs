@@ -52,7 +52,7 @@ impl Core {
         if let Err(reason) = &found {
             tracing::warn!(
                 placement = %key, snapshot = index, reason,
-                "what members hold cannot be found in git: they keep it, but changes by hand are not undone, and nobody else gets it"
+                "git does not have what members hold: members keep it, manual changes are not undone, and no other cluster gets it"
             );
         }
         self.fleet.holders.entry(key.clone()).or_default().found = Some(found.ok().map(Arc::from));

@@ -240,7 +240,7 @@ impl Execution<'_> {
         Ok(what.join("; "))
     }
 
-    /// Tries the failed clusters of a rolling update again, and says which. Those that left or recover count no more.
+    /// Tries the failed clusters of a rolling update again, and says which. Failures of clusters that left or recover no longer count.
     fn retry_rolling(&self, pass: &mut Pass<'_>, what: &mut Vec<String>) {
         let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
         let failed = pass.failed_bindings();

@@ -236,7 +236,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Copies what is accepted of several sources that have no mirror: one that is away holds the others up in nothing then.
+    /// Copies what is accepted of several sources that have no mirror, so that a missing source does not delay the others.
     fn copy_accepted(&self) {
         let Some(joined) = &self.joined else { return };
         for branch in self.branches.iter().filter(|branch| !branch.source.is_mirrored()) {
