@@ -11,7 +11,7 @@ use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
 use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
-use model::records::{BindingState, HeldSnapshot, SharedOverrides, SucceededState};
+use model::records::{BindingState, HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
 
 /// States that are kept for rollbacks, beside the limit of snapshots.
 const SUCCEEDED_MAX: usize = 10;
@@ -112,14 +112,21 @@ impl Pass<'_> {
             })
     }
 
-    /// Returns the digest of what the accepted commit wants beside content: overrides, apply strategy and policy.
-    pub(super) fn inputs_today(&self, snapshot: u64) -> Digest {
+    /// Returns what the accepted commit has beside content.
+    fn inputs_today(&self, snapshot: u64) -> HeldInputs {
         let spec = &self.state.record.spec;
+        let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.get(id)?.hash.clone()));
         let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
-        let overrides: BTreeSet<PickedOverrides> = picked.map(|b| self.picked_today(&b.cluster, snapshot)).collect();
+        let picked = picked.map(|binding| self.picked_today(&binding.cluster, snapshot));
+        let picked: BTreeSet<OverrideRef> = picked.flat_map(|of| of.cluster.into_iter().chain(of.namespaced)).collect();
+        let others = self.candidate_ids(snapshot).filter(|id| !picked.contains(*id));
         let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
-        let text = json!([overrides, strategy, spec.policy]).to_string();
-        Digest::new(format!("{:x}", Sha256::digest(text)))
+        let rest = json!([strategy, spec.policy]).to_string();
+        HeldInputs {
+            overrides: picked.iter().filter_map(digest).collect(),
+            others: others.filter_map(digest).collect(),
+            rest: Some(Digest::new(format!("{:x}", Sha256::digest(rest)))),
+        }
     }
 
     /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
@@ -129,7 +136,8 @@ impl Pass<'_> {
             return;
         }
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
-        let held = HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, inputs: None };
+        let held =
+            HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, returns: false, inputs: None };
         self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
     }
@@ -148,9 +156,9 @@ impl Pass<'_> {
         let to = if is_alike { String::new() } else { format!(" {to}") };
         self.hold(index, format!("{what}{to}: {why}"));
         // A command on a store does not know them: the next decision notes them.
-        let inputs = is_alike.then(|| Digest::from(""));
+        let inputs = is_alike.then(HeldInputs::default);
         if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
-            held.inputs = inputs;
+            (held.returns, held.inputs) = (true, inputs);
         }
         self.state.record.back = back;
     }
@@ -170,21 +178,37 @@ impl Pass<'_> {
         let today = today.map(|index| self.inputs_today(index));
         if let (Some(today), Some(inputs)) =
             (&today, self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()))
-            && inputs.as_str().is_empty()
+            && inputs.rest.is_none()
         {
             inputs.clone_from(today);
         }
         let is_over = |held: &HeldSnapshot| match &newest {
             Some((_, hash)) if *hash != held.hash => true,
-            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(inputs, today)| inputs != today),
+            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(held, today)| differ(held, today)),
             None => true,
         };
         if self.state.record.held.as_ref().is_some_and(is_over) {
             self.state.record.held = None;
-            self.state.record.goal = None;
         }
         if self.state.record.held.is_none() {
-            self.state.record.back = None;
+            (self.state.record.back, self.state.record.goal) = (None, None);
         }
     }
+}
+
+/// Tells whether a commit has other inputs than the held ones: an override that picked clusters had is another or gone, one that they have
+/// now is new, or the rest differs. A cluster that joins or leaves changes nothing.
+fn differ(held: &HeldInputs, today: &HeldInputs) -> bool {
+    let is_still = |(key, digest): (&String, &Digest)| {
+        [&today.overrides, &today.others].iter().any(|known| known.get(key) == Some(digest))
+    };
+    let was_known = |(key, digest): (&String, &Digest)| {
+        [&held.overrides, &held.others].iter().any(|known| known.get(key) == Some(digest))
+    };
+    held.rest != today.rest || !held.overrides.iter().all(is_still) || !today.overrides.iter().all(was_known)
+}
+
+/// Writes the key of an override as `[NAMESPACE/]NAME`.
+fn text_of(key: &OverrideKey) -> String {
+    key.namespace.as_ref().map_or_else(|| key.name.clone(), |namespace| format!("{namespace}/{}", key.name))
 }

@@ -102,7 +102,14 @@ mod tests {
 
     fn hold(index: u64, inputs: Option<&str>) -> HeldSnapshot {
         let (hash, why) = (Digest::from("bad"), String::new());
-        HeldSnapshot { index, hash, why, since: Timestamp::UNIX_EPOCH, inputs: inputs.map(Digest::from) }
+        HeldSnapshot {
+            index,
+            hash,
+            why,
+            since: Timestamp::UNIX_EPOCH,
+            returns: true,
+            inputs: inputs.map(|_| model::records::HeldInputs::default()),
+        }
     }
 
     /// What it is, the inputs of the hold, what members keep and hold, what they agree on.

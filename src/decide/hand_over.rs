@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use super::floor::Protection;
+use super::inherit::Inheritance;
 use super::render::candidates;
 use super::state::{Claims, FleetState, Inhabited, PlacementState};
 use super::variants::pick;
@@ -17,7 +17,7 @@ use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
 use crate::snapshot::left_out;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
-use model::records::{Binding, BindingState, HeldSnapshot, Pause};
+use model::records::{Binding, BindingState};
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
@@ -47,6 +47,7 @@ pub fn decide_each(
             || state.record.closed_gate().is_some()
     };
     let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
+    let mut taken: BTreeMap<&PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
@@ -58,7 +59,12 @@ pub fn decide_each(
                 inhabited.entry(key.name.to_string()).or_default().insert(claim.heir.clone());
             }
             add(&mut yielded, &claim.due);
-            if let Some(inheritance) = inheritance(key, state, claim, &states) {
+            if claim.heir == *key {
+                continue;
+            }
+            taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
+            let clusters: BTreeSet<&ClusterName> = claim.wanted.keys().collect();
+            if let Some(inheritance) = Inheritance::of(key, state, states[claim.heir], &clusters, fleet) {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
             }
@@ -73,11 +79,21 @@ pub fn decide_each(
             .collect();
         inhabited.retain(|namespace, _| !handed.contains(namespace.as_str()));
         let awaited = awaited(key, state, &states, fleet, now);
-        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
-        if (&claimed, &yielded, &awaited, &inhabited) != known {
+        let heirs =
+            claims.iter().filter(|claim| state.record.removed && claim.heir != *key && !claim.wanted.is_empty());
+        let heirs: BTreeSet<PlacementKey> = heirs.map(|claim| claim.heir.clone()).collect();
+        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited, &state.record.heirs);
+        if (&claimed, &yielded, &awaited, &inhabited, &heirs) != known {
             let of = again.entry((*key).clone()).or_insert_with(|| OfOthers::of(state));
             (of.claimed, of.yielded, of.awaited, of.inhabited) = (claimed, yielded, awaited, inhabited);
+            of.heirs = heirs;
         }
+    }
+    let none_left = states.iter().filter(|(key, state)| !state.taking_over.is_empty() && !taken.contains_key(**key));
+    let none_left: Vec<_> = none_left.map(|(key, _)| (*key, BTreeSet::new())).collect();
+    let taken = taken.into_iter().chain(none_left);
+    for (key, clusters) in taken.filter(|(key, clusters)| states[*key].taking_over != *clusters) {
+        again.entry(key.clone()).or_insert_with(|| OfOthers::of(states[key])).taking_over = clusters;
     }
     for (key, of_others) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
@@ -96,46 +112,35 @@ struct OfOthers {
     yielded: Claims,
     inhabited: Inhabited,
     awaited: BTreeMap<ClusterName, bool>,
+    /// Clusters on which it gets objects of other placements.
+    taking_over: BTreeSet<ClusterName>,
+    /// Placements that get its objects, where it is gone.
+    heirs: BTreeSet<PlacementKey>,
     /// What goes with objects of other placements, which this one gets.
     inherited: Vec<(PlacementKey, Inheritance)>,
 }
 
-/// What an heir gets with the objects of another placement.
-struct Inheritance {
-    /// Its newest snapshot, which this is about.
-    snapshot: u64,
-    /// Approvals that stood before clusters.
-    asked: BTreeMap<ClusterName, usize>,
-    /// The same content was rolled back or rejected under the other name.
-    held: Option<HeldSnapshot>,
-    /// Somebody paused the placement under its former name.
-    paused: Option<Pause>,
-}
-
 impl OfOthers {
     fn of(state: &PlacementState) -> Self {
-        let PlacementState { claimed, yielded, awaited, inhabited, .. } = state;
+        let PlacementState { claimed, yielded, awaited, inhabited, taking_over, record, .. } = state;
         Self {
             claimed: claimed.clone(),
             yielded: yielded.clone(),
             awaited: awaited.clone(),
             inhabited: inhabited.clone(),
+            taking_over: taking_over.clone(),
+            heirs: record.heirs.clone(),
             inherited: Vec::new(),
         }
     }
 
     fn known_to(self, mut state: PlacementState) -> PlacementState {
-        let Self { claimed, yielded, awaited, inhabited, inherited } = self;
-        for (from, Inheritance { snapshot, asked, held, paused }) in inherited {
-            for (cluster, count) in asked {
-                let known = state.record.asked_before.entry(cluster).or_default();
-                *known = count.max(*known);
-            }
-            state.record.held = state.record.held.or(held);
-            state.record.paused = state.record.paused.or(paused);
-            state.record.inherited.insert(from, snapshot);
+        let Self { claimed, yielded, awaited, inhabited, taking_over, heirs, inherited } = self;
+        state.record.heirs = heirs;
+        for (from, inheritance) in inherited {
+            inheritance.take(from, &mut state);
         }
-        PlacementState { claimed, yielded, inhabited, awaited, ..state }
+        PlacementState { claimed, yielded, inhabited, awaited, taking_over, ..state }
     }
 }
 
@@ -143,35 +148,6 @@ fn add(to: &mut Claims, more: &Claims) {
     for (cluster, keys) in more {
         to.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
-}
-
-/// Returns what goes with objects to the placement that gets them: the approvals that stood before them where these are more than its own,
-/// the hold of the same content, and the pause of a placement that is gone. None ends with the name of a placement. Once for each snapshot
-/// of the heir.
-fn inheritance(
-    from: &PlacementKey,
-    state: &PlacementState,
-    claim: &HeirClaim<'_>,
-    states: &States<'_>,
-) -> Option<Inheritance> {
-    let heir = states[claim.heir];
-    let newest = heir.newest()?;
-    let snapshot = newest.index;
-    let is_known = heir.record.inherited.get(from) == Some(&snapshot);
-    if claim.heir == from || claim.wanted.is_empty() || is_known {
-        return None;
-    }
-    let (old, new) = (state.protections(), heir.protections());
-    let approvals =
-        |of: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName| of.get(cluster).map_or(0, |of| of.approvals);
-    let asked = claim.wanted.keys().map(|cluster| (cluster.clone(), approvals(&old, cluster)));
-    let asked: BTreeMap<_, _> = asked.filter(|(cluster, asked)| *asked > approvals(&new, cluster)).collect();
-    let is_new = |held: &&HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
-    let held = state.record.held.as_ref().filter(is_new);
-    let held = held.map(|held| HeldSnapshot { index: snapshot, ..held.clone() });
-    let paused = state.record.paused.clone().filter(|_| state.record.removed && heir.record.paused.is_none());
-    let is_any = !asked.is_empty() || held.is_some() || paused.is_some();
-    is_any.then_some(Inheritance { snapshot, asked, held, paused })
 }
 
 /// Returns the clusters that another placement brings the Namespace of a ResourcePlacement to, and that answer and do not have it yet, each

@@ -16,6 +16,7 @@ mod freeze;
 mod git;
 mod guard;
 pub mod hand_over;
+mod inherit;
 pub mod names;
 pub mod ocm;
 pub mod overrides;

@@ -9,7 +9,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pass;
 use crate::rollout::{BindingView, Health, Heard, Limits, Readiness, Roll, health, roll};
-use crate::snapshot::Candidates;
 use crate::status::binding::settled_work;
 use model::along::Along;
 use model::api::annotations::ON_FAILURE;
@@ -43,7 +42,6 @@ impl Pass<'_> {
         }
         self.release_held();
         if self.state.record.spec.strategy.type_ == StrategyType::External {
-            self.state.record.goal = None;
             // A stage says for itself which of its clusters wait.
             self.note_turns(&BTreeSet::new());
             return self.stage();
@@ -69,7 +67,8 @@ impl Pass<'_> {
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             let health = evaluate(binding, work, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
-            BindingView::new(binding, health, !self.is_at(binding, goal), !answers)
+            let had_before = self.had_before(&binding.cluster, work);
+            BindingView { had_before, ..BindingView::new(binding, health, !self.is_at(binding, goal), !answers) }
         };
         let mut views: Vec<BindingView> = self.state.bindings().map(view).collect();
         let departed = self.note_failed(&mut views, goal);
@@ -88,6 +87,13 @@ impl Pass<'_> {
         wake_at
     }
 
+    /// Tells whether a cluster without a snapshot has objects of the placement already: of another placement that hands them over, or of an
+    /// earlier store. What it gets is an update.
+    fn had_before(&self, cluster: &ClusterName, work: Option<&WorkStatus>) -> bool {
+        let holds = work.and_then(|work| work.inventory.known()).is_some_and(|inventory| !inventory.is_empty());
+        holds || self.state.taking_over.contains(cluster)
+    }
+
     /// Records which clusters failed with what is rolled out. Returns those that have left since: a failure counts until somebody retries
     /// it, something else is rolled out, or the cluster is available. One that is tried again, or has not reported since a start, is not.
     fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
@@ -97,7 +103,7 @@ impl Pass<'_> {
         }
         let content = self.content(goal);
         let known = self.state.record.failed.take().filter(|failed| failed.content == content);
-        let mut clusters = known.map(|failed| failed.clusters).unwrap_or_default();
+        let (mut clusters, stages) = known.map(|failed| (failed.clusters, failed.stages)).unwrap_or_default();
         for view in views.iter_mut().filter(|view| is_current(view)) {
             view.failed |= clusters.contains(&view.cluster) && view.ready != Readiness::Ready;
             if view.failed {
@@ -111,15 +117,16 @@ impl Pass<'_> {
         let present: BTreeSet<&ClusterName> = views.iter().filter(is_bound).map(|view| &view.cluster).collect();
         let departed = clusters.iter().filter(|cluster| !present.contains(cluster)).cloned().collect();
         self.state.record.failed =
-            Some(FailedClusters { content, clusters }).filter(|failed| !failed.clusters.is_empty());
+            Some(FailedClusters { content, clusters, stages }).filter(|failed| !failed.clusters.is_empty());
         departed
     }
 
-    /// Returns the digest of what is rolled out, whichever cluster gets it: snapshot, overrides and apply strategy.
-    fn content(&self, goal: u64) -> Digest {
-        let hash = self.state.snapshots.get(&goal).map(|snapshot| &snapshot.hash);
-        let overrides: Vec<&OverrideRef> = self.candidates.get(&goal).into_iter().flat_map(Candidates::ids).collect();
-        let text = json!([goal, hash, overrides, self.wanted_apply_strategy(goal)]).to_string();
+    /// Returns the digest of what is rolled out, whichever cluster gets it and whatever the placement's name is: content, overrides and
+    /// apply strategy.
+    pub(super) fn content(&self, snapshot: u64) -> Digest {
+        let hash = self.state.snapshots.get(&snapshot).map(|snapshot| &snapshot.hash);
+        let overrides: Vec<&OverrideRef> = self.candidate_ids(snapshot).collect();
+        let text = json!([hash, overrides, self.wanted_apply_strategy(snapshot)]).to_string();
         Digest::new(format!("{:x}", Sha256::digest(text)))
     }
 

@@ -34,6 +34,7 @@ impl Pass<'_> {
             let before = self.run_phases();
             self.note_ignored();
             self.begin_repaired_run();
+            self.begin_return();
             self.begin_automatic_run();
             // Starts only if no run is left: the run of a new snapshot includes these clusters.
             self.begin_follow_up();
@@ -284,8 +285,11 @@ impl Pass<'_> {
         }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
         let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot();
+        // A rollback that has its clusters goes first, though none has begun.
+        let is_waiting =
+            run.phase == RunPhase::Pending && !(run.frozen.is_some() && matches!(run.cause, RunCause::Rollback { .. }));
         let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
-        is_stuck || (run.sequence < to.sequence && (is_replaced || run.phase == RunPhase::Pending))
+        is_stuck || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
 
     fn supersede(&mut self, runs: Vec<String>, by: &str) {
@@ -382,6 +386,23 @@ impl Pass<'_> {
             self.line_up_after(&name, sequence);
         }
         name
+    }
+
+    /// Starts the run that returns clusters to what they have instead of what is held, where no run of the placement does: it had another
+    /// name, no stages, or another store.
+    fn begin_return(&mut self) {
+        let record = &self.state.record;
+        let Some(strategy) = record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else {
+            // Only runs that somebody writes move it.
+            self.state.record.goal = None;
+            return;
+        };
+        let Some(to) = record.goal.filter(|_| record.permits(PhaseAct::BeginRuns)) else { return };
+        let newest = self.state.newest().map_or(to, |newest| newest.index);
+        self.state.record.goal = None;
+        let of = format!("snapshot {newest}");
+        let name = self.free_name(&format!("{}-{newest}-rollback", self.state.record.key.name));
+        self.begin_run(name, RunCause::Rollback { of, by: None }, strategy, Some(to), None);
     }
 
     /// Gives a run that starts after later-created runs a number after theirs: the newest number determines the clusters'

@@ -21,7 +21,9 @@ use model::tree::Placement;
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
     pub(super) fn take_over(&mut self) {
-        let Some(Kept { paused, held }) = self.fleet.kept.get(&self.state.record.key).cloned() else { return };
+        let Some(Kept { paused, held, heirs: _ }) = self.fleet.kept.get(&self.state.record.key).cloned() else {
+            return;
+        };
         if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
             self.note(JournalKind::PauseFound, None, json!({"by": pause.by, "reason": pause.reason}));
             self.state.record.paused = Some(pause);
@@ -44,14 +46,20 @@ impl Pass<'_> {
         self.note(JournalKind::SnapshotFound, None, json!({"index": index}));
         self.insert_snapshot(index, found.held.commit.clone(), &found.frozen);
         self.state.payloads.insert(index, Arc::clone(&found.payload));
-        self.state.record.goal = Some(index);
+        let record = &mut self.state.record;
+        if record.spec.strategy.type_ != StrategyType::External || record.held.as_ref().is_some_and(|held| held.returns)
+        {
+            // Most members have all of it: no gate asks for it again.
+            (record.goal, record.last_succeeded) = (Some(index), Some(index));
+        }
     }
 
-    /// Binds the clusters of a staged placement to the snapshot that they hold: no run is left that would. They get nothing new.
+    /// Binds the clusters of a staged placement to the snapshot that they hold where the newest was rejected: no run is left that would, and
+    /// those that have what was rejected keep it.
     pub(super) fn bind_found(&mut self) {
         let record = &self.state.record;
         let Some((holders, found)) = self.fleet.holders.get(&record.key).zip(self.found()) else { return };
-        let is_begun = self.state.runs.values().any(|run| run.frozen.is_some());
+        let is_begun = self.state.runs.values().any(|run| run.frozen.is_some()) || record.goal.is_some();
         if record.spec.strategy.type_ != StrategyType::External || is_begun || !record.permits(PhaseAct::Start) {
             return;
         }
@@ -112,6 +120,10 @@ impl Pass<'_> {
             Err(error) => Err(error.clone()),
             Ok((frozen, payload)) => {
                 self.take_snapshot(frozen, payload);
+                // Overrides of a new payload may end a hold.
+                if self.state.newest().is_some_and(|newest| !self.candidates.contains_key(&newest.index)) {
+                    self.find_candidates();
+                }
                 // Before clusters are picked: other content has the policy of the accepted commit again.
                 self.release_held();
                 self.schedule()
@@ -254,9 +266,11 @@ impl Pass<'_> {
     }
 
     pub(super) fn insert_snapshot(&mut self, index: u64, commit: CommitId, frozen: &Frozen) {
+        let is_accepted = self.fleet.tree.commit.as_ref() == Some(&commit);
         let snapshot = ResourceSnapshot {
             placement: self.state.record.key.clone(),
             index,
+            changed_sources: if is_accepted { self.fleet.changed_sources.clone() } else { Vec::new() },
             commit,
             encrypted_at: None,
             hash: frozen.hash.clone(),

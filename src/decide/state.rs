@@ -33,7 +33,7 @@ use model::records::{
 };
 use model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
 use model::tenants::{Tenant, Tenants};
-use model::tree::{Placement, Tree};
+use model::tree::{JoinedSource, Placement, Tree};
 use model::warning::Warning;
 use model::work::{SourceName, WorkOrder};
 use schedule::Fleet;
@@ -49,6 +49,8 @@ pub struct FleetState {
     pub source: SourceName,
     /// The accepted commit.
     pub tree: Arc<Tree>,
+    /// Of several sources those that the accepted commit changed.
+    pub changed_sources: Vec<JoinedSource>,
     /// The fleet for scheduling: the clusters that git names and that have not left.
     pub clusters: Fleet,
     /// The record of each cluster, including those that left.
@@ -187,6 +189,8 @@ pub struct PlacementState {
     /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet; each with whether it comes
     /// without a person.
     pub awaited: BTreeMap<ClusterName, bool>,
+    /// Clusters on which it gets objects of other placements: they have had something before.
+    pub taking_over: BTreeSet<ClusterName>,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
     /// A name of it or of an unfinished run of it may also mean another placement: commands that are shown name it in full.
@@ -213,6 +217,7 @@ impl PlacementState {
             inhabited: Inhabited::new(),
             losing: Claims::new(),
             awaited: BTreeMap::new(),
+            taking_over: BTreeSet::new(),
             selected: None,
             shared_name: false,
         }
@@ -235,6 +240,7 @@ impl PlacementState {
             guard_off_at: None,
             asked_before: BTreeMap::new(),
             inherited: BTreeMap::new(),
+            heirs: BTreeSet::new(),
             handing_over: BTreeSet::new(),
             ignored: BTreeSet::new(),
             behind: BTreeSet::new(),

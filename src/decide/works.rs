@@ -10,6 +10,7 @@ use super::Pass;
 use super::overrides::Objects;
 use super::render::{candidates, render};
 use super::variants::pick;
+use crate::snapshot::Candidates;
 use model::along::Along;
 use model::api::condition::{Condition, ConditionStatus, set_condition};
 use model::conditions::{ConditionType, Reason};
@@ -28,6 +29,11 @@ impl Pass<'_> {
         let record = &self.state.record;
         let payloads = self.state.payloads.iter();
         self.candidates = payloads.map(|(index, payload)| (*index, candidates(self.fleet, record, payload))).collect();
+    }
+
+    /// Returns the overrides of the accepted commit that concern a snapshot, as far as its payload is known.
+    pub(super) fn candidate_ids(&self, snapshot: u64) -> impl Iterator<Item = &OverrideRef> {
+        self.candidates.get(&snapshot).into_iter().flat_map(Candidates::ids)
     }
 
     /// Returns the overrides for a cluster's objects at a snapshot, by the present overrides and labels. Without the snapshot's

@@ -229,6 +229,9 @@ impl Execution<'_> {
         }
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
+            let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
+            let counted: Vec<&str> = counted.iter().map(ClusterName::as_str).collect();
+            what.extend(no_longer_counted(&counted));
         } else if !is_external {
             self.retry_rolling(pass, &mut what);
         }
@@ -253,9 +256,7 @@ impl Execution<'_> {
         let failed: Vec<&str> =
             failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
         let others: Vec<&str> = counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
-        if !others.is_empty() {
-            what.push(format!("the failure of {} does not count any more", others.join(", ")));
-        }
+        what.extend(no_longer_counted(&others));
         if !failed.is_empty() {
             what.push(tried_again(&failed, None));
         }
@@ -422,6 +423,12 @@ impl Execution<'_> {
         }
         Ok(())
     }
+}
+
+/// Says whose failures do not count any more, if any.
+fn no_longer_counted(clusters: &[&str]) -> Option<String> {
+    let names = first_of(clusters.iter().copied(), CLUSTERS_NAMED_MAX);
+    (!clusters.is_empty()).then(|| format!("the failure of {names} does not count any more"))
 }
 
 /// Says which clusters are tried again, of a run or of a placement without one.

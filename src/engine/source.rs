@@ -272,6 +272,8 @@ impl Core {
         self.source.unrestored = None;
         self.accept_sources(&tree.sources, now);
         let before = std::mem::replace(&mut self.fleet.tree, Arc::clone(tree));
+        let changed = tree.sources.iter().filter(|source| !before.sources.contains(source));
+        self.fleet.changed_sources = changed.cloned().collect();
         self.fleet.staged = Staged::of(tree);
         log_skipped(tree);
         self.fleet.overrides.follow(tree, &named(self.placements.values()), now);

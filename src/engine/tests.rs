@@ -476,7 +476,8 @@ fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
     let files = [("b.yaml", joined.as_str()), ("d.yaml", &payload("1")), ("p.yaml", &placement("p", "", ""))];
     life.handle(SourceEvent::Accepted(tree(&files)));
     let paused = Some(model::records::Pause { by: "ann".to_owned(), at: life.now, reason: None });
-    let kept = BTreeMap::from([(p(), model::records::Kept { paused: paused.clone(), held: None })]);
+    let kept =
+        BTreeMap::from([(p(), model::records::Kept { paused: paused.clone(), ..model::records::Kept::default() })]);
     life.take_in(Event::Member(MemberEvent::Online {
         cluster: "b".into(),
         version: None,

@@ -11,7 +11,7 @@ use decide::status::work::counted;
 use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX};
 use engine::store::saved::Records;
 use model::commands::{Command, Verb, WaitingGate};
-use model::records::PlacementRecord;
+use model::records::{PlacementRecord, ResourceSnapshot};
 use model::runs::{RunRecord, Runs};
 use model::text;
 
@@ -52,7 +52,7 @@ fn targets(saved: &Records, commit: &str, stage: Option<&str>) -> anyhow::Result
         runs.filter(|run| asks(record, run)).collect::<Vec<_>>()
     };
     for run in saved.placements.iter().flat_map(of_placement) {
-        let Some(of) = commit_of(saved, run).filter(|of| of.starts_with(commit)) else { continue };
+        let Some(of) = commits_of(saved, run).find(|of| of.starts_with(commit)) else { continue };
         let is_meant = |gate: &ClosedGate| gate.is_approval() && stage.is_none_or(|stage| gate.stage.name == stage);
         for gate in closed_gates(run).into_iter().filter(is_meant) {
             targets.push((run.placement.qualified(), gate.stage.name.clone()));
@@ -69,9 +69,15 @@ fn targets(saved: &Records, commit: &str, stage: Option<&str>) -> anyhow::Result
     Ok(targets)
 }
 
-fn commit_of<'a>(saved: &'a Records, run: &RunRecord) -> Option<&'a str> {
-    let snapshot = saved.snapshots.get(&run.placement)?.get(&run.snapshot()?)?;
-    Some(snapshot.commit.as_str())
+/// Returns the commit that brought what a run rolls out, and of several sources the commits of those that it changed.
+fn commits_of<'a>(saved: &'a Records, run: &RunRecord) -> impl Iterator<Item = &'a str> {
+    let snapshots = saved.snapshots.get(&run.placement);
+    let snapshot = run.snapshot().and_then(|index| snapshots?.get(&index));
+    let of = |snapshot: &'a ResourceSnapshot| {
+        let sources = snapshot.changed_sources.iter().map(|source| source.commit.as_str());
+        std::iter::once(snapshot.commit.as_str()).chain(sources)
+    };
+    snapshot.map(AsRef::as_ref).into_iter().flat_map(of)
 }
 
 /// Shows gates, asks once on a terminal, and sends the command for each with the digest that was shown.

@@ -12,6 +12,7 @@ use super::journal::JournalKind;
 use super::manifest::Origin;
 use super::overrides::{OverrideRef, PickedOverrides};
 use super::runs::Approval;
+use super::tree::JoinedSource;
 use super::variants::SnapshotVariants;
 use super::warning::Warning;
 use crate::api::condition::Condition;
@@ -58,6 +59,9 @@ pub struct ResourceSnapshot {
     pub index: u64,
     /// The commit that brought it: what people are told, and what gates and history are of.
     pub commit: CommitId,
+    /// Of a commit that joins several sources: the sources that it has at other commits than the one before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_sources: Vec<JoinedSource>,
     /// The later commit that holds the payload, where that only encrypted it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encrypted_at: Option<CommitId>,
@@ -234,6 +238,9 @@ pub struct PlacementRecord {
     /// Placements whose approvals it took over with their objects, each with the snapshot that they were asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inherited: BTreeMap<PlacementKey, u64>,
+    /// Gone from git: placements that are to have its objects, and that its pause and hold go to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub heirs: BTreeSet<PlacementKey>,
     /// `External`: picked clusters that its runs leave as they are, because they are in no stage and its strategy ignores such
     /// clusters.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -265,7 +272,8 @@ pub struct PlacementRecord {
     /// What a rollback returns to, as long as something is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back: Option<SucceededState>,
-    /// `RollingUpdate`: clusters that failed with what is rolled out now, also those that left since.
+    /// Clusters that failed with what is rolled out now, also those that left since: those of a `RollingUpdate`, and of every strategy those
+    /// that failed under the name that the placement had before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedClusters>,
     /// The last snapshot with an automatic run.
@@ -351,9 +359,24 @@ pub struct HeldSnapshot {
     pub why: String,
     /// Since when.
     pub since: Timestamp,
-    /// SHA-256 over overrides, apply strategy and policy, where these alone were rolled back: the hold ends when they change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<Digest>,
+    /// It was rolled back: clusters return to what they had before. One that was rejected stays where it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns: bool,
+    /// Where only overrides, apply strategy or policy were rolled back: these, and the hold ends when they change.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "heldInputs")]
+    pub inputs: Option<HeldInputs>,
+}
+
+/// What a commit had beside content when that alone was rolled back. Digests of what is written, so they are the same in every store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldInputs {
+    /// The overrides of picked clusters, by `[NAMESPACE/]NAME`.
+    pub overrides: BTreeMap<String, Digest>,
+    /// The other overrides that concern the content: a cluster that joins may have them.
+    pub others: BTreeMap<String, Digest>,
+    /// SHA-256 over apply strategy and policy; absent before the first decision that knows all of this.
+    pub rest: Option<Digest>,
 }
 
 /// What clusters had when everything had succeeded everywhere: a rollback returns to all of it together.
@@ -400,10 +423,13 @@ impl SucceededState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedClusters {
-    /// SHA-256 over snapshot, overrides and apply strategy: failures count for this alone.
+    /// SHA-256 over content, overrides and apply strategy: failures count for this alone.
     pub content: Digest,
     /// The clusters.
     pub clusters: BTreeSet<ClusterName>,
+    /// The stages in which they failed under an earlier name of the placement.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<ClusterName, String>,
 }
 
 /// An evaluated ClusterResourcePlacementEviction; each is evaluated once.

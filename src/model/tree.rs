@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{ClusterName, CommitId, ObjectId, PlacementKey};
 use super::manifest::{InputError, Manifest, Origin};
 use super::rendering::InputFolder;
@@ -115,7 +117,7 @@ impl Skipped {
 }
 
 /// One of several sources in a commit that joins them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JoinedSource {
     /// Its name, which is the folder of its files.
     pub name: String,

@@ -254,6 +254,9 @@ fn gone(
         let mut by_holder: BTreeMap<Option<PlacementKey>, Vec<Resource>> = BTreeMap::new();
         for key in gone {
             let holder = projections.other_holder(projection, cluster, key);
+            if holder.is_none() && projections.is_inhabited(projection, cluster, key) {
+                continue;
+            }
             let of_holder = by_holder.entry(holder.map(|holder| holder.state.record.key.clone())).or_default();
             of_holder.extend(resources.remove(key));
         }

@@ -221,6 +221,15 @@ impl<'a> Projections<'a> {
         self.all.iter().find(places)
     }
 
+    /// Tells whether a key is a Namespace in which another placement is to have objects on a cluster: nobody deletes it meanwhile.
+    pub(crate) fn is_inhabited(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        let is_namespace = key.group.is_empty() && key.kind == "Namespace";
+        let is_in_it = |other: &ObjectKey| other.namespace == key.name;
+        let others = self.all.iter().filter(|other| other.state.record.key != of.state.record.key);
+        let mut writing = others.filter(|other| is_namespace && !other.reports_only);
+        writing.any(|other| other.clusters.get(cluster).is_some_and(|target| target.keys.iter().any(is_in_it)))
+    }
+
     /// Says what another placement has on a cluster.
     fn clash(&self, projection: &Projection<'_>, cluster: &ClusterName, target: &Target) -> Option<String> {
         if self.shared.is_empty() || projection.reports_only {

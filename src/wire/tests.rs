@@ -52,8 +52,10 @@ fn kept() -> impl Strategy<Value = Kept> {
             hash: "ab".into(),
             why: "it failed".into(),
             since: at,
+            returns: false,
             inputs: None,
         }),
+        heirs: std::collections::BTreeSet::new(),
     })
 }
 

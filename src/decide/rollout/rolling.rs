@@ -35,6 +35,8 @@ pub struct BindingView {
     pub seen_unavailable: bool,
     /// It was assigned a snapshot before.
     pub assigned: bool,
+    /// Its cluster had something of it before it was picked.
+    pub had_before: bool,
     /// Its assignment differs from the current snapshot, overrides or apply strategy.
     pub outdated: bool,
     /// Its cluster is offline or suspended: nothing can start there.
@@ -57,6 +59,7 @@ impl BindingView {
             diff_reported: health.diff_reported,
             seen_unavailable: health.seen_unavailable,
             assigned: binding.snapshot.is_some(),
+            had_before: false,
             outdated,
             deferred,
             changes_in: health.changes_in,
@@ -136,8 +139,14 @@ impl<'a> Buckets<'a> {
             return;
         }
         // Nothing is there yet: it is neither ready nor moving.
-        if view.state == BindingState::Scheduled {
+        if view.state == BindingState::Scheduled && !view.had_before {
             self.bind.push(view);
+            return;
+        }
+        // What it had counts as ready until something else is known.
+        if view.state == BindingState::Scheduled {
+            (self.ready, self.can_be_ready) = (self.ready + 1, self.can_be_ready + 1);
+            self.update.extend((!view.deleting).then_some(view));
             return;
         }
         if view.state == BindingState::Unscheduled && !view.assigned {

@@ -18,6 +18,7 @@ fn view(line: &str) -> BindingView {
     let has = |word: &str| words.contains(&word);
     let option = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
     BindingView {
+        had_before: false,
         name: words[0].to_owned(),
         cluster: option("on=").unwrap_or(words[0]).into(),
         state: match words[1] {
@@ -318,6 +319,7 @@ fn any_view() -> impl Strategy<Value = BindingView> {
     let state = prop::sample::select(vec![BindingState::Scheduled, BindingState::Bound, BindingState::Unscheduled]);
     (state, any::<[bool; 6]>(), 0..10_u8).prop_map(
         |(state, [deleting, ready, failed, outdated, diff, down], offline)| BindingView {
+            had_before: false,
             name: String::new(),
             cluster: "x".into(),
             state,

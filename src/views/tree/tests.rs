@@ -411,7 +411,7 @@ fn after_a_run() {
     let strategy = (STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
     rejected.record.annotations.extend([strategy]);
     rejected.record.held =
-        Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30), inputs: None });
+        Some(HeldSnapshot { index: 3, hash: Digest::new("abc123"), why, since: at(30), returns: false, inputs: None });
     insta::assert_snapshot!(shown(&source(), &mut [done, rejected]), @r#"
     source https://git.example/platform/fleet.git (main)
       accepted 1a2b3c4

@@ -104,14 +104,20 @@ fn full_order(cluster: &str) -> WorkOrder {
         "allowCoOwnership": true, "serverSideApplyConfig": {"force": true},
     });
     let paused = Pause { by: "ann".to_owned(), at: at(), reason: Some("a change of shift".to_owned()) };
-    let held =
-        HeldSnapshot { index: 4, hash: "ab".into(), why: "it failed on \"own\"".into(), since: at(), inputs: None };
+    let held = HeldSnapshot {
+        index: 4,
+        hash: "ab".into(),
+        why: "it failed on \"own\"".into(),
+        since: at(),
+        returns: false,
+        inputs: None,
+    };
     WorkOrder {
         placement: PlacementKey::namespaced("n", "q"),
         strategy: serde_json::from_value(strategy).expect("a strategy"),
         held: BTreeSet::from([key("held")]),
         prune: BTreeSet::from([key("gone"), key("gone-too")]),
-        kept: Kept { paused: Some(paused), held: Some(held) },
+        kept: Kept { paused: Some(paused), held: Some(held), ..Kept::default() },
         user: Some("system:serviceaccount:n:deployer".to_owned()),
         ..plain_order(
             cluster,

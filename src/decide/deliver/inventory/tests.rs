@@ -21,8 +21,10 @@ fn a_parent_survives_writing_and_reading() {
                 hash: "ghi".into(),
                 why: "was rejected".into(),
                 since: jiff::Timestamp::UNIX_EPOCH,
+                returns: false,
                 inputs: None,
             }),
+            heirs: [PlacementKey::namespaced("app", "heir")].into(),
         },
     };
     assert_eq!(Parent::read(&parent.object(&placement)), parent);

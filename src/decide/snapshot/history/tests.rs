@@ -117,6 +117,7 @@ fn an_encrypted_object_is_the_same_while_its_values_are() {
         placement: PlacementKey::cluster_scoped("p"),
         index: 0,
         commit: "c".into(),
+        changed_sources: Vec::new(),
         encrypted_at: None,
         hash: first.hash.clone(),
         resources: first.resources.clone(),

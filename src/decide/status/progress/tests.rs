@@ -54,6 +54,7 @@ fn hold(case: &mut Case) {
         hash: Digest::new("x"),
         why: "ann rolled back".into(),
         since: at(0),
+        returns: false,
         inputs: None,
     });
 }

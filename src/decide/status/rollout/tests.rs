@@ -22,8 +22,14 @@ fn old(case: &mut Case, cluster: &str) {
 }
 
 fn hold(case: &mut Case) {
-    let held =
-        HeldSnapshot { index: 3, hash: Digest::new("x"), why: "failed on east".into(), since: at(0), inputs: None };
+    let held = HeldSnapshot {
+        index: 3,
+        hash: Digest::new("x"),
+        why: "failed on east".into(),
+        since: at(0),
+        returns: false,
+        inputs: None,
+    };
     case.record.held = Some(held);
 }
 

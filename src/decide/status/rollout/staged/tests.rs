@@ -19,7 +19,14 @@ fn hold(case: &mut Case) {
     let hash = Digest::new("other");
     // Only of a placement that names a strategy a command rolls it out again.
     case.record.annotations.insert(STAGED_UPDATE_STRATEGY.to_owned(), "three-stages".to_owned());
-    case.record.held = Some(HeldSnapshot { index: 3, hash, why: "was rolled back".into(), since: at(0), inputs: None });
+    case.record.held = Some(HeldSnapshot {
+        index: 3,
+        hash,
+        why: "was rolled back".into(),
+        since: at(0),
+        returns: false,
+        inputs: None,
+    });
 }
 
 fn phase(phase: RunPhase) -> RunRecord {
