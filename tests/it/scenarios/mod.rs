@@ -32,7 +32,8 @@
 //! | `sometimes FAULT` | one of the later steps fails in some runs today; whoever ends the fault removes the line |
 //!
 //! `GITFLEET_SCENARIO=m1 cargo test --test it scenarios -- --nocapture` runs and prints the scenarios whose name begins so.
-//! `GITFLEET_SCENARIO_CONFIGURATION=FILE` adds the lines of a file to the configuration of all.
+//! `GITFLEET_SCENARIO_FOLDER=FOLDER` reads the scenarios of another folder, and `GITFLEET_SCENARIO_CONFIGURATION=FILE` adds the lines of a file
+//! to the configuration of all.
 
 mod documents;
 mod given;
@@ -42,6 +43,7 @@ mod read;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -53,6 +55,8 @@ use testservers::repository;
 
 /// Environment variable with the beginning of the names of the scenarios to run, which are printed step by step.
 const ONLY: &str = "GITFLEET_SCENARIO";
+/// Environment variable with another folder of scenarios.
+const FOLDER: &str = "GITFLEET_SCENARIO_FOLDER";
 /// Scenarios that are played at once: they wait for the disk and for timers as much as for a processor.
 const AT_ONCE: usize = 12;
 
@@ -77,7 +81,7 @@ fn verdict(scenario: &Scenario, played: &Played) -> Verdict {
 
 /// Reads all files of scenarios, in order of their names.
 fn all() -> Vec<Scenario> {
-    let folder = repository().join("tests/it/scenarios");
+    let folder = env::var_os(FOLDER).map_or_else(|| repository().join("tests/it/scenarios"), PathBuf::from);
     let entries = fs::read_dir(&folder).expect("the folder of this file").map(|entry| entry.expect("an entry").path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
     files.sort();
