@@ -99,8 +99,8 @@ impl Pass<'_> {
         wake_at
     }
 
-    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, or that failed under an earlier name of the
-    /// placement, and that are not in it: they count until a person retries them.
+    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, and that are not in it: they count until a
+    /// person retries them.
     fn failed_before(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
         let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
         let own: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
@@ -115,16 +115,6 @@ impl Pass<'_> {
             let is_left = |cluster: &&RunCluster| cluster.phase == ClusterPhase::Failed && !own.contains(&cluster.name);
             let names = stage.clusters.iter().filter(is_left).map(|cluster| cluster.name.clone());
             failed.entry(stage.name.clone()).or_default().extend(names);
-        }
-        let snapshot = run.snapshot();
-        let inherited = self.state.record.failed.as_ref();
-        let inherited = inherited.filter(|of| snapshot.is_some_and(|index| self.content(index) == of.content));
-        for cluster in inherited.into_iter().flat_map(|of| &of.clusters).filter(|cluster| !own.contains(cluster)) {
-            let named = inherited.and_then(|of| of.stages.get(cluster));
-            let stage = run.stages.iter().find(|stage| Some(&stage.name) == named).or(run.stages.first());
-            if let Some(stage) = stage {
-                failed.entry(stage.name.clone()).or_default().insert(cluster.clone());
-            }
         }
         failed.retain(|_, clusters| !clusters.is_empty());
         failed

@@ -51,13 +51,22 @@ impl Pass<'_> {
     /// returned to.
     pub(super) fn wanted_policy(&self) -> Option<&PlacementPolicy> {
         let record = &self.state.record;
-        record.back.as_ref().map_or(record.spec.policy.as_ref(), |back| back.policy.as_ref())
+        // Where others were rolled back, the policy is followed.
+        let is_back = record
+            .held
+            .as_ref()
+            .and_then(|held| held.inputs.as_ref())
+            .is_none_or(|of| of.policy.is_some() || of.is_unknown());
+        let back = record.back.as_ref().filter(|_| is_back);
+        back.map_or(record.spec.policy.as_ref(), |back| back.policy.as_ref())
     }
 
     /// Returns the apply strategy that clusters are to have with a snapshot.
     pub(super) fn wanted_apply_strategy(&self, snapshot: u64) -> ApplyStrategy {
         let record = &self.state.record;
-        match record.back.as_ref().filter(|back| back.snapshot == snapshot) {
+        let held = record.held.as_ref().and_then(|held| held.inputs.as_ref());
+        let is_back = held.is_none_or(|of| of.apply_strategy.is_some() || of.is_unknown());
+        match record.back.as_ref().filter(|back| is_back && back.snapshot == snapshot) {
             Some(back) => back.apply_strategy.clone(),
             None => record.spec.strategy.apply_strategy.clone().unwrap_or_default(),
         }
@@ -112,21 +121,37 @@ impl Pass<'_> {
             })
     }
 
-    /// Returns what the accepted commit has beside content.
-    fn inputs_today(&self, snapshot: u64) -> HeldInputs {
+    /// Returns what the accepted commit has otherwise than what a rollback returned to.
+    fn inputs_today(&self, snapshot: u64, back: &SucceededState) -> HeldInputs {
+        let spec = &self.state.record.spec;
+        let digests = |ids: &mut dyn Iterator<Item = &OverrideRef>| -> BTreeMap<String, Digest> {
+            let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.get(id)?.hash.clone()));
+            ids.filter_map(digest).collect()
+        };
+        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+        let picked: Vec<PickedOverrides> = picked.map(|b| self.picked_today(&b.cluster, snapshot)).collect();
+        let today = digests(&mut picked.iter().flat_map(PickedOverrides::ids));
+        let then = digests(&mut back.override_refs());
+        let keys: BTreeSet<&String> = today.keys().chain(then.keys()).collect();
+        let other = keys.into_iter().filter(|key| today.get(*key) != then.get(*key));
+        let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
+        HeldInputs {
+            overrides: other.map(|key| (key.clone(), today.get(key).cloned())).collect(),
+            apply_strategy: (strategy != back.apply_strategy).then(|| digest_of(&strategy)),
+            policy: (spec.policy != back.policy).then(|| digest_of(&spec.policy)),
+        }
+    }
+
+    /// Tells whether the accepted commit has something else for what a rollback took back beside content.
+    fn has_other_inputs(&self, snapshot: u64, held: &HeldInputs) -> bool {
         let spec = &self.state.record.spec;
         let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.get(id)?.hash.clone()));
-        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
-        let picked = picked.map(|binding| self.picked_today(&binding.cluster, snapshot));
-        let picked: BTreeSet<OverrideRef> = picked.flat_map(|of| of.cluster.into_iter().chain(of.namespaced)).collect();
-        let others = self.candidate_ids(snapshot).filter(|id| !picked.contains(*id));
-        let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
-        let rest = json!([strategy, spec.policy]).to_string();
-        HeldInputs {
-            overrides: picked.iter().filter_map(digest).collect(),
-            others: others.filter_map(digest).collect(),
-            rest: Some(Digest::new(format!("{:x}", Sha256::digest(rest)))),
-        }
+        let today: BTreeMap<String, Digest> = self.candidate_ids(snapshot).filter_map(digest).collect();
+        let is_other =
+            |known: &Option<Digest>, today: &dyn Fn() -> Digest| known.as_ref().is_some_and(|known| *known != today());
+        held.overrides.iter().any(|(key, known)| today.get(key) != known.as_ref())
+            || is_other(&held.apply_strategy, &|| digest_of(&spec.strategy.apply_strategy.clone().unwrap_or_default()))
+            || is_other(&held.policy, &|| digest_of(&spec.policy))
     }
 
     /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
@@ -169,22 +194,23 @@ impl Pass<'_> {
         one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
     }
 
-    /// Ends a hold, and the rollback with it, when the content gets a different digest.
+    /// Ends a hold, and the rollback with it, when the content gets a different digest, or what was rolled back beside it changes.
     pub(super) fn release_held(&mut self) {
         let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
         let is_read = newest.as_ref().is_some_and(|(index, _)| self.state.payloads.contains_key(index));
-        let today = newest.as_ref().filter(|_| is_read).map(|(index, _)| *index);
-        let today = today.filter(|_| self.state.record.held.as_ref().is_some_and(|held| held.inputs.is_some()));
-        let today = today.map(|index| self.inputs_today(index));
-        if let (Some(today), Some(inputs)) =
-            (&today, self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()))
-            && inputs.rest.is_none()
+        let index = newest.as_ref().map(|(index, _)| *index).filter(|_| is_read);
+        let is_unknown = |held: &HeldSnapshot| held.inputs.as_ref().is_some_and(HeldInputs::is_unknown);
+        if let (Some(index), Some(back)) = (index, self.state.record.back.clone())
+            && self.state.record.held.as_ref().is_some_and(is_unknown)
         {
-            inputs.clone_from(today);
+            let today = self.inputs_today(index, &back);
+            if let Some(inputs) = self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()) {
+                *inputs = today;
+            }
         }
         let is_over = |held: &HeldSnapshot| match &newest {
             Some((_, hash)) if *hash != held.hash => true,
-            Some(_) => held.inputs.as_ref().zip(today.as_ref()).is_some_and(|(held, today)| differ(held, today)),
+            Some(_) => held.inputs.as_ref().zip(index).is_some_and(|(held, index)| self.has_other_inputs(index, held)),
             None => true,
         };
         if self.state.record.held.as_ref().is_some_and(is_over) {
@@ -196,16 +222,8 @@ impl Pass<'_> {
     }
 }
 
-/// Tells whether a commit has other inputs than the held ones: an override that picked clusters had is another or gone, one that they have
-/// now is new, or the rest differs. A cluster that joins or leaves changes nothing.
-fn differ(held: &HeldInputs, today: &HeldInputs) -> bool {
-    let is_still = |(key, digest): (&String, &Digest)| {
-        [&today.overrides, &today.others].iter().any(|known| known.get(key) == Some(digest))
-    };
-    let was_known = |(key, digest): (&String, &Digest)| {
-        [&held.overrides, &held.others].iter().any(|known| known.get(key) == Some(digest))
-    };
-    held.rest != today.rest || !held.overrides.iter().all(is_still) || !today.overrides.iter().all(was_known)
+fn digest_of(value: &impl serde::Serialize) -> Digest {
+    Digest::new(format!("{:x}", Sha256::digest(json!(value).to_string())))
 }
 
 /// Writes the key of an override as `[NAMESPACE/]NAME`.

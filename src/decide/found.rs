@@ -69,12 +69,16 @@ impl FoundSnapshot {
     /// # Errors
     /// The commit has something else, as text for users.
     pub fn read(tree: &Tree, key: &PlacementKey, held: &Held) -> Result<Self, String> {
-        let placement = tree.placements.get(key).ok_or_else(|| format!("its commit has no placement {key}"))?;
-        let manifests = select(tree, placement).map_err(|error| error.to_string())?;
-        let frozen = freeze(&manifests, None);
-        if frozen.hash != held.digest {
-            return Err("its commit makes another snapshot of it".to_owned());
-        }
+        // It may have had another name.
+        let named = tree.placements.get(key).into_iter();
+        let others = tree.placements.values().filter(|other| other.key != *key && other.key.namespace == key.namespace);
+        let frozen = |placement| {
+            let manifests = select(tree, placement).ok()?;
+            let frozen = freeze(&manifests, None);
+            (frozen.hash == held.digest).then_some((placement, manifests, frozen))
+        };
+        let mut same = named.chain(others).filter_map(frozen);
+        let (placement, manifests, frozen) = same.next().ok_or("its commit has no placement with this content")?;
         let payload = Arc::new(Payload::of(manifests, &frozen, key)?);
         let mut then = Overrides::default();
         then.follow(tree, &BTreeSet::new(), Timestamp::UNIX_EPOCH);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::inherit::Inheritance;
+use super::rename::Renamed;
 use super::render::candidates;
 use super::state::{Claims, FleetState, Inhabited, PlacementState};
 use super::variants::pick;
@@ -17,6 +18,7 @@ use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
 use crate::snapshot::left_out;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
+use model::journal::JournalKind;
 use model::records::{Binding, BindingState};
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
@@ -38,6 +40,8 @@ pub fn decide_each(
     if fleet.source_unread {
         return decided;
     }
+    let renamed = Renamed::find(all, &mut decided, &before, fleet, now);
+    let before = |key: &PlacementKey| renamed.state(key).or_else(|| before(key));
     let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
     // A placement that has nothing to delete and waits for nobody needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
@@ -64,7 +68,8 @@ pub fn decide_each(
             }
             taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
             let clusters: BTreeSet<&ClusterName> = claim.wanted.keys().collect();
-            if let Some(inheritance) = Inheritance::of(key, state, states[claim.heir], &clusters, fleet) {
+            if let Some(inheritance) = Inheritance::of(key, state, before(key).as_ref(), states[claim.heir], &clusters)
+            {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
             }
@@ -98,7 +103,10 @@ pub fn decide_each(
     for (key, of_others) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
         if let Some(state) = before(&key) {
-            decided.insert(key, decide(of_others.known_to(state), fleet, now));
+            let mut decision = decide(of_others.known_to(state), fleet, now);
+            let said = decided.get(&key).and_then(|first| first.journal.first().cloned());
+            decision.journal.splice(0..0, said.filter(|entry| entry.event == JournalKind::Renamed));
+            decided.insert(key, decision);
         }
     }
     decided
@@ -196,7 +204,7 @@ fn awaited(
     found
 }
 
-fn stays(binding: &Binding) -> bool {
+pub(super) fn stays(binding: &Binding) -> bool {
     !binding.deleting && binding.state != BindingState::Unscheduled
 }
 
@@ -312,7 +320,7 @@ impl<'a> SnapshotObjects<'a> {
 }
 
 /// Returns what a cluster with these inputs has of a snapshot, before overrides.
-fn ids_of<'a>(
+pub(super) fn ids_of<'a>(
     state: &'a PlacementState,
     snapshot: u64,
     inputs: Option<&ClusterInputs>,

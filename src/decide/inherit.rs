@@ -1,20 +1,17 @@
-//! What goes with objects to the placement that gets them: approvals, a hold and what was returned to, a pause, failures. None of this ends
-//! with the name of a placement. Pure.
+//! What goes with objects to another placement that gets them: approvals, a hold and what was returned to, a pause. None of this ends with
+//! the name of a placement. Pure.
+//!
+//! One that only has another name keeps all of its state: see [`rename`](super::rename).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
-use super::Pass;
 use super::floor::Protection;
 use super::payload::Payload;
-use super::state::{FleetState, PlacementState};
-use model::api::placement::StrategyType;
+use super::state::PlacementState;
 use model::id::{ClusterName, PlacementKey};
-use model::overrides::OverrideRef;
-use model::records::{FailedClusters, HeldSnapshot, Pause, ResourceSnapshot, SucceededState};
-use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
+use model::records::{HeldSnapshot, Pause, ResourceSnapshot, SucceededState};
+use model::runs::{RunCause, RunRecord};
 
 /// What an heir gets with the objects of another placement.
 pub(super) struct Inheritance {
@@ -24,10 +21,8 @@ pub(super) struct Inheritance {
     asked: BTreeMap<ClusterName, usize>,
     /// The same content was rolled back or rejected under the other name.
     hold: Option<Hold>,
-    /// Somebody paused the placement under its former name.
+    /// Somebody paused a placement that is gone.
     paused: Option<Pause>,
-    /// Clusters that failed with the same content.
-    failed: Option<FailedClusters>,
 }
 
 /// A hold, and what clusters have instead of what is held.
@@ -47,13 +42,14 @@ struct Target {
 
 impl Inheritance {
     /// Returns what goes to an heir with objects on these clusters: approvals where they are more than its own, the hold of the same content,
-    /// and of a placement that is gone its pause and the failures with the same content. Once for each snapshot of the heir.
+    /// and the pause of a placement that is gone. Once for each snapshot of the heir. `before` is the placement before its decision, which
+    /// may have ended a hold, because its own content is another now.
     pub(super) fn of(
         from: &PlacementKey,
         state: &PlacementState,
+        before: Option<&PlacementState>,
         heir: &PlacementState,
         clusters: &BTreeSet<&ClusterName>,
-        fleet: &FleetState,
     ) -> Option<Self> {
         let newest = heir.newest()?;
         let snapshot = newest.index;
@@ -66,13 +62,14 @@ impl Inheritance {
         };
         let asked = clusters.iter().map(|cluster| ((*cluster).clone(), approvals(&old, cluster)));
         let asked: BTreeMap<_, _> = asked.filter(|(cluster, asked)| *asked > approvals(&new, cluster)).collect();
-        let is_new = |held: &&HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
-        let hold = state.record.held.as_ref().filter(is_new).map(|held| Hold::of(held, state));
-        let is_gone = state.record.removed;
-        let paused = state.record.paused.clone().filter(|_| is_gone && heir.record.paused.is_none());
-        let failed = is_gone.then(|| failures(state, heir, newest, fleet)).flatten();
-        let is_any = !asked.is_empty() || hold.is_some() || paused.is_some() || failed.is_some();
-        is_any.then_some(Self { snapshot, asked, hold, paused, failed })
+        let is_new = |held: &HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
+        let holding = [Some(state), before].into_iter().flatten();
+        let mut holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
+        let hold = holding.find(|(held, _)| is_new(held)).map(|(held, state)| Hold::of(held, state));
+        let paused = state.record.paused.clone();
+        let paused = paused.filter(|_| state.record.removed && heir.record.paused.is_none());
+        let is_any = !asked.is_empty() || hold.is_some() || paused.is_some();
+        is_any.then_some(Self { snapshot, asked, hold, paused })
     }
 
     /// Gives this to an heir, as it stood before its decision.
@@ -81,11 +78,9 @@ impl Inheritance {
             let known = heir.record.asked_before.entry(cluster).or_default();
             *known = count.max(*known);
         }
-        let record = &mut heir.record;
-        record.paused = record.paused.take().or(self.paused);
-        record.failed = record.failed.take().or(self.failed);
-        let held_by_itself = record.held.is_some();
-        let snapshot = match self.hold.filter(|_| !held_by_itself) {
+        heir.record.paused = heir.record.paused.take().or(self.paused);
+        let is_held = heir.record.held.is_some();
+        let snapshot = match self.hold.filter(|_| !is_held) {
             Some(hold) => hold.take(self.snapshot, heir),
             None => self.snapshot,
         };
@@ -95,10 +90,17 @@ impl Inheritance {
 
 impl Hold {
     fn of(held: &HeldSnapshot, state: &PlacementState) -> Self {
-        let target = target(held, state).and_then(|index| {
+        let back = || {
+            let back = state.runs.values().filter(|run| matches!(run.cause, RunCause::Rollback { .. }));
+            back.max_by_key(|run| run.sequence).and_then(RunRecord::snapshot)
+        };
+        let index = state.record.goal.or_else(back).filter(|_| held.returns);
+        let target = index.and_then(|index| {
             let snapshot = Arc::clone(state.snapshots.get(&index)?);
             let payload = state.payloads.get(&index).cloned();
-            Some(Target { snapshot, payload, has_succeeded: state.record.last_succeeded == Some(index) })
+            let has_succeeded = state.record.last_succeeded == Some(index)
+                || state.record.succeeded.iter().any(|state| state.snapshot == index);
+            Some(Target { snapshot, payload, has_succeeded })
         });
         Self { held: held.clone(), back: state.record.back.clone(), target }
     }
@@ -126,50 +128,4 @@ impl Hold {
         record.last_succeeded = has_succeeded.then_some(index).or(record.last_succeeded);
         newest
     }
-}
-
-/// Returns the snapshot that clusters are to have instead of the held one: the target of the rollback, or where the held one was rejected
-/// before any cluster had it, the last that succeeded everywhere.
-fn target(held: &HeldSnapshot, state: &PlacementState) -> Option<u64> {
-    let is_back = |run: &&RunRecord| matches!(run.cause, RunCause::Rollback { .. });
-    let back = state.runs.values().filter(is_back).max_by_key(|run| run.sequence).and_then(RunRecord::snapshot);
-    let has_held = |index: u64| state.snapshots.get(&index).is_some_and(|snapshot| snapshot.hash == held.hash);
-    let untouched = !state.bindings().filter_map(|binding| binding.snapshot).any(has_held);
-    state.record.goal.or(back).or_else(|| state.record.last_succeeded.filter(|_| untouched))
-}
-
-/// Returns the clusters that failed with the content of an heir's newest snapshot under the name of a placement that is gone.
-fn failures(
-    state: &PlacementState,
-    heir: &PlacementState,
-    newest: &ResourceSnapshot,
-    fleet: &FleetState,
-) -> Option<FailedClusters> {
-    if state.record.spec.strategy.type_ != StrategyType::External {
-        return state.record.failed.clone();
-    }
-    let is_it = |run: &&RunRecord| {
-        let is_same = run.frozen.as_ref().is_some_and(|frozen| frozen.hash == newest.hash);
-        is_same && run.sequence >= state.record.runs_from && run.phase != RunPhase::RolledBack
-    };
-    let run = state.runs.values().filter(is_it).max_by_key(|run| run.sequence);
-    let pass = Pass::new(heir.clone(), fleet, Timestamp::UNIX_EPOCH);
-    let today: BTreeSet<&OverrideRef> = pass.candidate_ids(newest.index).collect();
-    let mut failed = state.record.failed.clone().unwrap_or_else(|| FailedClusters {
-        content: pass.content(newest.index),
-        clusters: BTreeSet::new(),
-        stages: BTreeMap::new(),
-    });
-    for (stage, cluster) in run
-        .into_iter()
-        .flat_map(|run| &run.stages)
-        .flat_map(|stage| stage.clusters.iter().map(move |cluster| (&stage.name, cluster)))
-    {
-        let mut overrides = cluster.overrides.cluster.iter().chain(&cluster.overrides.namespaced);
-        if cluster.phase == ClusterPhase::Failed && overrides.all(|id| today.contains(id)) {
-            failed.clusters.insert(cluster.name.clone());
-            failed.stages.insert(cluster.name.clone(), stage.clone());
-        }
-    }
-    Some(failed).filter(|failed| !failed.clusters.is_empty())
 }

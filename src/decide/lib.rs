@@ -22,6 +22,7 @@ pub mod ocm;
 pub mod overrides;
 pub mod payload;
 mod progress;
+mod rename;
 pub mod render;
 mod rolling;
 pub mod rollout;

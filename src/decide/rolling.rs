@@ -71,8 +71,8 @@ impl Pass<'_> {
             BindingView { had_before, ..BindingView::new(binding, health, !self.is_at(binding, goal), !answers) }
         };
         let mut views: Vec<BindingView> = self.state.bindings().map(view).collect();
-        let departed = self.note_failed(&mut views, goal);
-        let moves = roll(&views, &departed, &limits);
+        let failed_before = self.note_failed(&mut views, goal);
+        let moves = roll(&views, &failed_before, &limits);
         self.state.record.halted.clone_from(&moves.halted);
         let wake_at = moves.wait.and_then(|wait| self.now.checked_add(wait).ok());
         // Not earlier: a pause hides neither that the rollout halted nor when time changes the answer.
@@ -94,7 +94,7 @@ impl Pass<'_> {
         holds || self.state.taking_over.contains(cluster)
     }
 
-    /// Records which clusters failed with what is rolled out. Returns those that have left since: a failure counts until somebody retries
+    /// Records which clusters failed with what is rolled out. Returns those that do not have it any more: a failure counts until somebody retries
     /// it, something else is rolled out, or the cluster is available. One that is tried again, or has not reported since a start, is not.
     fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
         let is_current = |view: &BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
@@ -103,7 +103,7 @@ impl Pass<'_> {
         }
         let content = self.content(goal);
         let known = self.state.record.failed.take().filter(|failed| failed.content == content);
-        let (mut clusters, stages) = known.map(|failed| (failed.clusters, failed.stages)).unwrap_or_default();
+        let mut clusters = known.map(|failed| failed.clusters).unwrap_or_default();
         for view in views.iter_mut().filter(|view| is_current(view)) {
             view.failed |= clusters.contains(&view.cluster) && view.ready != Readiness::Ready;
             if view.failed {
@@ -112,18 +112,18 @@ impl Pass<'_> {
                 clusters.remove(&view.cluster)
             };
         }
-        // One that gets something else by now has not left: that is its repair.
-        let is_bound = |view: &&BindingView| view.state == BindingState::Bound && !view.deleting;
-        let present: BTreeSet<&ClusterName> = views.iter().filter(is_bound).map(|view| &view.cluster).collect();
-        let departed = clusters.iter().filter(|cluster| !present.contains(cluster)).cloned().collect();
+        // One that is to get something else counts until it does: see `bring`.
+        let current = views.iter().filter(|view| is_current(view)).map(|view| &view.cluster);
+        let current: BTreeSet<&ClusterName> = current.collect();
+        let others = clusters.iter().filter(|cluster| !current.contains(cluster)).cloned().collect();
         self.state.record.failed =
-            Some(FailedClusters { content, clusters, stages }).filter(|failed| !failed.clusters.is_empty());
-        departed
+            Some(FailedClusters { content, clusters }).filter(|failed| !failed.clusters.is_empty());
+        others
     }
 
     /// Returns the digest of what is rolled out, whichever cluster gets it and whatever the placement's name is: content, overrides and
     /// apply strategy.
-    pub(super) fn content(&self, snapshot: u64) -> Digest {
+    fn content(&self, snapshot: u64) -> Digest {
         let hash = self.state.snapshots.get(&snapshot).map(|snapshot| &snapshot.hash);
         let overrides: Vec<&OverrideRef> = self.candidate_ids(snapshot).collect();
         let text = json!([hash, overrides, self.wanted_apply_strategy(snapshot)]).to_string();

@@ -184,9 +184,9 @@ impl Pass<'_> {
         };
         let is_touched = |cluster: &&RunCluster| match cluster.phase {
             ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
-            // A failed cluster that waits for a retry, or one whose turn never came: the binding tells which.
-            ClusterPhase::Pending => is_there(cluster),
-            ClusterPhase::Deferred | ClusterPhase::Skipped => false,
+            // A failed cluster that waits for a retry, one that was on its way when the run ended, or one whose turn never came: the
+            // binding tells which.
+            ClusterPhase::Pending | ClusterPhase::Deferred | ClusterPhase::Skipped => is_there(cluster),
         };
         let planned = |stage: &StageRecord| PlannedStage {
             name: stage.name.clone(),

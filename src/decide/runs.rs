@@ -279,7 +279,9 @@ impl Pass<'_> {
                 && run.snapshot() == to.snapshot()
                 && run.sequence < to.sequence
         };
-        let may_take = is_written(to) || to.cause == RunCause::Snapshot || repairs(run);
+        // Nobody waits with a rollback for clusters that joined.
+        let is_urgent = matches!(to.cause, RunCause::Rollback { .. }) && matches!(run.cause, RunCause::FollowUp { .. });
+        let may_take = is_written(to) || to.cause == RunCause::Snapshot || repairs(run) || is_urgent;
         if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
             return false;
         }
@@ -289,7 +291,7 @@ impl Pass<'_> {
         let is_waiting =
             run.phase == RunPhase::Pending && !(run.frozen.is_some() && matches!(run.cause, RunCause::Rollback { .. }));
         let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
-        is_stuck || (run.sequence < to.sequence && (is_replaced || is_waiting))
+        is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
 
     fn supersede(&mut self, runs: Vec<String>, by: &str) {

@@ -178,8 +178,12 @@ impl Core {
         }
         match self.standing(now) {
             RolloutState::Progressing => None,
-            // Failures that an earlier process stored may be over.
-            RolloutState::AllAtTarget | RolloutState::Failed(_) if self.is_trying() => None,
+            // Failures that an earlier process stored may be over, and members may have lost something beside a gate.
+            RolloutState::AllAtTarget | RolloutState::Failed(_) | RolloutState::WaitingForPerson(_)
+                if self.is_trying() =>
+            {
+                None
+            }
             RolloutState::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
         }
@@ -297,6 +301,7 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         K::SnapshotFound => "snapshot found on members",
         K::PauseFound => "paused, as members keep it",
         K::NewerSnapshotFound => "a newer snapshot found on a member; it stays until the rollout comes to it",
+        K::Renamed => "renamed",
         K::HoldFound => "snapshot held, as members keep it",
         K::SnapshotHeld => "snapshot held: it is not rolled out again by itself",
         K::ClusterDropped => "cluster no longer picked",

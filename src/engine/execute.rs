@@ -21,7 +21,7 @@ use model::id::{ClusterName, CommitId, PlacementKey};
 use model::journal::JournalKind;
 use model::names::first_of;
 use model::placement_phase::{COMMANDED, violation};
-use model::records::{HeldSnapshot, JournalEntry, Pause};
+use model::records::{BindingState, HeldSnapshot, JournalEntry, Pause};
 use model::runs::{ApprovalRules, Channel, DELETION_GATE, Gate, MetricServers, RunCause, RunPhase, RunRecord};
 
 mod gates;
@@ -229,9 +229,6 @@ impl Execution<'_> {
         }
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
-            let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
-            let counted: Vec<&str> = counted.iter().map(ClusterName::as_str).collect();
-            what.extend(no_longer_counted(&counted));
         } else if !is_external {
             self.retry_rolling(pass, &mut what);
         }
@@ -256,7 +253,9 @@ impl Execution<'_> {
         let failed: Vec<&str> =
             failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
         let others: Vec<&str> = counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
-        what.extend(no_longer_counted(&others));
+        if !others.is_empty() {
+            what.push(format!("the failure of {} does not count any more", others.join(", ")));
+        }
         if !failed.is_empty() {
             what.push(tried_again(&failed, None));
         }
@@ -326,7 +325,7 @@ impl Execution<'_> {
         }
         self.begins_already(state)?;
         let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
-        let run = state.runs.values().filter(|run| run.frozen.is_some()).max_by_key(|run| run.sequence);
+        let run = run_to_roll_back(state);
         if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
             let last = run.map_or_else(
                 || "it has moved nothing".to_owned(),
@@ -425,10 +424,16 @@ impl Execution<'_> {
     }
 }
 
-/// Says whose failures do not count any more, if any.
-fn no_longer_counted(clusters: &[&str]) -> Option<String> {
-    let names = first_of(clusters.iter().copied(), CLUSTERS_NAMED_MAX);
-    (!clusters.is_empty()).then(|| format!("the failure of {names} does not count any more"))
+/// Returns the run that a rollback takes back: the last that moved anything, or where that is at what succeeded last, the last that left
+/// clusters at something else.
+fn run_to_roll_back(state: &PlacementState) -> Option<&RunRecord> {
+    let frozen = || state.runs.values().filter(|run| run.frozen.is_some());
+    let last = frozen().max_by_key(|run| run.sequence)?;
+    let succeeded = state.record.last_succeeded;
+    let is_at = |index: Option<u64>| state.bindings().any(|b| b.state == BindingState::Bound && b.snapshot == index);
+    let strays = |run: &&RunRecord| run.snapshot() != succeeded && run.snapshot().is_some() && is_at(run.snapshot());
+    let strayed = frozen().filter(strays).max_by_key(|run| run.sequence);
+    strayed.filter(|_| last.snapshot() == succeeded).or(Some(last))
 }
 
 /// Says which clusters are tried again, of a run or of a placement without one.

@@ -12,6 +12,8 @@ text_enum! {
         "Snapshots and bindings" {
             /// The selected objects changed, and a new snapshot was frozen.
             SnapshotCreated ["index", "hash", "objects"],
+            /// Git has the placement under a new name: everything goes on.
+            Renamed ["from"],
             /// The store was lost, and members hold this snapshot: it keeps its index.
             SnapshotFound ["index"],
             /// The store was lost, and members keep a pause.

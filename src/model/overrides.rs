@@ -102,6 +102,11 @@ impl PickedOverrides {
         !self.has_overrides() && self.variant.is_none()
     }
 
+    /// Returns the snapshots of overrides that apply to the cluster.
+    pub fn ids(&self) -> impl Iterator<Item = &OverrideRef> {
+        self.cluster.iter().chain(&self.namespaced)
+    }
+
     /// Tells whether an override applies to the cluster.
     pub fn has_overrides(&self) -> bool {
         !self.cluster.is_empty() || !self.namespaced.is_empty()

@@ -272,8 +272,7 @@ pub struct PlacementRecord {
     /// What a rollback returns to, as long as something is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back: Option<SucceededState>,
-    /// Clusters that failed with what is rolled out now, also those that left since: those of a `RollingUpdate`, and of every strategy those
-    /// that failed under the name that the placement had before.
+    /// `RollingUpdate`: clusters that failed with what is rolled out now, also those that left since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedClusters>,
     /// The last snapshot with an automatic run.
@@ -362,21 +361,28 @@ pub struct HeldSnapshot {
     /// It was rolled back: clusters return to what they had before. One that was rejected stays where it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returns: bool,
-    /// Where only overrides, apply strategy or policy were rolled back: these, and the hold ends when they change.
+    /// Where content was not rolled back: what was, and the hold ends when some of it changes.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "heldInputs")]
     pub inputs: Option<HeldInputs>,
 }
 
-/// What a commit had beside content when that alone was rolled back. Digests of what is written, so they are the same in every store.
+/// What a rollback took back beside content, as the commit has it. Digests of what is written, so they are the same in every store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldInputs {
-    /// The overrides of picked clusters, by `[NAMESPACE/]NAME`.
-    pub overrides: BTreeMap<String, Digest>,
-    /// The other overrides that concern the content: a cluster that joins may have them.
-    pub others: BTreeMap<String, Digest>,
-    /// SHA-256 over apply strategy and policy; absent before the first decision that knows all of this.
-    pub rest: Option<Digest>,
+    /// Overrides by `[NAMESPACE/]NAME`; without a digest where the commit has none of that name.
+    pub overrides: BTreeMap<String, Option<Digest>>,
+    /// The apply strategy, if it was rolled back.
+    pub apply_strategy: Option<Digest>,
+    /// The policy, if it was rolled back.
+    pub policy: Option<Digest>,
+}
+
+impl HeldInputs {
+    /// Tells whether nothing is noted yet: a command on a store does not know what a commit has.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What clusters had when everything had succeeded everywhere: a rollback returns to all of it together.
@@ -427,9 +433,6 @@ pub struct FailedClusters {
     pub content: Digest,
     /// The clusters.
     pub clusters: BTreeSet<ClusterName>,
-    /// The stages in which they failed under an earlier name of the placement.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub stages: BTreeMap<ClusterName, String>,
 }
 
 /// An evaluated ClusterResourcePlacementEviction; each is evaluated once.

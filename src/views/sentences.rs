@@ -53,6 +53,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::SnapshotCreated => "snapshot {@index} with {objects} objects",
         K::SnapshotFound => "snapshot {@index} was found on members, because the store was lost",
         K::PauseFound => "paused by {by}, found on members, because the store was lost",
+        K::Renamed => "was {from} before: it goes on under the new name",
         K::HoldFound => "snapshot {@index} is held, found on members, because the store was lost: {why}",
         K::NewerSnapshotFound => "{cluster} holds snapshot {@from}, which is newer than the restored store",
         K::SnapshotHeld => "snapshot {@index} is held: it {why}",

@@ -1,5 +1,7 @@
 //! Plans the next steps on a member for one work: apply by waves, then prune, then record.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::claim::{Claim, claim};
@@ -13,7 +15,7 @@ use super::step::{MemberView, Plan, State, Step, Verdict, is_ours, retry_delay};
 use super::waves::definition_pending;
 use model::api::placement::{ApplyStrategyType, WhenToApply};
 use model::encrypted::are_comparable;
-use model::id::Digest;
+use model::id::{Digest, ObjectKey};
 use model::records::ApplyOutcome;
 use model::work::{Desired, WorkOrder};
 
@@ -295,6 +297,13 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
     if order.remove {
         // Only the inventory names the staying objects, so it is removed last.
         if !left.staying.is_empty() {
+            // Where kinds are gone it does not hold its snapshot any more: a lost store must not count on it.
+            let none = Parent { group_kinds: BTreeSet::new(), namespaces: BTreeSet::new(), ..parent.clone() };
+            let narrow = covering(none, &left.staying);
+            if view.parent.is_some() && narrow != *parent {
+                let narrow = Parent { holds: None, ..narrow };
+                return Plan { steps: vec![Step::WriteParent(Box::new(narrow))], ..Plan::default() };
+            }
             return Plan { complete: !left.leaving, ..Plan::default() };
         }
         return match view.parent {
@@ -303,16 +312,10 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
         };
     }
     // Rebuilt instead of reduced: kinds and namespaces without objects drop out.
-    let mut narrow =
-        Parent { source: order.source.name.clone(), placement: Some(order.placement.clone()), ..Parent::default() }
-            .widened(order);
+    let none =
+        Parent { source: order.source.name.clone(), placement: Some(order.placement.clone()), ..Parent::default() };
     // An object that a gate protects, or that another placement will take over, still has our label.
-    for key in &left.staying {
-        narrow.group_kinds.insert(group_kind(&key.group, &key.kind));
-        if !key.namespace.is_empty() {
-            narrow.namespaces.insert(key.namespace.to_string());
-        }
-    }
+    let mut narrow = covering(none.widened(order), &left.staying);
     narrow.holds = Some(Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() });
     // A new commit alone is no reason to write: the same content under a newer commit changes nothing on a member.
     let same_content =
@@ -325,6 +328,17 @@ fn record(order: &WorkOrder, view: &MemberView<'_>, parent: &Parent, left: &Left
         return Plan { complete: true, ..Plan::default() };
     }
     Plan { steps: vec![Step::WriteParent(Box::new(narrow))], ..Plan::default() }
+}
+
+/// Returns an inventory that names the kinds and namespaces of these objects, too.
+fn covering(mut parent: Parent, objects: &[ObjectKey]) -> Parent {
+    for key in objects {
+        parent.group_kinds.insert(group_kind(&key.group, &key.kind));
+        if !key.namespace.is_empty() {
+            parent.namespaces.insert(key.namespace.to_string());
+        }
+    }
+    parent
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rolling update: picks the bindings to move now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::id::ClusterName;
@@ -188,9 +188,9 @@ impl<'a> Buckets<'a> {
 /// counts as failed and is updated beyond the limits, failures never halt, and one cluster whose old binding is being removed
 /// blocks all others.
 ///
-/// `departed` clusters failed with the current snapshot and have left: they count among the failed ones. Failed clusters within
+/// Clusters that `failed_before` with the current snapshot, and have left or wait for something else, count among the failed ones. Failed clusters within
 /// `max_failures` use no budget, or the rollout would stand where it may continue.
-pub fn roll(views: &[BindingView], departed: &BTreeSet<ClusterName>, limits: &Limits) -> Roll {
+pub fn roll(views: &[BindingView], failed_before: &BTreeSet<ClusterName>, limits: &Limits) -> Roll {
     let mut sorted: Vec<&BindingView> = views.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let mut buckets = Buckets::default();
@@ -198,7 +198,9 @@ pub fn roll(views: &[BindingView], departed: &BTreeSet<ClusterName>, limits: &Li
         buckets.count(view);
     }
     let failed: Vec<&BindingView> = sorted.iter().copied().filter(|view| view.has_failed()).collect();
-    let halted = halted(&failed, departed, limits.max_failures);
+    let is_there = |cluster: &ClusterName| sorted.iter().any(|view| view.cluster == *cluster && !view.deleting);
+    let before = failed_before.iter().map(|cluster| (cluster, is_there(cluster))).collect();
+    let halted = halted(&failed, &before, limits.max_failures);
     let may_start = halted.is_none();
 
     let target = count(limits.target) - buckets.skipped;
@@ -218,7 +220,11 @@ pub fn roll(views: &[BindingView], departed: &BTreeSet<ClusterName>, limits: &Li
     let mut update = buckets.update_failed.clone();
     // While clusters fail with the current snapshot, it is no repair for those of an older one.
     update.extend(buckets.update_unavailable.iter().filter(|_| may_start));
-    update.extend(buckets.update.iter().take(rest));
+    // What is no repair for others is one for the cluster that failed.
+    let (repaired, others): (Vec<&BindingView>, Vec<&BindingView>) =
+        buckets.update.iter().partition(|view| failed_before.contains(&view.cluster));
+    update.extend(repaired);
+    update.extend(others.into_iter().take(rest));
     let bind =
         buckets.bind.iter().copied().filter(|view| !view.deleting && !leaving.contains(&view.cluster)).take(surge);
     let bind: Vec<&BindingView> = bind.collect();
@@ -252,14 +258,18 @@ fn names(views: Vec<&BindingView>) -> Vec<String> {
     names
 }
 
-/// Describes why nothing new starts, if more clusters than allowed failed with the current snapshot.
-fn halted(failed: &[&BindingView], departed: &BTreeSet<ClusterName>, max_failures: usize) -> Option<String> {
-    let count = failed.len() + departed.len();
+/// Describes why nothing new starts, if more clusters than allowed failed with the current snapshot. `before` says of each that failed before
+/// whether it is still there.
+fn halted(failed: &[&BindingView], before: &BTreeMap<&ClusterName, bool>, max_failures: usize) -> Option<String> {
+    let count = failed.len() + before.len();
     if count <= max_failures {
         return None;
     }
-    let left = departed.iter().map(|cluster| format!("{cluster}, which left"));
-    let said: Vec<String> = failed.iter().map(|view| view.cluster.to_string()).chain(left).collect();
+    let before = before.iter().map(|(cluster, is_there)| match is_there {
+        true => cluster.to_string(),
+        false => format!("{cluster}, which left"),
+    });
+    let said: Vec<String> = failed.iter().map(|view| view.cluster.to_string()).chain(before).collect();
     let mut named = said[..count.min(NAMED_FAILURES_MAX)].join(", ");
     if count > NAMED_FAILURES_MAX {
         named = format!("{named} and {} more", count - NAMED_FAILURES_MAX);

@@ -21,6 +21,7 @@ fn pattern(kind: &JournalKind) -> Option<&'static str> {
         K::SnapshotCreated => "snapshot {index} was frozen[: {objects} objects]",
         K::SnapshotFound => "members hold snapshot {index}: it keeps its index",
         K::PauseFound => "members keep the pause by {by}[: {reason}]",
+        K::Renamed => "was {from} before",
         K::HoldFound => "members keep that snapshot {index} is held: {why}",
         K::NewerSnapshotFound => "holds a newer snapshot than the store knew[: {from}]",
         K::SnapshotHeld => "snapshot {index} is not rolled out again by itself: {why}",

@@ -18,7 +18,7 @@ use super::checks;
 use super::gates::ask_again;
 use super::messages::{NAMED_CLUSTERS_MAX, clusters, succeeded};
 use super::pass::{Pass, Place};
-use super::phases::enter_cluster;
+use super::phases::{enter_cluster, enter_run};
 
 /// The observed state of a cluster, for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +219,10 @@ pub fn retry(run: &mut RunRecord, rules: ApprovalRules, now: Timestamp) -> Vec<N
         if !again.is_empty() {
             notes.push(note(JournalKind::ChecksRepeated, &stage.name, None, &again.join(", ")));
         }
+    }
+    // It is halted no more, though the next decision may come late.
+    if run.phase == RunPhase::Halted && !notes.is_empty() {
+        enter_run(run, RunPhase::Updating, "to be tried again", now);
     }
     notes
 }
