@@ -20,6 +20,7 @@ use model::runs::{ClusterPhase, RunCluster, RunRecord, StageRecord};
 use model::work::{Desired, WorkOrder};
 use simulated::{Fact, MachineFact};
 
+use super::hand_over::is_same_thing;
 use super::records::{Binding, Condition, PlacementRecord, Work};
 use super::restored::Fleet;
 use super::runs::{Rules, Word};
@@ -166,6 +167,10 @@ pub struct Checker {
     pub is_stale: bool,
     /// Since when placements are to be where they are to be.
     pub(super) wanted_since: super::hand_over::WantedSince,
+    /// Runs that are gone, by name.
+    pub(super) forgotten_runs: BTreeMap<String, RunRecord>,
+    /// What people said of placements that are gone, until the batch is kept.
+    pub(super) said_of_gone: super::hand_over::SaidOfGone,
     /// Clusters that wait for a fix.
     pub(super) fixes: super::fixes::Waiting,
     /// Bindings that go, each with whether their placement left its objects behind then.
@@ -445,7 +450,10 @@ impl Checker {
     fn keeps_word(&mut self, placement: &PlacementKey, record: &PlacementRecord) -> Verdict {
         let Some(before) = self.placements.get(placement) else { return Ok(()) };
         let was_said = |verb: Verb| self.commands.contains(&(placement.clone(), verb));
-        if before.paused.is_some() && record.paused.is_none() && !was_said(Verb::Resume) {
+        let is_renamed = record.removed && !before.removed;
+        if is_renamed && (before.paused.is_some() || before.held.is_some()) {
+            self.said_of_gone.insert(placement.clone(), (before.paused.clone(), before.held.clone()));
+        } else if before.paused.is_some() && record.paused.is_none() && !was_said(Verb::Resume) {
             return Err(format!("7: {placement} is paused no more, and nobody resumed it"));
         }
         let is_released = record.held.is_none() && !was_said(Verb::Retry);
@@ -475,7 +483,12 @@ impl Checker {
             return Err(format!("7: {placement} has a new snapshot {} after {last}", snapshot.index));
         }
         self.indexes.insert(placement.clone(), snapshot.index);
-        if let Some(want) = self.wishes.get(&snapshot.commit).and_then(|wish| wish.placements.get(placement)) {
+        // It may have had another name then.
+        let named = |wish: &Wish| {
+            let former = wish.placements.iter().find(|(key, _)| is_same_thing(key, placement));
+            wish.placements.get(placement).or(former.map(|(_, want)| want)).cloned()
+        };
+        if let Some(want) = self.wishes.get(&snapshot.commit).and_then(named) {
             let found = snapshot.resources.iter().map(|r| (r.id.key(), r.digest.clone())).collect();
             if want.objects != found {
                 return Err(format!("4: snapshot {key} holds {found:?}, its commit {:?}", want.objects));

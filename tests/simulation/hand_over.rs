@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::store::records::snapshot_key;
 use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use model::records::BindingState;
+use model::records::{BindingState, HeldSnapshot, Pause, ResourceSnapshot};
 use model::work::WorkOrder;
 use simulated::Fact;
 
 use super::Run;
 use super::check::{Checker, Spot, Verdict, Who};
+use super::records::{Binding, PlacementRecord};
 use super::timeline::PLACEMENTS_MAX;
 
 /// What was sent before a commit was accepted may land for so long.
@@ -18,7 +20,55 @@ const UNDER_WAY: SignedDuration = SignedDuration::from_secs(30);
 /// Since when the accepted commits have wanted a placement on a cluster, without a break.
 pub type WantedSince = BTreeMap<Spot, Timestamp>;
 
+/// What people said of placements: pauses and holds.
+pub type SaidOfGone = BTreeMap<PlacementKey, (Option<Pause>, Option<HeldSnapshot>)>;
+
+/// Tells whether two names are of one placement, as the timeline gives names: `p1`, `p1r1`, `p1r2`.
+pub fn is_same_thing(one: &PlacementKey, other: &PlacementKey) -> bool {
+    one.namespace == other.namespace && one.name.chars().take(2).eq(other.name.chars().take(2))
+}
+
 impl Checker {
+    /// Tells whether a cluster has what a snapshot holds from a placement that has another name now.
+    pub(super) fn had_under_another_name(&self, cluster: &ClusterName, snapshot: &ResourceSnapshot) -> bool {
+        let is_other = |of: &PlacementKey| *of != snapshot.placement && is_same_thing(of, &snapshot.placement);
+        let has_it = |binding: &Binding| {
+            let assigned = binding.snapshot.map(|index| snapshot_key(&binding.placement, index));
+            assigned.and_then(|key| self.snapshots.get(&key)).is_some_and(|other| other.hash == snapshot.hash)
+        };
+        self.bindings.values().any(|b| b.cluster == *cluster && is_other(&b.placement) && has_it(b))
+    }
+
+    /// 7: what people said of a placement stands under its new name. Asked when a whole batch is kept.
+    pub(super) fn words_go_on(&mut self) -> Verdict {
+        for (gone, (paused, held)) in std::mem::take(&mut self.said_of_gone) {
+            let stays = |record: &PlacementRecord| record.paused == paused && record.held.is_some() == held.is_some();
+            if self.placements.get(&gone).is_some_and(stays) {
+                continue;
+            }
+            let is_there = |(key, record): &(&PlacementKey, &PlacementRecord)| {
+                **key != gone && is_same_thing(key, &gone) && !record.removed
+            };
+            let Some((heir, record)) = self.placements.iter().find(is_there) else {
+                return Err(format!("7: what was said of {gone} is lost, and nothing took its place"));
+            };
+            if record.paused.is_none() && paused.is_some() {
+                return Err(format!("7: {gone} was paused, and {heir} is not"));
+            }
+            let hash = held.as_ref().map(|held| &held.hash);
+            let newest = self.newest_snapshot(heir).and_then(|index| self.snapshots.get(&snapshot_key(heir, index)));
+            let newest = newest.map(|snapshot| &snapshot.hash);
+            if record.held.is_none()
+                && hash.is_some()
+                && hash == newest
+                && held.is_some_and(|held| held.inputs.is_none())
+            {
+                return Err(format!("7: the newest snapshot of {gone} was held, and that of {heir} is not"));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the other placement that is to hold an object on a cluster, as far as is stored.
     fn claims(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> Option<&PlacementKey> {
         let is_other = |of: &&PlacementKey| *of != placement;

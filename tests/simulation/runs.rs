@@ -12,6 +12,7 @@ use model::records::HeldSnapshot;
 use model::runs::{Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord};
 
 use super::check::{Checker, Verdict, parse};
+use super::hand_over::is_same_thing;
 
 /// A cluster that was whole and in calm for so long is not to be called failed.
 const CALM: SignedDuration = SignedDuration::from_secs(90);
@@ -63,8 +64,18 @@ impl Checker {
 
     pub(super) fn keep_run(&mut self, key: &str, value: Option<&[u8]>) -> Verdict {
         let before = self.runs.remove(key);
-        let Some(value) = value else { return before.map_or(Ok(()), |run| self.may_forget(&run)) };
+        let Some(value) = value else {
+            let Some(run) = before else { return Ok(()) };
+            let verdict = self.may_forget(&run);
+            self.forgotten_runs.insert(run.name.clone(), run);
+            return verdict;
+        };
         let run: RunRecord = parse(key, value)?;
+        // It goes on under the new name of its placement.
+        let before = before.or_else(|| {
+            let is_it = |other: &&RunRecord| other.name == run.name && is_same_thing(&other.placement, &run.placement);
+            self.runs.values().chain(self.forgotten_runs.values()).find(is_it).cloned()
+        });
         // A document that names another snapshot or strategy is another run of the same name.
         let before = before.filter(|before| before.sequence == run.sequence);
         let mut all_done = true;
@@ -222,6 +233,9 @@ impl Checker {
             self.may_move_yet(&(placement.clone(), cluster.clone()), index)?;
             let Some(record) = self.placements.get(&placement) else { continue };
             let snapshot = self.snapshots.get(&snapshot_key(&placement, index));
+            if snapshot.is_some_and(|snapshot| self.had_under_another_name(&cluster, snapshot)) {
+                continue;
+            }
             // Who writes a run with an index says that the snapshot goes out; only what begins by itself leaves it.
             let is_asked_for = |run: &RunRecord| {
                 let is_written = matches!(run.cause, RunCause::Written { .. });
