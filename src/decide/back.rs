@@ -10,7 +10,7 @@ use super::Pass;
 use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
-use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
+use model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, PickedOverrides};
 use model::records::{BindingState, HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
 
 /// States that are kept for rollbacks, beside the limit of snapshots.
@@ -125,8 +125,7 @@ impl Pass<'_> {
     fn inputs_today(&self, snapshot: u64, back: &SucceededState) -> HeldInputs {
         let spec = &self.state.record.spec;
         let digests = |ids: &mut dyn Iterator<Item = &OverrideRef>| -> BTreeMap<String, Digest> {
-            let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.get(id)?.hash.clone()));
-            ids.filter_map(digest).collect()
+            ids.filter_map(|id| Some((text_of(&id.key), digest_of_override(self.fleet.overrides.get(id)?)))).collect()
         };
         let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
         let picked: Vec<PickedOverrides> = picked.map(|b| self.picked_today(&b.cluster, snapshot)).collect();
@@ -145,11 +144,16 @@ impl Pass<'_> {
     /// Tells whether the accepted commit has something else for what a rollback took back beside content.
     fn has_other_inputs(&self, snapshot: u64, held: &HeldInputs) -> bool {
         let spec = &self.state.record.spec;
-        let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.get(id)?.hash.clone()));
+        let digest = |id: &OverrideRef| Some((text_of(&id.key), digest_of_override(self.fleet.overrides.get(id)?)));
         let today: BTreeMap<String, Digest> = self.candidate_ids(snapshot).filter_map(digest).collect();
+        let is_changed = |(key, known): (&String, &Option<Digest>)| match known {
+            // Under another name it does the same.
+            Some(known) => !today.values().any(|digest| digest == known),
+            None => today.contains_key(key),
+        };
         let is_other =
             |known: &Option<Digest>, today: &dyn Fn() -> Digest| known.as_ref().is_some_and(|known| *known != today());
-        held.overrides.iter().any(|(key, known)| today.get(key) != known.as_ref())
+        held.overrides.iter().any(is_changed)
             || is_other(&held.apply_strategy, &|| digest_of(&spec.strategy.apply_strategy.clone().unwrap_or_default()))
             || is_other(&held.policy, &|| digest_of(&spec.policy))
     }
@@ -220,6 +224,15 @@ impl Pass<'_> {
             (self.state.record.back, self.state.record.goal) = (None, None);
         }
     }
+}
+
+/// Returns the digest of what an override does, whichever placement it names.
+fn digest_of_override(snapshot: &OverrideSnapshot) -> Digest {
+    let mut spec = json!(snapshot.spec);
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("placement");
+    }
+    digest_of(&spec)
 }
 
 fn digest_of(value: &impl serde::Serialize) -> Digest {

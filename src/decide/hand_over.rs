@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use super::inherit::Inheritance;
+use super::objects::{SnapshotObjects, ids_of, stays};
 use super::rename::Renamed;
 use super::render::candidates;
 use super::state::{Claims, FleetState, Inhabited, PlacementState};
@@ -19,7 +20,7 @@ use crate::rollout::staged::waits_for_person;
 use crate::snapshot::left_out;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::records::{Binding, BindingState};
+use model::records::BindingState;
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
@@ -55,50 +56,28 @@ pub fn decide_each(
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
-        let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
-        for claim in &claims {
-            add(&mut claimed, &claim.wanted);
-            add(&mut claimed, &claim.inhabited);
-            for key in claim.inhabited.values().flatten() {
-                inhabited.entry(key.name.to_string()).or_default().insert(claim.heir.clone());
-            }
-            add(&mut yielded, &claim.due);
-            if claim.heir == *key {
-                continue;
-            }
+        for claim in claims.iter().filter(|claim| claim.heir != *key) {
             taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
-            let clusters: BTreeSet<&ClusterName> = claim.wanted.keys().collect();
-            if let Some(inheritance) = Inheritance::of(key, state, before(key).as_ref(), states[claim.heir], &clusters)
-            {
+            let (before, clusters) = (before(key), claim.wanted.keys().collect());
+            if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), states[claim.heir], &clusters) {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
             }
         }
-        // One that changes hands stays for that reason.
-        let handed: BTreeSet<&str> = claims
-            .iter()
-            .flat_map(|claim| claim.wanted.values())
-            .flatten()
-            .filter(|key| is_namespace(key))
-            .map(|key| &*key.name)
-            .collect();
-        inhabited.retain(|namespace, _| !handed.contains(namespace.as_str()));
+        let (claimed, yielded, inhabited) = sums(&claims);
         let awaited = awaited(key, state, &states, fleet, now);
-        let heirs =
-            claims.iter().filter(|claim| state.record.removed && claim.heir != *key && !claim.wanted.is_empty());
-        let heirs: BTreeSet<PlacementKey> = heirs.map(|claim| claim.heir.clone()).collect();
-        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited, &state.record.heirs);
-        if (&claimed, &yielded, &awaited, &inhabited, &heirs) != known {
+        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
+        if (&claimed, &yielded, &awaited, &inhabited) != known {
             let of = again.entry((*key).clone()).or_insert_with(|| OfOthers::of(state));
             (of.claimed, of.yielded, of.awaited, of.inhabited) = (claimed, yielded, awaited, inhabited);
-            of.heirs = heirs;
         }
     }
-    let none_left = states.iter().filter(|(key, state)| !state.taking_over.is_empty() && !taken.contains_key(**key));
-    let none_left: Vec<_> = none_left.map(|(key, _)| (*key, BTreeSet::new())).collect();
-    let taken = taken.into_iter().chain(none_left);
-    for (key, clusters) in taken.filter(|(key, clusters)| states[*key].taking_over != *clusters) {
-        again.entry(key.clone()).or_insert_with(|| OfOthers::of(states[key])).taking_over = clusters;
+    let had_some = states.iter().filter(|(_, state)| !state.taking_over.is_empty()).map(|(key, _)| *key);
+    for key in taken.keys().copied().chain(had_some).collect::<BTreeSet<_>>() {
+        let clusters = taken.remove(key).unwrap_or_default();
+        if states[key].taking_over != clusters {
+            again.entry(key.clone()).or_insert_with(|| OfOthers::of(states[key])).taking_over = clusters;
+        }
     }
     for (key, of_others) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
@@ -112,6 +91,24 @@ pub fn decide_each(
     decided
 }
 
+/// Returns all that is claimed, what of it is to be given now, and the Namespaces that stay because others have objects in them.
+fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
+    let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
+    for claim in claims {
+        add(&mut claimed, &claim.wanted);
+        add(&mut claimed, &claim.inhabited);
+        for key in claim.inhabited.values().flatten() {
+            inhabited.entry(key.name.to_string()).or_default().insert(claim.heir.clone());
+        }
+        add(&mut yielded, &claim.due);
+    }
+    // One that changes hands stays for that reason.
+    let wanted = claims.iter().flat_map(|claim| claim.wanted.values()).flatten();
+    let handed: BTreeSet<&str> = wanted.filter(|key| is_namespace(key)).map(|key| &*key.name).collect();
+    inhabited.retain(|namespace, _| !handed.contains(namespace.as_str()));
+    (claimed, yielded, inhabited)
+}
+
 type States<'a> = BTreeMap<&'a PlacementKey, &'a PlacementState>;
 
 /// What a placement has to know of others.
@@ -122,29 +119,25 @@ struct OfOthers {
     awaited: BTreeMap<ClusterName, bool>,
     /// Clusters on which it gets objects of other placements.
     taking_over: BTreeSet<ClusterName>,
-    /// Placements that get its objects, where it is gone.
-    heirs: BTreeSet<PlacementKey>,
     /// What goes with objects of other placements, which this one gets.
     inherited: Vec<(PlacementKey, Inheritance)>,
 }
 
 impl OfOthers {
     fn of(state: &PlacementState) -> Self {
-        let PlacementState { claimed, yielded, awaited, inhabited, taking_over, record, .. } = state;
+        let PlacementState { claimed, yielded, awaited, inhabited, taking_over, .. } = state;
         Self {
             claimed: claimed.clone(),
             yielded: yielded.clone(),
             awaited: awaited.clone(),
             inhabited: inhabited.clone(),
             taking_over: taking_over.clone(),
-            heirs: record.heirs.clone(),
             inherited: Vec::new(),
         }
     }
 
     fn known_to(self, mut state: PlacementState) -> PlacementState {
-        let Self { claimed, yielded, awaited, inhabited, taking_over, heirs, inherited } = self;
-        state.record.heirs = heirs;
+        let Self { claimed, yielded, awaited, inhabited, taking_over, inherited } = self;
         for (from, inheritance) in inherited {
             inheritance.take(from, &mut state);
         }
@@ -202,10 +195,6 @@ fn awaited(
         }
     }
     found
-}
-
-pub(super) fn stays(binding: &Binding) -> bool {
-    !binding.deleting && binding.state != BindingState::Unscheduled
 }
 
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
@@ -300,36 +289,6 @@ fn extend<'a>(claims: &mut Claims, cluster: &ClusterName, keys: impl Iterator<It
 
 fn is_namespace(key: &ObjectKey) -> bool {
     key.kind == "Namespace" && key.group.is_empty()
-}
-
-/// What a snapshot has for clusters with the same inputs, before overrides.
-struct SnapshotObjects<'a> {
-    keys: BTreeSet<ObjectKey>,
-    /// The namespaces that its objects are in.
-    namespaces: BTreeSet<&'a str>,
-}
-
-impl<'a> SnapshotObjects<'a> {
-    fn of(state: &'a PlacementState, snapshot: u64, inputs: Option<&ClusterInputs>) -> Self {
-        let in_namespaces = ids_of(state, snapshot, inputs).map(|id| &*id.namespace);
-        Self {
-            keys: ids_of(state, snapshot, inputs).map(ObjectId::key).collect(),
-            namespaces: in_namespaces.filter(|namespace| !namespace.is_empty()).collect(),
-        }
-    }
-}
-
-/// Returns what a cluster with these inputs has of a snapshot, before overrides.
-pub(super) fn ids_of<'a>(
-    state: &'a PlacementState,
-    snapshot: u64,
-    inputs: Option<&ClusterInputs>,
-) -> impl Iterator<Item = &'a ObjectId> {
-    let snapshot = state.snapshots.get(&snapshot);
-    let variant = snapshot.and_then(|of| of.variants.as_ref()?.of(inputs?));
-    let resources = snapshot.map(|of| of.resources.as_slice()).unwrap_or_default();
-    let plain = variant.is_none().then_some(resources).into_iter().flatten();
-    plain.chain(variant.into_iter().flat_map(|variant| variant.resources(resources))).map(|resource| &resource.id)
 }
 
 impl PlacementState {

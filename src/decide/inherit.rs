@@ -29,11 +29,11 @@ pub(super) struct Inheritance {
 struct Hold {
     held: HeldSnapshot,
     back: Option<SucceededState>,
-    target: Option<Target>,
+    target: Option<ReturnTarget>,
 }
 
 /// The snapshot that a rollback returned to.
-struct Target {
+struct ReturnTarget {
     snapshot: Arc<ResourceSnapshot>,
     payload: Option<Arc<Payload>>,
     /// It had succeeded everywhere, so no gate asks for it.
@@ -100,7 +100,7 @@ impl Hold {
             let payload = state.payloads.get(&index).cloned();
             let has_succeeded = state.record.last_succeeded == Some(index)
                 || state.record.succeeded.iter().any(|state| state.snapshot == index);
-            Some(Target { snapshot, payload, has_succeeded })
+            Some(ReturnTarget { snapshot, payload, has_succeeded })
         });
         Self { held: held.clone(), back: state.record.back.clone(), target }
     }
@@ -112,7 +112,7 @@ impl Hold {
         let key = heir.record.key.clone();
         // Where the heir has rolled out the held content by itself, it keeps that.
         let target = target.filter(|_| heir.newest().is_none_or(|known| known.hash != held.hash));
-        let Some(Target { snapshot, payload, has_succeeded }) = target else {
+        let Some(ReturnTarget { snapshot, payload, has_succeeded }) = target else {
             heir.record.held = Some(HeldSnapshot { index: newest, ..held });
             return newest;
         };

@@ -18,6 +18,7 @@ mod guard;
 pub mod hand_over;
 mod inherit;
 pub mod names;
+mod objects;
 pub mod ocm;
 pub mod overrides;
 pub mod payload;

@@ -1,4 +1,4 @@
-//! A placement that git has under another name goes on as it was: with its snapshots, bindings, runs, holds, pause and failures. Only its
+//! A placement that git has under another name continues as it was: with its snapshots, bindings, runs, holds, pause and failures. Only its
 //! inventories and the labels of its objects are new. Pure.
 //!
 //! Git does not say that a placement was renamed. One that is gone and a new one beside it with objects of it are the same, if neither
@@ -9,16 +9,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use model::records::{Binding, BindingState, PlacementRecord};
-use model::runs::{RunCause, Runs};
+use model::journal::JournalKind;
+use model::overrides::PickedOverrides;
+use model::records::{
+    Binding, BindingState, HeldSnapshot, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SucceededState, WorkStatus,
+};
+use model::runs::{RunRecord, Runs};
 use schedule::binding_name;
 use serde_json::json;
 
-use super::hand_over::{ids_of, stays};
+use super::objects::{ids_of, stays};
 use super::state::{FleetState, PlacementState};
 use super::{Decision, decide, only_reports};
-use model::journal::JournalKind;
-use model::records::JournalEntry;
 
 /// The states from which renamed placements are decided: under the new name with everything, under the old one with what members still
 /// hold.
@@ -80,10 +83,7 @@ fn pairs(
     before: impl Fn(&PlacementKey) -> Option<PlacementState>,
     fleet: &FleetState,
 ) -> Vec<(PlacementKey, PlacementKey)> {
-    let is_new = |key: &PlacementKey| {
-        before(key)
-            .is_some_and(|it| it.snapshots.is_empty() && it.bindings.is_empty() && it.runs.values().next().is_none())
-    };
+    let is_new = |key: &PlacementKey| before(key).is_some_and(|state| is_open(&state));
     let new = decided.iter().filter(|(key, decision)| {
         let record = &decision.state.record;
         !record.removed && !only_reports(record) && decision.state.newest().is_some() && is_new(key)
@@ -122,55 +122,99 @@ fn objects_of(state: &PlacementState) -> BTreeSet<ObjectKey> {
     newest.into_iter().flat_map(|index| ids_of(state, index, None)).map(|id| id.key()).collect()
 }
 
-/// Returns the state of a placement under its new name, without the clusters that it loses with the rename.
+/// Tells whether a placement has nothing of its own that another could not replace: it is new, it comes back to git while clusters still
+/// hold what it had, or it never had any object, since all of them are another's.
+fn is_open(state: &PlacementState) -> bool {
+    let holds_nothing = |work: &Arc<WorkStatus>| work.inventory.is_known_empty();
+    state.record.removed || state.works.values().all(holds_nothing) && state.record.last_succeeded.is_none()
+}
+
+/// Returns the state of a placement under its new name, without the clusters that it loses with the rename. `new` is what the new name has
+/// already: what clusters still hold from an earlier time, or a copy that never got anything.
 fn moved(old: &PlacementState, new: &PlacementState, lost: &BTreeSet<ClusterName>, now: Timestamp) -> PlacementState {
     let key = &new.record.key;
-    let record = PlacementRecord {
-        key: key.clone(),
-        removed: false,
-        conditions: Vec::new(),
-        error: None,
-        warnings: Vec::new(),
-        deletion_gate: None,
-        handing_over: BTreeSet::new(),
-        heirs: BTreeSet::new(),
-        evictions: BTreeMap::new(),
-        ..old.record.clone()
-    };
-    let mut state = PlacementState::new(record);
+    let by = offset(old, new);
+    let mut state = PlacementState::new(renamed_record(old, new, by));
     for (index, policy) in &old.policies {
-        let mut policy = policy.as_ref().clone();
-        policy.placement = key.clone();
-        state.policies.insert(*index, Arc::new(policy));
+        state.policies.insert(*index, Arc::new(PolicySnapshot { placement: key.clone(), ..policy.as_ref().clone() }));
     }
+    state.snapshots.clone_from(&new.snapshots);
     for (index, snapshot) in &old.snapshots {
-        let mut snapshot = snapshot.as_ref().clone();
-        snapshot.placement = key.clone();
-        state.snapshots.insert(*index, Arc::new(snapshot));
+        let copy = ResourceSnapshot { placement: key.clone(), index: index + by, ..snapshot.as_ref().clone() };
+        state.snapshots.entry(index + by).or_insert_with(|| Arc::new(copy));
+    }
+    for (name, binding) in &new.bindings {
+        let mut binding = binding.as_ref().clone();
+        if !new.record.removed {
+            // It never got anything.
+            (binding.state, binding.snapshot, binding.started_at) = (BindingState::Scheduled, None, None);
+            (binding.overrides, binding.generation) = (PickedOverrides::default(), binding.generation + 1);
+        }
+        state.bindings.insert(name.clone(), Arc::new(binding));
     }
     for binding in old.bindings().filter(|b| stays(b) && !lost.contains(&b.cluster)) {
-        let name = binding_name(key, &binding.cluster, |_| false);
+        let known = new.bindings().find(|known| known.cluster == binding.cluster);
+        let name = known.map_or_else(|| binding_name(key, &binding.cluster, |_| false), |known| known.name.clone());
         let is_bound = binding.state == BindingState::Bound;
         let moved = Binding {
             name: name.clone(),
             placement: key.clone(),
+            snapshot: binding.snapshot.map(|index| index + by),
             conditions: Vec::new(),
-            generation: 1,
+            generation: known.map_or(1, |known| known.generation + 1),
             // The deadline begins again: members get their objects under the new name.
             started_at: binding.started_at.map(|at| if is_bound { now } else { at }),
             ..binding.clone()
         };
         state.bindings.insert(name, Arc::new(moved));
     }
-    let runs = old.runs.values().filter(|run| !matches!(run.cause, RunCause::Written { .. }));
-    for run in runs {
-        let mut run = run.clone();
-        run.placement = key.clone();
+    for run in old.runs.values() {
+        let mut run = RunRecord { placement: key.clone(), ..run.clone() };
+        run.wanted_snapshot = run.wanted_snapshot.map(|index| index + by);
+        if let Some(frozen) = &mut run.frozen {
+            frozen.snapshot += by;
+        }
         state.runs.insert(run);
     }
-    state.payloads.clone_from(&old.payloads);
-    state.unreadable.clone_from(&old.unreadable);
+    state.works.clone_from(&new.works);
+    state.payloads = old.payloads.iter().map(|(index, payload)| (index + by, Arc::clone(payload))).collect();
+    state.unreadable = old.unreadable.iter().map(|index| index + by).collect();
     state
+}
+
+/// Returns by how much the snapshots of a placement get higher indexes under its new name: no index means two contents.
+fn offset(old: &PlacementState, new: &PlacementState) -> u64 {
+    let is_same = |(index, snapshot): (&u64, &Arc<ResourceSnapshot>)| {
+        new.snapshots.get(index).is_none_or(|known| known.hash == snapshot.hash)
+    };
+    let next = new.snapshots.keys().next_back().map_or(0, |last| last + 1);
+    if old.snapshots.iter().all(is_same) { 0 } else { next }
+}
+
+fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> PlacementRecord {
+    let higher = |index: Option<u64>| index.map(|index| index + by);
+    let state = |state: SucceededState| SucceededState { snapshot: state.snapshot + by, ..state };
+    let record = old.record.clone();
+    PlacementRecord {
+        key: new.record.key.clone(),
+        generation: record.generation.max(new.record.generation),
+        removed: false,
+        conditions: Vec::new(),
+        error: None,
+        warnings: Vec::new(),
+        deletion_gate: None,
+        handing_over: BTreeSet::new(),
+        evictions: new.record.evictions.clone(),
+        paused: record.paused.or_else(|| new.record.paused.clone()),
+        held: record.held.map(|held| HeldSnapshot { index: held.index + by, ..held }),
+        goal: higher(record.goal),
+        last_succeeded: higher(record.last_succeeded),
+        last_automatic: higher(record.last_automatic),
+        journaled: record.journaled.map(|(index, count)| (index + by, count)),
+        succeeded: record.succeeded.into_iter().map(state).collect(),
+        back: record.back.map(state),
+        ..record
+    }
 }
 
 /// Returns what is left of a placement under its old name: what members hold until they have it under the new one.
@@ -178,6 +222,6 @@ fn left_behind(mut old: PlacementState) -> PlacementState {
     old.runs = Runs::default();
     let record = &mut old.record;
     (record.paused, record.held, record.goal, record.back, record.failed) = (None, None, None, None, None);
-    record.halted = None;
+    (record.halted, record.last_automatic) = (None, None);
     old
 }

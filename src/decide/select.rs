@@ -21,7 +21,7 @@ use model::tree::Placement;
 impl Pass<'_> {
     /// Takes over pauses and holds that members keep: the store with them was lost, or is older.
     pub(super) fn take_over(&mut self) {
-        let Some(Kept { paused, held, heirs: _ }) = self.fleet.kept.get(&self.state.record.key).cloned() else {
+        let Some(Kept { paused, held }) = self.fleet.kept.get(&self.state.record.key).cloned() else {
             return;
         };
         if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {

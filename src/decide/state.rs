@@ -240,7 +240,6 @@ impl PlacementState {
             guard_off_at: None,
             asked_before: BTreeMap::new(),
             inherited: BTreeMap::new(),
-            heirs: BTreeSet::new(),
             handing_over: BTreeSet::new(),
             ignored: BTreeSet::new(),
             behind: BTreeSet::new(),

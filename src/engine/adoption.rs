@@ -86,10 +86,6 @@ impl Core {
                     self.fleet.held.insert(key.clone(), held);
                 }
             }
-            for heir in &kept.heirs {
-                self.queue.placements.extend(Some(heir.clone()).filter(|heir| self.placements.contains_key(heir)));
-                self.fleet.kept.entry(heir.clone()).or_default().join(kept.for_heirs());
-            }
             self.queue.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
             self.fleet.kept.entry(key).or_default().join(kept);
         }

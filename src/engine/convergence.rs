@@ -26,6 +26,7 @@ impl Core {
         self.measures.count(state, &standing);
         let text = match &standing {
             RolloutState::Progressing => String::new(),
+            RolloutState::AllAtTarget if state.record.removed => String::new(),
             RolloutState::AllAtTarget => rolled_out(state),
             other => other.to_string(),
         };

@@ -331,7 +331,8 @@ impl Execution<'_> {
                 || "it has moved nothing".to_owned(),
                 |run| format!("the last that moved clusters of {key} is {}", run.name),
             );
-            let message = format!("the run {} cannot be rolled back: {last}", named.name);
+            let line = run.map(|run| format!("; `gitfleet rollback {}` takes it back", run.name)).unwrap_or_default();
+            let message = format!("the run {} cannot be rolled back: {last}{line}", named.name);
             return Err(refusal(RefusalReason::NotPossible, message));
         }
         if let Some(run) = run.filter(|run| is_external && run.phase == RunPhase::Initialized) {

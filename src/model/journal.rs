@@ -12,7 +12,7 @@ text_enum! {
         "Snapshots and bindings" {
             /// The selected objects changed, and a new snapshot was frozen.
             SnapshotCreated ["index", "hash", "objects"],
-            /// Git has the placement under a new name: everything goes on.
+            /// Git has the placement under a new name: everything continues.
             Renamed ["from"],
             /// The store was lost, and members hold this snapshot: it keeps its index.
             SnapshotFound ["index"],

@@ -10,7 +10,7 @@ use super::approvers::ReplacedOwnership;
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::journal::JournalKind;
 use super::manifest::Origin;
-use super::overrides::{OverrideRef, PickedOverrides};
+use super::overrides::PickedOverrides;
 use super::runs::Approval;
 use super::tree::JoinedSource;
 use super::variants::SnapshotVariants;
@@ -22,6 +22,7 @@ mod clock;
 mod cluster;
 mod decision;
 mod dropped;
+mod held;
 mod inventory;
 mod source;
 mod store;
@@ -31,6 +32,7 @@ pub use clock::ClockReading;
 pub use cluster::{ClusterRecord, MassLeave, MemberKind, SUSPENDED_WORDS, same_server};
 pub use decision::{ClusterDecision, ClusterScore, PickReason};
 pub use dropped::DroppedCommits;
+pub use held::{HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
 pub use inventory::{Glimpse, Inventory};
 pub use source::SourceRecord;
 pub use store::{Adoption, KEPT_WORDS_MAX, Kept, StoreRecord};
@@ -238,9 +240,6 @@ pub struct PlacementRecord {
     /// Placements whose approvals it took over with their objects, each with the snapshot that they were asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inherited: BTreeMap<PlacementKey, u64>,
-    /// Gone from git: placements that are to have its objects, and that its pause and hold go to.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub heirs: BTreeSet<PlacementKey>,
     /// `External`: picked clusters that its runs leave as they are, because they are in no stage and its strategy ignores such
     /// clusters.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -344,85 +343,6 @@ pub struct Pause {
     /// The reason, in the person's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-
-/// A snapshot that was rolled back or rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HeldSnapshot {
-    /// Its index.
-    pub index: u64,
-    /// Its hash: another snapshot of the same content is held as well.
-    pub hash: Digest,
-    /// The reason, as text for users.
-    pub why: String,
-    /// Since when.
-    pub since: Timestamp,
-    /// It was rolled back: clusters return to what they had before. One that was rejected stays where it is.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub returns: bool,
-    /// Where content was not rolled back: what was, and the hold ends when some of it changes.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "heldInputs")]
-    pub inputs: Option<HeldInputs>,
-}
-
-/// What a rollback took back beside content, as the commit has it. Digests of what is written, so they are the same in every store.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HeldInputs {
-    /// Overrides by `[NAMESPACE/]NAME`; without a digest where the commit has none of that name.
-    pub overrides: BTreeMap<String, Option<Digest>>,
-    /// The apply strategy, if it was rolled back.
-    pub apply_strategy: Option<Digest>,
-    /// The policy, if it was rolled back.
-    pub policy: Option<Digest>,
-}
-
-impl HeldInputs {
-    /// Tells whether nothing is noted yet: a command on a store does not know what a commit has.
-    pub fn is_unknown(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// What clusters had when everything had succeeded everywhere: a rollback returns to all of it together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SucceededState {
-    /// The resource snapshot.
-    pub snapshot: u64,
-    /// The apply strategy.
-    #[serde(default)]
-    pub apply_strategy: ApplyStrategy,
-    /// The policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PlacementPolicy>,
-    /// The overrides of clusters that had any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overrides: Vec<SharedOverrides>,
-}
-
-/// Overrides of several clusters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SharedOverrides {
-    /// The overrides.
-    pub picked: PickedOverrides,
-    /// The clusters.
-    pub clusters: BTreeSet<ClusterName>,
-}
-
-impl SucceededState {
-    /// Returns the overrides that a cluster had; `None` if it had none, or was not there.
-    pub fn overrides_of(&self, cluster: &ClusterName) -> Option<&PickedOverrides> {
-        let mut shared = self.overrides.iter();
-        shared.find(|shared| shared.clusters.contains(cluster)).map(|shared| &shared.picked)
-    }
-
-    /// Returns the snapshots of overrides that clusters had.
-    pub fn override_refs(&self) -> impl Iterator<Item = &OverrideRef> {
-        self.overrides.iter().flat_map(|shared| shared.picked.cluster.iter().chain(&shared.picked.namespaced))
-    }
 }
 
 /// Clusters that failed with one content.

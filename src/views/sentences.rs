@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::table::{Table, age, text};
-use model::journal::JournalKind;
+use model::journal::JournalKind as K;
 use model::records::JournalEntry;
 
 /// Returns what happened, as a sentence. `commit` names the commit of a snapshot of the entry's placement, where it is known.
@@ -47,13 +47,12 @@ fn fact(entry: &JournalEntry, name: &str) -> Option<String> {
 
 /// Returns the sentence of an entry with the names of its facts in braces; `None` for what another version wrote.
 fn template(entry: &JournalEntry) -> Option<&'static str> {
-    use JournalKind as K;
     let has = |name: &str| fact(entry, name).is_some_and(|value| !value.is_empty());
     Some(match &entry.event {
         K::SnapshotCreated => "snapshot {@index} with {objects} objects",
         K::SnapshotFound => "snapshot {@index} was found on members, because the store was lost",
         K::PauseFound => "paused by {by}, found on members, because the store was lost",
-        K::Renamed => "was {from} before: it goes on under the new name",
+        K::Renamed => "was {from} before: it continues under the new name",
         K::HoldFound => "snapshot {@index} is held, found on members, because the store was lost: {why}",
         K::NewerSnapshotFound => "{cluster} holds snapshot {@from}, which is newer than the restored store",
         K::SnapshotHeld => "snapshot {@index} is held: it {why}",
@@ -162,13 +161,13 @@ mod tests {
     use super::*;
     use crate::fixtures::at;
 
-    fn entry(event: JournalKind, cluster: Option<&str>, facts: Value) -> JournalEntry {
+    fn entry(event: K, cluster: Option<&str>, facts: Value) -> JournalEntry {
         JournalEntry { at: at(0), event, placement: "web".parse().ok(), cluster: cluster.map(Into::into), facts }
     }
 
     #[test]
     fn every_kind_has_a_sentence_of_its_facts() {
-        for known in JournalKind::ALL {
+        for known in K::ALL {
             let facts: Value =
                 known.fields.iter().map(|name| ((*name).to_owned(), json!(format!("<{name}>")))).collect();
             let entry = entry(known.value.clone(), Some("east"), facts);
@@ -184,28 +183,24 @@ mod tests {
     fn sentences_name_commits_and_leave_out_what_is_not_known() {
         let rows = [
             (
-                entry(JournalKind::RolloutStarted, Some("east"), json!({"binding": "b", "from": null, "to": 0})),
+                entry(K::RolloutStarted, Some("east"), json!({"binding": "b", "from": null, "to": 0})),
                 "east gets snapshot 0 (c0)",
             ),
             (
-                entry(JournalKind::RolloutStarted, Some("east"), json!({"from": 0, "to": 1})),
+                entry(K::RolloutStarted, Some("east"), json!({"from": 0, "to": 1})),
                 "east moves from snapshot 0 (c0) to snapshot 1",
             ),
             (
-                entry(
-                    JournalKind::TaskDone,
-                    None,
-                    json!({"run": "web-0", "stage": "dev", "message": "its wait is over"}),
-                ),
+                entry(K::TaskDone, None, json!({"run": "web-0", "stage": "dev", "message": "its wait is over"})),
                 "stage dev of web-0: its wait is over",
             ),
             (
-                entry(JournalKind::RunMoved, None, json!({"run": "web-0", "message": "Waiting: a gate is closed"})),
+                entry(K::RunMoved, None, json!({"run": "web-0", "message": "Waiting: a gate is closed"})),
                 "run web-0: Waiting: a gate is closed",
             ),
             (
                 entry(
-                    JournalKind::ClusterFailed,
+                    K::ClusterFailed,
                     Some("east"),
                     json!({"run": "web-0", "stage": "dev", "message": "field is immutable"}),
                 ),
@@ -213,7 +208,7 @@ mod tests {
             ),
             (
                 entry(
-                    JournalKind::Commanded,
+                    K::Commanded,
                     None,
                     json!({"verb": "approve", "target": "web-0", "stage": "dev", "person": "ann", "reason": "tried it"}),
                 ),

@@ -55,7 +55,6 @@ fn kept() -> impl Strategy<Value = Kept> {
             returns: false,
             inputs: None,
         }),
-        heirs: std::collections::BTreeSet::new(),
     })
 }
 

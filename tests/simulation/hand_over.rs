@@ -40,7 +40,7 @@ impl Checker {
     }
 
     /// 7: what people said of a placement stands under its new name. Asked when a whole batch is kept.
-    pub(super) fn words_go_on(&mut self) -> Verdict {
+    pub(super) fn words_stand(&mut self) -> Verdict {
         for (gone, (paused, held)) in std::mem::take(&mut self.said_of_gone) {
             let stays = |record: &PlacementRecord| record.paused == paused && record.held.is_some() == held.is_some();
             if self.placements.get(&gone).is_some_and(stays) {

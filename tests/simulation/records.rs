@@ -196,7 +196,7 @@ impl Checker {
     pub(super) fn see_batch(&mut self) -> Verdict {
         self.note_abandoned();
         self.note_fixes();
-        self.words_go_on()?;
+        self.words_stand()?;
         self.asks_before_all()?;
         self.asks_about_no_hand_over()
     }

@@ -71,7 +71,7 @@ impl Checker {
             return verdict;
         };
         let run: RunRecord = parse(key, value)?;
-        // It goes on under the new name of its placement.
+        // It continues under the new name of its placement.
         let before = before.or_else(|| {
             let is_it = |other: &&RunRecord| other.name == run.name && is_same_thing(&other.placement, &run.placement);
             self.runs.values().chain(self.forgotten_runs.values()).find(is_it).cloned()

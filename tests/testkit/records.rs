@@ -351,7 +351,6 @@ impl Case {
             back: None,
             failed: None,
             inherited: BTreeMap::new(),
-            heirs: BTreeSet::new(),
             handing_over: BTreeSet::new(),
             last_succeeded: None,
             last_automatic: None,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use model::api::RESERVED_NAMESPACE;
-use model::api::annotations::{COMMIT, DIGEST, HEIRS, HELD, PAUSED, PLACED_BY, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
+use model::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACED_BY, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
 use model::id::{CommitId, Digest, PlacementKey};
 use model::manifest::malformed_metadata;
 use model::records::{Kept, Pause};
@@ -115,11 +115,6 @@ impl Parent {
                 paused: annotation(PAUSED).map(read_pause),
                 // A hold that cannot be read names no snapshot, so it cannot hold one.
                 held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
-                heirs: list(HEIRS)
-                    .iter()
-                    .filter_map(|heir| heir.parse().ok())
-                    .filter(PlacementKey::is_wellformed)
-                    .collect(),
             },
         }
     }
@@ -139,13 +134,10 @@ impl Parent {
             annotations.insert(COMMIT, held.commit.to_string());
             annotations.insert(DIGEST, held.digest.to_string());
         }
-        let Kept { paused, held, heirs } = &self.kept;
+        let Kept { paused, held } = &self.kept;
         let json = |value: Value| value.to_string();
         annotations.extend(paused.as_ref().map(|paused| (PAUSED, json(json!(paused)))));
         annotations.extend(held.as_ref().map(|held| (HELD, json(json!(held)))));
-        let heirs = Some(heirs).filter(|heirs| !heirs.is_empty());
-        annotations
-            .extend(heirs.map(|heirs| (HEIRS, heirs.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))));
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -62,9 +62,6 @@ pub const PAUSED: &str = "gitfleet.io/paused";
 
 /// Written on inventories: the snapshot that was rolled back or rejected and is not rolled out again, as JSON; survives a lost store.
 pub const HELD: &str = "gitfleet.io/held";
-/// Written on inventories of a placement that git does not have any more: the placements that are to have its objects, and that its pause
-/// and hold go to.
-pub const HEIRS: &str = "gitfleet.io/heirs";
 /// Written on an inventory: the index of the snapshot that the member holds completely.
 pub const SNAPSHOT_INDEX: &str = "gitfleet.io/snapshot-index";
 /// Written on an inventory by one of several daemons on one database: the epoch of the leader that wrote it. Nothing reads it but people.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{HeldSnapshot, JournalEntry, Pause, PlacementRecord};
-use crate::id::{ClusterName, PlacementKey};
+use crate::id::ClusterName;
 use crate::journal::JournalKind;
 
 /// Characters of a person's text that an inventory keeps.
@@ -109,9 +109,6 @@ pub struct Kept {
     /// The held snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldSnapshot>,
-    /// The placement is gone: those that are to have its objects, and that these decisions go to.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub heirs: BTreeSet<PlacementKey>,
 }
 
 impl Kept {
@@ -123,21 +120,12 @@ impl Kept {
             reason: pause.reason.as_deref().map(cut),
         });
         let held = record.held.as_ref().map(|held| HeldSnapshot { why: cut(&held.why), ..held.clone() });
-        let is_any = paused.is_some() || held.is_some();
-        let heirs = if is_any { record.heirs.clone() } else { BTreeSet::new() };
-        Self { paused, held, heirs }
+        Self { paused, held }
     }
 
     /// Tells whether there is nothing to keep.
     pub fn is_empty(&self) -> bool {
         self.paused.is_none() && self.held.is_none()
-    }
-
-    /// Returns what goes to the heirs: the hold has its index in none of their snapshots.
-    #[must_use]
-    pub fn for_heirs(&self) -> Self {
-        let held = self.held.clone().map(|held| HeldSnapshot { index: 0, ..held });
-        Self { paused: self.paused.clone(), held, heirs: BTreeSet::new() }
     }
 
     /// Joins what another member keeps: any pause counts, and the newest held snapshot.

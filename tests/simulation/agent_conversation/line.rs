@@ -160,7 +160,7 @@ impl Line {
     /// A side does something.
     pub fn does(&mut self, from: Side, deed: &str) {
         // A field that is new since the recording and has no value.
-        let later = [", inputs: None", ", returns: false", ", heirs: {}"];
+        let later = [", inputs: None", ", returns: false"];
         let deed = later.iter().fold(deed.to_owned(), |deed, later| deed.replace(later, ""));
         self.compare(&Message { from, what: DOES.to_owned(), deed, bytes: Vec::new() });
     }

@@ -117,7 +117,7 @@ fn full_order(cluster: &str) -> WorkOrder {
         strategy: serde_json::from_value(strategy).expect("a strategy"),
         held: BTreeSet::from([key("held")]),
         prune: BTreeSet::from([key("gone"), key("gone-too")]),
-        kept: Kept { paused: Some(paused), held: Some(held), ..Kept::default() },
+        kept: Kept { paused: Some(paused), held: Some(held) },
         user: Some("system:serviceaccount:n:deployer".to_owned()),
         ..plain_order(
             cluster,

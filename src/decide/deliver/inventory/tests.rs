@@ -24,7 +24,6 @@ fn a_parent_survives_writing_and_reading() {
                 returns: false,
                 inputs: None,
             }),
-            heirs: [PlacementKey::namespaced("app", "heir")].into(),
         },
     };
     assert_eq!(Parent::read(&parent.object(&placement)), parent);
