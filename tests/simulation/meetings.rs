@@ -1,5 +1,5 @@
-//! Meetings: two features act on a placement between one commit and the next. Which two is the theme of the placement in that seed: the number
-//! of the seed names it, so that each pair gets its seeds.
+//! Meetings: features act on a placement between one commit and the next. Which ones is the theme of the placement in that seed: a pair that the
+//! number of the seed names, so that each pair gets its seeds, and beside it something that meets others seldom.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const MAINS: [u64; 3] = [95, 285, 475];
 const MEND: i64 = -90;
 const LET_ON: [i64; 3] = [-82, -72, -62];
 /// Of a thousand placements in a meeting one more thing happens to so many.
-const MORE: u64 = 200;
+const MORE: u64 = 100;
 /// Of a thousand meetings of several daemons another takes over in so many.
 const TAKE_OVER: u64 = 800;
 
@@ -65,7 +65,7 @@ const WAYS: [(&str, &[Way]); 24] = [
     (
         HAND_OVER,
         &[
-            &[(-40, Say(Verb::Pause)), (-34, act(Act::Rename)), (-18, LetOn)],
+            &[(-56, Say(Verb::Pause)), (-52, act(Act::Rename)), (-42, LetOn), (-34, LetOn), (-26, LetOn)],
             &[(0, act(Act::Rename))],
             &[(0, act(Act::HandOver))],
         ],
@@ -94,7 +94,7 @@ const WAYS: [(&str, &[Way]); 24] = [
     (FOLLOW_UP, &[&[(-12, act(Act::Join))], &[(-12, act(Act::Override))], &[(0, act(Act::Join))]]),
     (WRITTEN_RUN, &[&[(0, act(Act::WriteRun))], &[(-8, act(Act::WriteRun))]]),
     (SUPERSEDED, &[&[(-8, act(Act::Renew)), (0, act(Act::Renew))]]),
-    (RENAME, &[&[(0, act(Act::Rename))]]),
+    (RENAME, &[&[(0, act(Act::Rename))], &[(-10, act(Act::Rename)), (0, act(Act::RenameBack))]]),
     (EXPIRED, &[&[(-52, act(Act::Renew)), (5, Say(Verb::Approve)), (58, Say(Verb::Approve)), (75, Say(Verb::Approve))]]),
     (FAILURE, &[&[(0, act(Act::Break))], &[(-15, act(Act::Break))]]),
     (RESTART, &[&[(3, Crash)]]),
@@ -103,13 +103,17 @@ const WAYS: [(&str, &[Way]); 24] = [
 /// What meets often by itself: no seed is about two of these.
 const EASY: [&str; 8] = [CLUSTER_SCOPED, STAGED, ROLLING, RELABEL, SUSPEND, OFFLINE, TENANT, RESTART];
 
+/// What meets seldom: each placement has one of these beside its pair.
+const HARD: [&str; 9] =
+    [ROLLBACK, HOLD, DELETION_GATE, EVICT, WRITTEN_RUN, EXPIRED, HAND_OVER, JOIN, FOLLOW_UP];
+
 fn ways(feature: &str) -> &'static [Way] {
     WAYS.iter().find(|(of, _)| *of == feature).map_or(&[], |(_, ways)| ways)
 }
 
-/// The themes of a seed, by placement.
+/// The themes of a seed, by placement: features that are to meet.
 #[derive(Clone)]
-pub struct Themes(BTreeMap<u64, [&'static str; 2]>);
+pub struct Themes(BTreeMap<u64, Vec<&'static str>>);
 
 impl Themes {
     /// Returns those of a seed of a kind of fleet that has no such features.
@@ -123,12 +127,16 @@ impl Themes {
         let pairs: Vec<[&str; 2]> = pairs.filter(is_one).collect();
         let count = pairs.len() as u64;
         // Seeds that follow one another are about other features, and another placement gets the pair the next time.
-        let pair = |number: u64| {
+        let theme = |number: u64| {
             let place = seed * PLACEMENTS_MAX + number;
             let stride = (count / 3..).find(|stride| are_coprime(*stride, count)).unwrap_or(1);
-            pairs[usize::try_from((place + place / count) * stride % count).unwrap_or(0)]
+            let mut theme = pairs[usize::try_from((place + place / count) * stride % count).unwrap_or(0)].to_vec();
+            let fits = |one: &&&str| !without.contains(*one) && theme.iter().all(|of| of != *one && pairs::can_meet(of, one));
+            let hard: Vec<&&str> = HARD.iter().filter(fits).collect();
+            theme.extend(Dice::new(place ^ 0x7e3e_0000).pick(&hard).copied().copied());
+            theme
         };
-        let mut themes: Vec<[&str; 2]> = (0..PLACEMENTS_MAX).map(pair).collect();
+        let mut themes: Vec<Vec<&str>> = (0..PLACEMENTS_MAX).map(theme).collect();
         if let Some(of_tenant) = themes.iter().position(|theme| theme.contains(&TENANT)) {
             themes.swap(of_tenant, usize::try_from(TENANTS).unwrap_or(0));
         }
@@ -148,7 +156,7 @@ impl Themes {
     }
 
     fn is_within(&self, number: u64, dice: &mut Dice) -> bool {
-        let theme = self.0[&number];
+        let theme = &self.0[&number];
         theme.contains(&NAMESPACED) || !theme.contains(&CLUSTER_SCOPED) && !theme.contains(&EVICT) && dice.chance(300)
     }
 }
@@ -234,7 +242,7 @@ impl Meetings {
         }
         for (at, mut acts) in commits {
             // What names a placement names it as it is called then.
-            acts.sort_by_key(|(_, act)| *act != Act::Rename);
+            acts.sort_by_key(|(_, act)| !matches!(act, Act::Rename | Act::RenameBack));
             marks.push(self.step(main, at, Step::Commit(acts)));
         }
         marks
