@@ -396,8 +396,7 @@ impl Run {
             return Ok(());
         }
         // What is somebody else's, or another placement's as yet, is refused: the rest counts as all there is to hold.
-        let is_refused =
-            self.twists.owners.is_some() || self.twists.renames.is_some() || self.meetings.hand_over();
+        let is_refused = self.twists.owners.is_some() || self.twists.renames.is_some() || self.meetings.hand_over();
         let is_exact =
             self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
         let is_exact = is_exact && !is_refused;
@@ -772,7 +771,11 @@ fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let failures = failures.into_inner().unwrap();
-    if env::var_os("XFAIL").is_some() { for f in &failures { println!("XFAIL {f:?}"); } return (count, shown.into_inner().unwrap()); }
+    if pairs::are_written() && !digests::are_written() {
+        // Who counts pairs learns what the other seeds hit, too; without that the same run fails.
+        failures.iter().for_each(|(seed, why)| println!("seed {seed} fails: {why}"));
+        return (count, shown.into_inner().unwrap());
+    }
     assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
     (count, shown.into_inner().unwrap())
 }

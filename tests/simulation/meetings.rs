@@ -95,7 +95,10 @@ const WAYS: [(&str, &[Way]); 24] = [
     (WRITTEN_RUN, &[&[(0, act(Act::WriteRun))], &[(-8, act(Act::WriteRun))]]),
     (SUPERSEDED, &[&[(-8, act(Act::Renew)), (0, act(Act::Renew))]]),
     (RENAME, &[&[(0, act(Act::Rename))], &[(-10, act(Act::Rename)), (0, act(Act::RenameBack))]]),
-    (EXPIRED, &[&[(-52, act(Act::Renew)), (5, Say(Verb::Approve)), (58, Say(Verb::Approve)), (75, Say(Verb::Approve))]]),
+    (
+        EXPIRED,
+        &[&[(-52, act(Act::Renew)), (5, Say(Verb::Approve)), (58, Say(Verb::Approve)), (75, Say(Verb::Approve))]],
+    ),
     (FAILURE, &[&[(0, act(Act::Break))], &[(-15, act(Act::Break))]]),
     (RESTART, &[&[(3, Crash)]]),
 ];
@@ -104,8 +107,7 @@ const WAYS: [(&str, &[Way]); 24] = [
 const EASY: [&str; 8] = [CLUSTER_SCOPED, STAGED, ROLLING, RELABEL, SUSPEND, OFFLINE, TENANT, RESTART];
 
 /// What meets seldom: each placement has one of these beside its pair.
-const HARD: [&str; 9] =
-    [ROLLBACK, HOLD, DELETION_GATE, EVICT, WRITTEN_RUN, EXPIRED, HAND_OVER, JOIN, FOLLOW_UP];
+const HARD: [&str; 9] = [ROLLBACK, HOLD, DELETION_GATE, EVICT, WRITTEN_RUN, EXPIRED, HAND_OVER, JOIN, FOLLOW_UP];
 
 fn ways(feature: &str) -> &'static [Way] {
     WAYS.iter().find(|(of, _)| *of == feature).map_or(&[], |(_, ways)| ways)
@@ -131,7 +133,8 @@ impl Themes {
             let place = seed * PLACEMENTS_MAX + number;
             let stride = (count / 3..).find(|stride| are_coprime(*stride, count)).unwrap_or(1);
             let mut theme = pairs[usize::try_from((place + place / count) * stride % count).unwrap_or(0)].to_vec();
-            let fits = |one: &&&str| !without.contains(*one) && theme.iter().all(|of| of != *one && pairs::can_meet(of, one));
+            let fits =
+                |one: &&&str| !without.contains(*one) && theme.iter().all(|of| of != *one && pairs::can_meet(of, one));
             let hard: Vec<&&str> = HARD.iter().filter(fits).collect();
             theme.extend(Dice::new(place ^ 0x7e3e_0000).pick(&hard).copied().copied());
             theme

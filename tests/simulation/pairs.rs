@@ -151,7 +151,7 @@ impl Pairs {
     pub fn see(&mut self, fact: &Fact, wishes: &BTreeMap<CommitId, Wish>, store: &MemoryStore) {
         match fact {
             Fact::Accepted(commit) if self.commit.as_ref() != Some(commit) => {
-                self.count(store);
+                self.count();
                 self.accept(commit, wishes.get(commit));
             }
             Fact::Began => {
@@ -170,8 +170,14 @@ impl Pairs {
             Fact::Own(MachineFact::Given { agent, cluster }) => {
                 is_in(&mut self.agents, cluster, agent.is_some());
             }
-            Fact::Kept { key, value: Some(value) } => self.kept(key, value),
-            Fact::Kept { key, value: None } => drop(self.bindings.remove(key)),
+            Fact::Kept { key, value } => {
+                // Not later: what the journal says beside the next commit comes after that.
+                self.read(store);
+                match value {
+                    Some(value) => self.kept(key, value),
+                    None => drop(self.bindings.remove(key)),
+                }
+            }
             _ => {}
         }
     }
@@ -260,8 +266,7 @@ impl Pairs {
     }
 
     /// Counts what met since the commit.
-    fn count(&mut self, store: &MemoryStore) {
-        self.read(store);
+    fn count(&mut self) {
         for (placement, record) in &self.placements {
             let mut acting = self.acting.get(placement).cloned().unwrap_or_default();
             let bindings = || self.bindings.values().filter(|binding| binding.placement == *placement);
@@ -301,7 +306,8 @@ impl Pairs {
 
     /// Returns what was counted, the last commit included.
     pub fn end(mut self, store: &MemoryStore) -> Hits {
-        self.count(store);
+        self.read(store);
+        self.count();
         self.hits
     }
 }
@@ -323,9 +329,14 @@ fn file(fleet: Fleet) -> PathBuf {
     repository().join("tests/simulation/pairs").join(fleet.name()).with_extension("txt")
 }
 
+/// Tells whether pairs are to be counted again.
+pub fn are_written() -> bool {
+    env::var("GITFLEET_PAIRS").as_deref() == Ok("write")
+}
+
 /// Adds up what seeds of a kind of fleet hit, and writes it where somebody asks for that.
 pub fn write(fleet: Fleet, all: impl IntoIterator<Item = Hits>) {
-    if env::var("GITFLEET_PAIRS").as_deref() != Ok("write") {
+    if !are_written() {
         return;
     }
     let mut sum = Hits::new();

@@ -321,10 +321,8 @@ impl Timeline {
 
     /// Returns what placements were ever called, as people name them.
     pub fn names(&self) -> Vec<String> {
-        let later = self
-            .most_names
-            .iter()
-            .flat_map(|(number, times)| (1..=*times).map(|time| (*number, named(*number, time))));
+        let later =
+            self.most_names.iter().flat_map(|(number, times)| (1..=*times).map(|time| (*number, named(*number, time))));
         let own: Vec<(u64, String)> =
             (0..PLACEMENTS_MAX).map(|number| (number, format!("p{number}"))).chain(later).collect();
         let within = own.iter().map(|(number, name)| within(*number, name));
@@ -333,11 +331,7 @@ impl Timeline {
 
     /// Returns whom a person names who means a placement: the one for what is in its namespace now and then.
     pub fn meant(&self, number: u64, is_within: bool) -> String {
-        if is_within && self.splits.contains(&number) {
-            within(number, &self.name(number))
-        } else {
-            self.name(number)
-        }
+        if is_within && self.splits.contains(&number) { within(number, &self.name(number)) } else { self.name(number) }
     }
 
     /// Lets some placements bring their Namespace alone, and others what is in it.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::Cluster;
 use super::{
-    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, TENANT, Timeline, Written, cluster,
-    named, role_name,
+    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, TENANT, Timeline, Written, cluster, named,
+    role_name,
 };
 
 impl Timeline {
