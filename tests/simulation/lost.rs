@@ -173,7 +173,7 @@ fn play(seed: u64) -> Result<Played, String> {
                         if meetings.write(&step, &mut timeline) {
                             wishes.extend([push(&mut simulation, &mut timeline)]);
                         }
-                        for (command, answer) in meet(&step, &mut meetings, &mut timeline, &mut simulation) {
+                        for (command, answer) in meet(&step, &mut meetings, &timeline, &mut simulation) {
                             digest.say(&format!("{command:?} {answer:?}"));
                         }
                     }
@@ -219,7 +219,7 @@ fn meet(
             simulation.set_reachable(&ClusterName::new(format!("c{cluster}")), false);
         }
         Step::Crash => simulation.crash(),
-        Step::Mend | Step::Commit(_) | Step::TakeOver => {}
+        Step::Repair | Step::Commit(_) | Step::TakeOver => {}
     }
     let say = |command: Command| {
         let answer = simulation.execute(&command, &person(0));

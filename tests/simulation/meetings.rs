@@ -24,14 +24,13 @@ pub const STEP: u64 = 1000;
 const TENANTS: u64 = 0;
 /// When the commits in which features meet come, in seconds.
 const MAINS: [u64; 3] = [95, 285, 475];
-/// How long before that everything is mended, and how long before that people let on what waits.
-const MEND: i64 = -90;
+/// How long before that everything is repaired, and how long before that people let on what waits.
+const REPAIR: i64 = -90;
 const LET_ON: [i64; 3] = [-82, -72, -62];
 /// Of a thousand placements in a meeting one more thing happens to so many.
 const MORE: u64 = 100;
 /// Of a thousand meetings of several daemons another takes over in so many.
 const TAKE_OVER: u64 = 800;
-
 /// Of a thousand who roll back so many name the snapshot.
 const BY_NAME: u64 = 600;
 
@@ -171,8 +170,8 @@ fn are_coprime(one: u64, other: u64) -> bool {
 /// One thing that happens for a meeting.
 #[derive(Clone)]
 pub enum Step {
-    /// What is broken is mended.
-    Mend,
+    /// What is broken is repaired.
+    Repair,
     /// People let on what waits.
     LetOn(u64),
     Commit(Vec<(u64, Act)>),
@@ -203,7 +202,8 @@ impl Meetings {
             let main = Duration::from_millis(main * 1000 + self.dice.below(8000));
             marks.extend(self.plan_one(main));
             if is_shared && self.dice.chance(TAKE_OVER) {
-                marks.push(self.step(main, self.dice.clone().below(6) as i64, Step::TakeOver));
+                let at = main + Duration::from_secs(self.dice.below(6));
+                marks.push(self.step(at, 0, Step::TakeOver));
             }
         }
         marks
@@ -218,7 +218,7 @@ impl Meetings {
 
     /// Plans one meeting with its commit at an instant.
     pub fn plan_one(&mut self, main: Duration) -> Vec<(Duration, u64)> {
-        let mut marks = vec![self.step(main, MEND, Step::Mend)];
+        let mut marks = vec![self.step(main, REPAIR, Step::Repair)];
         let mut commits: BTreeMap<i64, Vec<(u64, Act)>> = BTreeMap::from([(0, Vec::new())]);
         for (number, theme) in self.themes.0.clone() {
             marks.extend(LET_ON.map(|at| self.step(main, at, Step::LetOn(number))));
@@ -267,9 +267,9 @@ impl Meetings {
     /// Lets what a step says be in the next commit. Returns whether there is one.
     pub fn write(&mut self, step: &Step, timeline: &mut Timeline) -> bool {
         match step {
-            Step::Mend => {
+            Step::Repair => {
                 for (number, theme) in &self.themes.0 {
-                    timeline.mend(*number, theme, &mut self.dice);
+                    timeline.make_ready(*number, theme, &mut self.dice);
                 }
             }
             Step::Commit(acts) => {
@@ -305,7 +305,7 @@ impl Run {
             self.push(false);
         }
         match step {
-            Step::Mend => {
+            Step::Repair => {
                 for number in 0..super::timeline::CLUSTERS_MAX {
                     self.simulation.set_reachable(&ClusterName::new(format!("c{number}")), true);
                 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use plan::simulate::Dice;
 
-use super::super::pairs::{
+use super::{CLUSTERS_MAX, Cluster, Object, Policy, Staged, Timeline, Written};
+use crate::pairs::{
     EVICT, EXPIRED, FAILURE, FOLLOW_UP, NAMESPACED, OVERRIDES, ROLLBACK, ROLLING, STAGED, SUPERSEDED, WRITTEN_RUN,
 };
-use super::{CLUSTERS_MAX, Cluster, Object, Policy, Staged, Timeline, Written};
 
 /// Clusters that a fleet has between meetings: one may join, and one may leave.
 const CLUSTERS: std::ops::RangeInclusive<usize> = 3..=5;
@@ -211,8 +211,8 @@ impl Timeline {
         }
     }
 
-    /// Lets features act on a placement again that had acted before: what is broken is mended, and what was used up is there.
-    pub fn mend(&mut self, number: u64, features: &[&str], dice: &mut Dice) {
+    /// Lets features act on a placement again that had acted before: what is broken is repaired, and what was used up is there.
+    pub fn make_ready(&mut self, number: u64, features: &[&str], dice: &mut Dice) {
         self.suit(number, features);
         self.value += 1;
         let value = self.value;
