@@ -259,6 +259,10 @@ impl Pairs {
 
     /// Reads the journal as far as it goes: a store that is about to be lost, too.
     pub fn read(&mut self, store: &MemoryStore) {
+        let newest = store.journal_back(None, 1).unwrap_or_default();
+        if newest.first().is_none_or(|(number, _)| *number <= self.noted) {
+            return;
+        }
         for (number, entry) in store.journal(self.noted, usize::MAX).unwrap_or_default() {
             self.noted = number;
             self.note(&entry);
