@@ -20,7 +20,7 @@ use super::timeline::CLUSTERS_MAX;
 use super::{Line, Run, configuration_of, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
-const SHARE: u64 = 20;
+const SHARE: u64 = 10;
 /// How long a silent agent keeps its members.
 const AGENT_LEASE: Duration = Duration::from_secs(20);
 /// How long something is wrong with an agent, in seconds: some outlasts the lease.

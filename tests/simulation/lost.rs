@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use decide::deliver::inventory::Parent;
 use engine::Core;
-use model::commands::Verb;
+use model::commands::{Command, Done, Refusal, Verb};
 use model::id::{ClusterName, CommitId, Digest, PlacementKey};
+use model::runs::DELETION_GATE;
 use plan::simulate::Dice;
 use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::{Verdict, Wish};
 use super::digests::{self, Fleet, TraceDigest};
-use super::pairs::{self, Pairs};
-use super::timeline::{Act, PLACEMENTS_MAX, Timeline};
+use super::meetings::{Meetings, Step, Themes};
+use super::pairs::{self, EXPIRED, Pairs, TENANT};
+use super::timeline::{PLACEMENTS_MAX, Timeline};
 use super::{faults, order, person, play_all, simulation};
 
 /// Of the seeds of a run so many are run here: one of this number.
 const SHARE: u64 = 4;
+/// The first second in which a store is lost: features meet before.
+const FIRST_LOSS_S: u64 = 140;
 const CHANGE: u64 = 0;
 const PERSON: u64 = 1;
 const LOSE: u64 = 2;
@@ -111,22 +115,28 @@ fn play(seed: u64) -> Result<Played, String> {
     simulation.deployment.faults = faults(&mut timeline.dice);
     let (mut lost, mut digest) = (Lost::default(), TraceDigest::default());
     let (mut met, mut wishes) = (Pairs::of(false, false), BTreeMap::new());
-    let mut meetings = Dice::new(seed ^ 0x3ee7_105e);
-    if meetings.chance(250) {
-        timeline.split(&mut meetings);
+    let mut dice = Dice::new(seed ^ 0x3ee7_105e);
+    if dice.chance(250) {
+        timeline.split(&mut dice);
     }
+    let themes = Themes::of(seed, &[TENANT, EXPIRED]);
+    themes.suit(&mut timeline);
+    let mut meetings = Meetings::of(themes, dice);
     wishes.extend([push(&mut simulation, &mut timeline)]);
-    let lose_at = timeline.dice.between(60, 700);
+    let lose_at = timeline.dice.between(FIRST_LOSS_S, 700);
     for _ in 0..timeline.dice.between(4, 14) {
         let what = if timeline.dice.chance(400) { CHANGE } else { PERSON };
         simulation.at(Duration::from_secs(timeline.dice.below(lose_at)), what);
     }
     // What the commit before it does acts together with the loss.
-    simulation.at(Duration::from_secs(lose_at - meetings.between(1, 40)), CHANGE);
+    let before = meetings.dice.between(8, 40);
+    for (at, mark) in meetings.plan_one(Duration::from_secs(lose_at - before)) {
+        simulation.at(at, mark);
+    }
     simulation.at(Duration::from_secs(lose_at), LOSE);
     simulation.at(Duration::from_secs(lose_at + timeline.dice.between(1, 300)), ADOPT);
-    for _ in 0..meetings.between(0, 2) {
-        simulation.at(Duration::from_secs(lose_at + meetings.between(300, 900)), CHANGE);
+    for _ in 0..meetings.dice.between(0, 2) {
+        simulation.at(Duration::from_secs(lose_at + meetings.dice.between(300, 900)), CHANGE);
     }
     simulation.at(Duration::from_secs(lose_at + 1800), END);
     while let Some(mut facts) = simulation.step() {
@@ -139,13 +149,6 @@ fn play(seed: u64) -> Result<Played, String> {
                 match fact {
                     Fact::Mark(CHANGE) => {
                         timeline.change();
-                        if meetings.chance(700) {
-                            let placement = meetings.below(PLACEMENTS_MAX);
-                            for _ in 0..meetings.between(1, 3) {
-                                let act = *meetings.pick(&Act::ALL).expect("there are some");
-                                timeline.act(act, placement, &mut meetings);
-                            }
-                        }
                         wishes.extend([push(&mut simulation, &mut timeline)]);
                     }
                     Fact::Mark(PERSON) => {
@@ -160,10 +163,20 @@ fn play(seed: u64) -> Result<Played, String> {
                         // What the store kept without saying so would be an adoption that nobody here knows of.
                         (simulation.deployment.faults.store_unsure, simulation.deployment.faults.store_crashes) =
                             (0, 0);
+                        met.read(&simulation.store);
                         simulation.lose_store();
                     }
                     Fact::Mark(ADOPT) => adopt(&mut simulation, &mut lost),
                     Fact::Mark(END) => is_over = true,
+                    Fact::Mark(mark) => {
+                        let Some(step) = meetings.at(mark) else { continue };
+                        if meetings.write(&step, &mut timeline) {
+                            wishes.extend([push(&mut simulation, &mut timeline)]);
+                        }
+                        for (command, answer) in meet(&step, &mut meetings, &timeline, &mut simulation) {
+                            digest.say(&format!("{command:?} {answer:?}"));
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -179,6 +192,40 @@ fn play(seed: u64) -> Result<Played, String> {
     let shown = Shown { adopted: lost.adopted, paused: lost.paused.len(), held: lost.held.len() };
     let digest = digest.finish(&simulation);
     Ok(((shown, met.end(&simulation.store)), (seed, digest)))
+}
+
+/// One thing happens before the store is lost. Nobody lets on what is paused or held: that is to stand. Returns what was said, and the
+/// answers.
+fn meet(
+    step: &Step,
+    meetings: &mut Meetings,
+    timeline: &Timeline,
+    simulation: &mut SimulatedFleet,
+) -> Vec<(Command, Option<Result<Done, Refusal>>)> {
+    let mut commands = Vec::new();
+    match step {
+        Step::LetOn(number) => {
+            for stage in ["first", "second", DELETION_GATE] {
+                let target = meetings.target(*number, timeline);
+                commands.push(Command { stage: Some(stage.to_owned()), ..order(Verb::Approve, &target) });
+            }
+        }
+        Step::Say(number, verb) => {
+            let target = meetings.target(*number, timeline);
+            commands.push(meetings.word(*verb, &target, simulation.core()));
+        }
+        Step::Away(number) => {
+            let cluster = timeline.any_of(*number, &mut meetings.dice);
+            simulation.set_reachable(&ClusterName::new(format!("c{cluster}")), false);
+        }
+        Step::Crash => simulation.crash(),
+        Step::Repair | Step::Commit(_) | Step::TakeOver => {}
+    }
+    let say = |command: Command| {
+        let answer = simulation.execute(&command, &person(0));
+        (command, answer)
+    };
+    commands.into_iter().map(say).collect()
 }
 
 /// Pushes what the source says now. Returns the commit with what it asks for.

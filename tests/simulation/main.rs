@@ -21,6 +21,7 @@ mod gates;
 mod halts;
 mod hand_over;
 mod lost;
+mod meetings;
 mod owners;
 mod pairs;
 mod put_backs;
@@ -44,6 +45,7 @@ use std::time::Duration;
 
 use config::Configuration;
 use decide::deliver::inventory::applyset_id;
+use decide::state::PlacementState;
 use engine::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::Timestamp;
 use model::commands::{Command, Person, RefusalReason, Verb};
@@ -138,8 +140,8 @@ struct Run {
     replicas: Option<replicas::Watched>,
     /// Agents that deliver to members.
     agents: Option<agents::WatchedAgents>,
-    /// The placement that the last commit in which features meet was about.
-    met: u64,
+    /// Features that are to meet.
+    meetings: meetings::Meetings,
     /// Which features met.
     pairs: pairs::Pairs,
     /// The snapshots that inventories said last that members hold.
@@ -243,16 +245,18 @@ impl Run {
     /// Begins with one daemon, or with several, and with agents or without.
     fn begin_with(seed: u64, replicas: Option<replicas::Watched>, agents: Option<agents::WatchedAgents>) -> Self {
         let mut timeline = Timeline::begin(Dice::new(seed ^ 0x5173));
-        let rules = timeline.dice.chance(300).then_some(Rules {
-            required: 2,
-            expire_after: Duration::from_secs(if seed.is_multiple_of(3) { 120 } else { 45 }),
-        });
+        let themes = meetings::Themes::of(seed, &[]);
+        let expires = themes.has(pairs::EXPIRED);
+        let has_rules = timeline.dice.chance(300) || expires;
+        let expire_after = if seed.is_multiple_of(3) && !expires { 120 } else { 45 };
+        let rules = has_rules.then_some(Rules { required: 2, expire_after: Duration::from_secs(expire_after) });
         // Dice of their own leave all other seeds as they are.
         let mut kinds = Dice::new(seed ^ 0x5c0b_e000);
         if kinds.chance(250) {
             timeline.split(&mut kinds);
         }
-        timeline.has_tenant = kinds.chance(200);
+        timeline.has_tenant = kinds.chance(200) || themes.has(pairs::TENANT);
+        themes.suit(&mut timeline);
         let refused = put_backs::Refused::default();
         let mut simulation = simulation_with(rules, timeline.has_tenant, seed, Box::new(fate_with(&refused)));
         simulation.deployment.faults = faults(&mut timeline.dice);
@@ -265,7 +269,7 @@ impl Run {
         let mut run = Self {
             pairs: pairs::Pairs::of(timeline.has_tenant, replicas.is_some()),
             inventories: BTreeMap::new(),
-            met: 0,
+            meetings: meetings::Meetings::of(themes, Dice::new(seed ^ 0x3ee7_0000)),
             simulation,
             timeline,
             checker,
@@ -299,6 +303,9 @@ impl Run {
         run.push(false);
         run.own_some();
         run.twists.plan(&mut run.simulation);
+        for (at, mark) in run.meetings.plan(run.replicas.is_some()) {
+            run.simulation.at(at, mark);
+        }
         for _ in 0..run.timeline.dice.between(3, 12) {
             let after = Duration::from_millis(run.timeline.dice.between(0, 600_000));
             let what =
@@ -389,8 +396,7 @@ impl Run {
             return Ok(());
         }
         // What is somebody else's, or another placement's as yet, is refused: the rest counts as all there is to hold.
-        let is_refused =
-            self.twists.owners.is_some() || self.twists.renames.is_some() || self.twists.meetings.is_some();
+        let is_refused = self.twists.owners.is_some() || self.twists.renames.is_some() || self.meetings.hand_over();
         let is_exact =
             self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient && self.meddled.is_empty();
         let is_exact = is_exact && !is_refused;
@@ -565,23 +571,26 @@ impl Run {
     /// to come to rest by itself.
     fn help(&mut self) -> Verdict {
         for placement in self.timeline.names() {
-            let people = [person(0), person(1)];
-            self.expired = false;
-            self.command(&order(Verb::Resume, &placement), &people[0])?;
-            for one in &people {
-                self.command(&order(Verb::Approve, &placement), one)?;
-                self.command(
-                    &Command { stage: Some(DELETION_GATE.to_owned()), ..order(Verb::Approve, &placement) },
-                    one,
-                )?;
-            }
-            // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
-            // unfinished for good, and rightly so: what it rolls out is what the newer run repairs.
-            if self.expired || self.needs_retry(&placement) && !self.is_queued(&placement) {
-                self.command(&order(Verb::Retry, &placement), &people[0])?;
-            }
+            self.let_on(&placement)?;
         }
         self.command(&order(Verb::Resume, ""), &person(0))
+    }
+
+    /// A patient person lets a placement on.
+    fn let_on(&mut self, placement: &str) -> Verdict {
+        let people = [person(0), person(1)];
+        self.expired = false;
+        self.command(&order(Verb::Resume, placement), &people[0])?;
+        for one in &people {
+            self.command(&order(Verb::Approve, placement), one)?;
+            self.command(&Command { stage: Some(DELETION_GATE.to_owned()), ..order(Verb::Approve, placement) }, one)?;
+        }
+        // Under `Queue` a newer run waits for the unfinished one. Who retries that whenever a cluster of it fails keeps it
+        // unfinished for good, and rightly so: what it rolls out is what the newer run repairs.
+        if self.expired || self.needs_retry(placement) && !self.is_queued(placement) {
+            self.command(&order(Verb::Retry, placement), &people[0])?;
+        }
+        Ok(())
     }
 
     /// Tells whether something of a placement failed, was rolled back or rejected.
@@ -610,14 +619,13 @@ impl Run {
         let Some(core) = self.simulation.core().filter(|_| self.checker.accepted() == self.last.as_ref()) else {
             return true;
         };
-        core.placements().values().any(|state| {
-            let record = &state.record;
-            record.closed_gate().is_some()
-                || record.paused.is_some()
-                || record.held.is_some()
-                || record.halted.is_some()
-                || state.runs.values().any(|run| !run.phase.is_final() || is_rejected(run, state.runs.values()))
-        })
+        core.placements().values().any(waits_for_somebody)
+    }
+
+    /// Tells whether something of a placement may wait for a person.
+    fn waits_at(&self, target: &str) -> bool {
+        let placements = self.simulation.core().map(engine::Core::placements);
+        placements.and_then(|placements| placements.get(&key_of(target))).is_some_and(waits_for_somebody)
     }
 
     /// Runs to the end, and once more where a member that is at rest is restored from its backup.
@@ -662,6 +670,15 @@ impl Run {
         let after = writes(self);
         if before == after { Ok(()) } else { Err(format!("6: {} writes though nothing happens", after - before)) }
     }
+}
+
+fn waits_for_somebody(state: &PlacementState) -> bool {
+    let record = &state.record;
+    record.closed_gate().is_some()
+        || record.paused.is_some()
+        || record.held.is_some()
+        || record.halted.is_some()
+        || state.runs.values().any(|run| !run.phase.is_final() || is_rejected(run, state.runs.values()))
 }
 
 /// Tells whether the no that somebody said to a run stands: to all it was to do, until that is asked for again or a run through
@@ -754,6 +771,11 @@ fn play_all<Shown: Send>(one_of: u64, play: impl Fn(u64) -> Result<Shown, String
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let failures = failures.into_inner().unwrap();
+    if pairs::are_written() && !digests::are_written() {
+        // Who counts pairs learns what the other seeds hit, too; without that the same run fails.
+        failures.iter().for_each(|(seed, why)| println!("seed {seed} fails: {why}"));
+        return (count, shown.into_inner().unwrap());
+    }
     assert!(failures.is_empty(), "{} of {count} seeds fail: {:?}", failures.len(), &failures[..failures.len().min(5)]);
     (count, shown.into_inner().unwrap())
 }

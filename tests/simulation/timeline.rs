@@ -1,5 +1,6 @@
 //! What happens in a seed: a small fleet in git that changes, and everything that goes wrong meanwhile.
 
+mod acts;
 mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ use source::ParsedBlob;
 use serde_json::json;
 
 use super::check::{Want, Who, Wish};
+
+pub use acts::Act;
 
 /// Names the clusters on which an object is never available, or refused, joined by dots.
 const NEVER_ON: &str = "example.org/never-on";
@@ -77,55 +80,6 @@ struct Staged {
     missing: bool,
 }
 
-/// What a commit does that is to meet something else.
-#[derive(Clone, Copy)]
-pub enum Act {
-    Renew,
-    Relabel,
-    Join,
-    Leave,
-    Suspend,
-    Override,
-    NoOverride,
-    BadOverride,
-    NoBadOverride,
-    HandOver,
-    Rename,
-    RenameBack,
-    Split,
-    Evict,
-    WriteRun,
-    Deselect,
-    RemoveGuarded,
-    Break,
-}
-
-impl Act {
-    /// Those that dice choose from; what is undone by a later one is there as often.
-    pub const ALL: [Self; 20] = [
-        Self::Renew,
-        Self::Renew,
-        Self::Relabel,
-        Self::Relabel,
-        Self::Join,
-        Self::Leave,
-        Self::Suspend,
-        Self::Override,
-        Self::NoOverride,
-        Self::BadOverride,
-        Self::NoBadOverride,
-        Self::HandOver,
-        Self::Rename,
-        Self::RenameBack,
-        Self::Split,
-        Self::Evict,
-        Self::WriteRun,
-        Self::Deselect,
-        Self::RemoveGuarded,
-        Self::Break,
-    ];
-}
-
 /// A run that somebody wrote.
 #[derive(Clone)]
 struct Written {
@@ -169,8 +123,8 @@ pub struct Timeline {
     /// Placements that leave objects behind, and those that may own objects together with somebody else.
     abandons: BTreeSet<u64>,
     shares: BTreeSet<u64>,
-    /// Placements and the clusters they were evicted from.
-    evictions: BTreeSet<(u64, u64)>,
+    /// Placements, the clusters they were evicted from, and how often they had been renamed then.
+    evictions: BTreeSet<(u64, u64, u64)>,
     /// The objects as they were, commit by commit: somebody may go back.
     past: Vec<BTreeMap<(u64, u64), Object>>,
     value: u64,
@@ -184,8 +138,8 @@ fn cluster(number: u64) -> String {
 }
 
 /// Returns the name of a placement that was renamed so many times.
-fn renamed(number: u64, times: u64) -> String {
-    format!("p{number}r{times}")
+fn named(number: u64, times: u64) -> String {
+    if times == 0 { format!("p{number}") } else { format!("p{number}r{times}") }
 }
 
 /// Returns how people name the ResourcePlacement of a placement's namespace.
@@ -334,7 +288,7 @@ impl Timeline {
                 self.overrides.insert(placement, self.value);
             }
             21 => drop(self.overrides.remove(&placement)),
-            22 => drop(self.evictions.insert((placement, number))),
+            22 => self.evict(placement, number),
             _ => {
                 let (max_unavailable, max_surge) = (self.dice.between(1, 2), self.dice.between(1, 3));
                 if let Some(placement) = self.placements.get_mut(&placement) {
@@ -346,7 +300,18 @@ impl Timeline {
 
     /// Returns what a placement is called.
     pub fn name(&self, number: u64) -> String {
-        self.names.get(&number).map_or_else(|| format!("p{number}"), |times| renamed(number, *times))
+        named(number, self.times(number))
+    }
+
+    /// Returns how often a placement was renamed.
+    fn times(&self, number: u64) -> u64 {
+        self.names.get(&number).copied().unwrap_or(0)
+    }
+
+    /// Returns the clusters that a placement was evicted from under the name that it has.
+    fn evictions_of(&self, number: u64) -> impl Iterator<Item = u64> {
+        let is_of = move |(of, _, times): &&(u64, u64, u64)| (*of, *times) == (number, self.times(number));
+        self.evictions.iter().filter(is_of).map(|(_, from, _)| *from)
     }
 
     /// Returns what the ResourcePlacement in the namespace of one is called.
@@ -356,10 +321,8 @@ impl Timeline {
 
     /// Returns what placements were ever called, as people name them.
     pub fn names(&self) -> Vec<String> {
-        let later = self
-            .most_names
-            .iter()
-            .flat_map(|(number, times)| (1..=*times).map(|time| (*number, renamed(*number, time))));
+        let later =
+            self.most_names.iter().flat_map(|(number, times)| (1..=*times).map(|time| (*number, named(*number, time))));
         let own: Vec<(u64, String)> =
             (0..PLACEMENTS_MAX).map(|number| (number, format!("p{number}"))).chain(later).collect();
         let within = own.iter().map(|(number, name)| within(*number, name));
@@ -368,11 +331,7 @@ impl Timeline {
 
     /// Returns whom a person names who means a placement: the one for what is in its namespace now and then.
     pub fn meant(&self, number: u64, is_within: bool) -> String {
-        if is_within && self.splits.contains(&number) {
-            within(number, &self.name(number))
-        } else {
-            format!("p{number}")
-        }
+        if is_within && self.splits.contains(&number) { within(number, &self.name(number)) } else { self.name(number) }
     }
 
     /// Lets some placements bring their Namespace alone, and others what is in it.
@@ -401,81 +360,6 @@ impl Timeline {
         self.runs.remove(&number);
     }
 
-    /// Lets a feature act on a placement with the next commit, as dice of its own fall.
-    pub fn act(&mut self, act: Act, placement: u64, dice: &mut Dice) {
-        let number = dice.below(CLUSTERS_MAX);
-        self.value += 1;
-        let value = self.value;
-        match act {
-            Act::Renew => self.renew(true, placement),
-            Act::Relabel => {
-                if let Some(cluster) = self.clusters.get_mut(&number) {
-                    cluster.env = if cluster.env == "a" { "b" } else { "a" };
-                }
-            }
-            Act::Join => {
-                let joins = (0..CLUSTERS_MAX).find(|number| !self.clusters.contains_key(number));
-                if let Some(number) = joins {
-                    self.clusters.insert(number, Cluster::any(dice));
-                }
-            }
-            Act::Leave => {
-                if self.clusters.len() > 2 {
-                    self.clusters.remove(&number);
-                }
-            }
-            Act::Suspend => {
-                if let Some(cluster) = self.clusters.get_mut(&number) {
-                    cluster.suspended = !cluster.suspended;
-                }
-            }
-            Act::Override => drop(self.overrides_of_b.insert(placement, value)),
-            Act::NoOverride => drop(self.overrides_of_b.remove(&placement)),
-            Act::BadOverride => drop(self.bad_overrides.insert(placement)),
-            Act::NoBadOverride => drop(self.bad_overrides.remove(&placement)),
-            Act::HandOver => {
-                let role = dice.below(2);
-                self.roles.insert(role, (placement, value));
-            }
-            Act::Rename => {
-                self.rename(placement);
-                if let Some(placement) = self.placements.get_mut(&placement).filter(|_| dice.chance(300)) {
-                    placement.staged = None;
-                }
-            }
-            Act::RenameBack => self.rename_back(placement),
-            Act::Split if !self.splits.remove(&placement) => drop(self.splits.insert(placement)),
-            Act::Split => {}
-            Act::Evict => self.evict(placement, number),
-            Act::WriteRun => drop(self.runs.insert(placement, Written { name: value, state: "Run", index: None })),
-            Act::Deselect => self.deselect(placement, number),
-            Act::RemoveGuarded => {
-                let key = self.objects.keys().copied().find(|(of, _)| *of == placement);
-                if let Some(placement) = self.placements.get_mut(&placement) {
-                    placement.guard_off = false;
-                }
-                if let Some(key) = key {
-                    self.objects.remove(&key);
-                }
-            }
-            Act::Break => {
-                let object = self.objects.iter_mut().find(|((of, _), _)| *of == placement);
-                if let Some((_, object)) = object {
-                    object.value = value;
-                    object.never_on = (0..CLUSTERS_MAX).filter(|_| dice.chance(400)).collect();
-                }
-            }
-        }
-    }
-
-    fn renew(&mut self, is_so: bool, namespace: u64) {
-        for ((of, _), object) in self.objects.iter_mut().filter(|_| is_so) {
-            if *of == namespace {
-                object.value = self.value;
-            }
-        }
-    }
-
     /// Takes a placement away.
     pub fn remove(&mut self, number: u64) {
         self.placements.remove(&number);
@@ -483,7 +367,7 @@ impl Timeline {
 
     /// Evicts a placement from a cluster.
     pub fn evict(&mut self, number: u64, from: u64) {
-        self.evictions.insert((number, from));
+        self.evictions.insert((number, from, self.times(number)));
     }
 
     /// Names the clusters of a placement, all that there are but one.
@@ -656,14 +540,14 @@ impl Timeline {
         let suspended = suspended.map(|(number, _)| ClusterName::new(cluster(*number))).collect();
         let mut placements = BTreeMap::new();
         for (number, placement) in &self.placements {
-            let named = |keep: &dyn Fn(u64, &Cluster) -> bool| {
+            let those = |keep: &dyn Fn(u64, &Cluster) -> bool| {
                 let kept = self.clusters.iter().filter(|(number, cluster)| keep(**number, cluster));
                 kept.map(|(number, _)| ClusterName::new(cluster(*number))).collect::<BTreeSet<_>>()
             };
             let who = match &placement.policy {
-                Policy::All => Who::Exactly(named(&|_, _| true)),
-                Policy::Env(env) => Who::AtLeast(named(&|_, cluster| cluster.env == *env)),
-                Policy::Fixed(fixed) => Who::Exactly(named(&|number, _| fixed.contains(&number))),
+                Policy::All => Who::Exactly(those(&|_, _| true)),
+                Policy::Env(env) => Who::AtLeast(those(&|_, cluster| cluster.env == *env)),
+                Policy::Fixed(fixed) => Who::Exactly(those(&|number, _| fixed.contains(&number))),
                 Policy::Number(count) => Who::So(usize::try_from(*count).unwrap_or(0).min(self.clusters.len())),
             };
             let namespace = format!("n{number}");
@@ -697,15 +581,13 @@ impl Timeline {
                 let values = [("a", self.overrides.get(number)), ("b", self.overrides_of_b.get(number))];
                 let of_envs = values.into_iter().filter_map(|(env, value)| Some((env, patched(manifests, *value?))));
                 let of_env = |(env, objects): (&'static str, BTreeMap<ObjectKey, Digest>)| {
-                    let clusters = named(&|_, cluster| cluster.env == env);
+                    let clusters = those(&|_, cluster| cluster.env == env);
                     clusters.into_iter().map(move |cluster| (cluster, objects.clone()))
                 };
                 of_envs.flat_map(of_env).collect()
             };
-            // Evictions name a placement as it was called first.
-            let is_of = |of: &u64| of == number && !self.names.contains_key(of);
-            let evicted =
-                self.evictions.iter().filter(|(of, _)| is_of(of)).map(|(_, of)| ClusterName::new(cluster(*of)));
+            // Evictions name a placement as it was called then.
+            let evicted = self.evictions_of(*number).map(|of| ClusterName::new(cluster(of)));
             let want = Want {
                 objects,
                 who,

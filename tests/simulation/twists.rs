@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::commands::{Command, Verb};
-use model::id::ClusterName;
 use plan::simulate::Dice;
 use simulated::{Fact, MachineFact, SimulatedFleet};
 
 use super::check::Verdict;
-use super::timeline::{Act, CLUSTERS_MAX, PLACEMENTS_MAX};
+use super::meetings::STEP;
 use super::{Line, Run, Trace};
 
 /// Of a thousand seeds so many have one kind of twist.
@@ -43,12 +41,6 @@ pub const SWITCH: u64 = 26;
 /// Most objects get new content.
 pub const CONTENT: u64 = 27;
 
-/// A commit in which features meet: labels, overrides, names, objects that change hands.
-pub const MEET: u64 = 28;
-
-/// Something else acts on the placement that the last such commit was about.
-pub const MEET_AGAIN: u64 = 29;
-
 /// What traces say when one comes.
 const NAMES: [(u64, &str); 8] = [
     (OWN, "an object has another owner"),
@@ -58,7 +50,7 @@ const NAMES: [(u64, &str); 8] = [
     (BREAK, "something breaks and is fixed"),
     (REFUSE, "a put-back is refused"),
     (SWITCH, "another branch is checked out"),
-    (MEET, "features meet in one commit"),
+    (STEP, "features meet in one commit"),
 ];
 
 /// The dice of each kind of twist that a seed has.
@@ -70,7 +62,6 @@ pub struct Twists {
     pub fixes: Option<Dice>,
     pub put_backs: Option<Dice>,
     pub switches: Option<Dice>,
-    pub meetings: Option<Dice>,
 }
 
 impl Twists {
@@ -88,7 +79,6 @@ impl Twists {
             fixes: some(0x0f1e_d000),
             put_backs: some(0x9070_bac0),
             switches: some(0x5317_c400),
-            meetings: Some(Dice::new(seed ^ 0x3ee7_0000)).filter(|_| seed.is_multiple_of(2)),
         }
     }
 
@@ -102,7 +92,6 @@ impl Twists {
             (&mut self.fixes, BREAK, 2),
             (&mut self.put_backs, REFUSE, 3),
             (&mut self.switches, SWITCH, 1),
-            (&mut self.meetings, MEET, 8),
         ];
         for (dice, mark, most) in all {
             let Some(dice) = dice else { continue };
@@ -147,53 +136,12 @@ impl Run {
             END_LIFE => self.simulation.crash(),
             RELENT => self.relent(),
             SWITCH => self.switch(),
-            MEET => self.meet(),
-            MEET_AGAIN => return self.meet_again(),
+            STEP.. => return self.meet(mark),
             CONTENT => {
                 self.timeline.write_all();
                 self.push(true);
             }
             _ => {}
-        }
-        Ok(())
-    }
-
-    /// Two or three features act on one placement in one commit; a moment later a person or a fault does so, too, now and then.
-    fn meet(&mut self) {
-        let Some(mut dice) = self.twists.meetings.clone() else { return };
-        let placement = dice.below(PLACEMENTS_MAX);
-        for _ in 0..dice.between(1, 3) {
-            let act = *dice.pick(&Act::ALL).expect("there are some");
-            self.timeline.act(act, placement, &mut dice);
-        }
-        self.push(false);
-        if dice.chance(600) {
-            self.met = placement;
-            self.simulation.at(Duration::from_millis(dice.between(100, 20_000)), MEET_AGAIN);
-        }
-        self.twists.meetings = Some(dice);
-    }
-
-    /// Something else acts on the placement of the last such commit.
-    fn meet_again(&mut self) -> Verdict {
-        let Some(mut dice) = self.twists.meetings.clone() else { return Ok(()) };
-        let target = self.timeline.meant(self.met, dice.chance(500));
-        let cluster = ClusterName::new(format!("c{}", dice.below(CLUSTERS_MAX)));
-        let verbs =
-            [Verb::Pause, Verb::Rollback, Verb::Rollback, Verb::Reject, Verb::Retry, Verb::Approve, Verb::Approve];
-        let verb = dice.pick(&verbs).copied().filter(|_| dice.chance(700));
-        let is_away = dice.chance(500);
-        self.twists.meetings = Some(dice);
-        match verb {
-            Some(verb) => return self.command(&Command::new(verb, &target), &super::person(0)),
-            None if is_away => {
-                self.checker.calm_since = self.simulation.now;
-                self.simulation.set_reachable(&cluster, false);
-            }
-            None => {
-                self.checker.calm_since = self.simulation.now;
-                self.simulation.crash();
-            }
         }
         Ok(())
     }

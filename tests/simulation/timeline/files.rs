@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::Cluster;
 use super::{
-    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, TENANT, Timeline, Written, cluster,
+    NEVER_ON, Object, PLACEMENTS_MAX, Placement, Policy, REFUSED_ON, Staged, TENANT, Timeline, Written, cluster, named,
     role_name,
 };
 
@@ -73,13 +73,15 @@ impl Timeline {
             );
             files.push((format!("{}payload/role{role}.yaml", self.folder_of(*of)), text));
         }
-        for (placement, number) in &self.evictions {
+        for (placement, number, times) in &self.evictions {
+            let of = named(*placement, *times);
+            let id = format!("e{}{number}", of.trim_start_matches('p'));
             let text = format!(
                 "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourcePlacementEviction\nmetadata: {{name: \
-                 e{placement}{number}}}\nspec: {{placementName: p{placement}, clusterName: {}}}\n",
+                 {id}}}\nspec: {{placementName: {of}, clusterName: {}}}\n",
                 cluster(*number)
             );
-            files.push((format!("evictions/e{placement}{number}.yaml"), text));
+            files.push((format!("evictions/{id}.yaml"), text));
         }
         for namespace in 0..PLACEMENTS_MAX {
             let mut text = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: n{namespace}}}\n");
