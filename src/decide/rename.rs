@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::records::{
@@ -119,7 +119,7 @@ fn tenant<'a>(fleet: &'a FleetState, record: &PlacementRecord) -> Option<&'a str
 
 fn objects_of(state: &PlacementState) -> BTreeSet<ObjectKey> {
     let newest = state.newest().map(|newest| newest.index);
-    newest.into_iter().flat_map(|index| ids_of(state, index, None)).map(|id| id.key()).collect()
+    newest.into_iter().flat_map(|index| ids_of(state, index, None)).map(ObjectId::key).collect()
 }
 
 /// Tells whether a placement has nothing of its own that another could not replace: it is new, it comes back to git while clusters still

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use decide::deliver::inventory::applyset_id;
 use engine::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
-    cluster_of, placement_of,
+    cluster_of, placement_of, snapshot_key,
 };
 use engine::waits::{STEP_MIN, shift_run};
 use jiff::{SignedDuration, Timestamp};
@@ -456,7 +456,7 @@ impl Checker {
         } else if before.paused.is_some() && record.paused.is_none() && !was_said(Verb::Resume) {
             return Err(format!("7: {placement} is paused no more, and nobody resumed it"));
         }
-        let is_released = record.held.is_none() && !was_said(Verb::Retry);
+        let is_released = record.held.is_none() && !is_renamed && !was_said(Verb::Retry);
         // Where overrides, apply strategy or policy alone were rolled back, a commit with others ends that.
         let of_content = before.held.clone().filter(|held| held.inputs.is_none());
         self.released.extend(of_content.filter(|_| is_released).map(|held| (placement.clone(), held)));
@@ -786,6 +786,10 @@ impl Checker {
             run.placement == order.placement && !run.phase.is_final() && run.snapshot() == Some(order.snapshot)
         };
         let runs: Vec<&RunRecord> = self.runs.values().filter(is_current).collect();
+        let brought = self.snapshots.get(&snapshot_key(&order.placement, order.snapshot));
+        if brought.is_some_and(|brought| self.had_under_another_name(&order.cluster, brought)) {
+            return Ok(());
+        }
         let [run] = runs[..] else { return Ok(()) };
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
             let is_early = |c: &model::runs::RunCluster| {

@@ -260,7 +260,7 @@ fn play(seed: u64) -> Result<(Deliverer, usize), String> {
 /// 15: in every seed a settled owner keeps the object over restarts, reconnects, lost stores, agents and replicas.
 #[test]
 fn n01_a_settled_owner_keeps_the_object_whatever_begins_again() {
-    let (count, played) = play_all(SHARE, play);
+    let (count, played) = play_all(SHARE, &[], play);
     let of = |deliverer| played.iter().filter(|(of, _)| *of == deliverer).count();
     println!(
         "of {count} seeds {} have a daemon, {} replicas, {} agents",

@@ -22,7 +22,7 @@ use wire::AgentOrder;
 use super::{Line, Run};
 
 /// Seeds whose digests are kept, of each kind of fleet its share.
-pub const SEEDS_KEPT: u64 = 600;
+pub const SEEDS_KEPT: u64 = 120;
 /// Bytes of SHA-256 that a digest shows.
 const BYTES: usize = 8;
 /// Digests on one line of a file.

@@ -11,6 +11,7 @@ use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord, WantedBy};
 use serde_json::Value;
 
 use super::check::{Checker, Spot, Verdict};
+use super::hand_over::is_same_thing;
 
 /// What a cluster holds of a placement: snapshot, overrides, apply strategy.
 type Content = (u64, String, String);
@@ -53,6 +54,10 @@ fn before(run: &RunRecord, cluster: &ClusterName, of: impl Fn(&TaskRecord) -> bo
     Some(earlier + count(&run.stages[at].before, of))
 }
 
+fn is_it(one: &PlacementKey, other: &PlacementKey) -> bool {
+    one == other || is_same_thing(one, other)
+}
+
 impl Checker {
     /// 14: asked when a whole batch is kept.
     pub(super) fn asks_before_all(&mut self) -> Verdict {
@@ -93,13 +98,19 @@ impl Checker {
         let stage = bringing.and_then(|run| run.stages.iter().find(|s| s.clusters.iter().any(|c| c.name == *cluster)));
         let of_stage = (placement.clone(), stage.map(|stage| stage.name.clone()));
         let is_rollback = bringing.is_some_and(|run| matches!(run.cause, RunCause::Rollback { .. }));
-        let is_known = self.gates.given.get(&of_stage).is_some_and(|given| given.contains(&content))
-            || self.gates.had.get(spot).is_some_and(|had| had.contains(&content));
-        let asked = self.gates.before.get(spot).map_or(0, |(_, asked)| *asked);
+        // Under a new name it is the same.
+        let given = self.gates.given.iter().filter(|((of, stage), _)| is_it(of, placement) && *stage == of_stage.1);
+        let had = self.gates.had.iter().filter(|((of, at), _)| is_it(of, placement) && at == cluster);
+        let is_known = given.map(|(_, of)| of).chain(had.map(|(_, of)| of)).any(|of| of.contains(&content));
+        // What a later run asks protects from that one, not from an earlier one whose turn the cluster has.
+        let is_earlier = |sequence: u64| bringing.is_none_or(|run| sequence <= run.sequence);
+        let asked = self.gates.before.get(spot).filter(|(sequence, _)| is_earlier(*sequence));
+        let asked = asked.map_or(0, |(_, asked)| *asked);
         let given = bringing.and_then(|run| before(run, cluster, |task| task.done_at.is_some())).unwrap_or(0);
         // Who resumes a placement that lost its stages says yes to all of it.
         let is_rolling = self.placements.get(placement).is_some_and(|record| !record.is_external());
-        let is_resumed = is_rolling && self.commands.contains(&(placement.clone(), Verb::Resume));
+        let is_said = |(of, verb): &(PlacementKey, Verb)| *verb == Verb::Resume && is_it(of, placement);
+        let is_resumed = is_rolling && self.commands.iter().any(is_said);
         if given < asked && !is_known && !is_rollback && !is_resumed && !self.is_lenient {
             let by = bringing.map_or("no run", |run| run.name.as_str());
             return Err(format!(

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::store::records::snapshot_key;
 use jiff::Timestamp;
 use model::api::condition::ConditionStatus;
 use model::commands::Verb;
@@ -12,10 +13,13 @@ use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
 
 use super::check::{Checker, Spot, Verdict};
 
+/// What was wanted when a cluster failed, the count of facts then, and the stage, if it was in one.
+type Failure = (String, u64, String);
+
 /// The clusters that failed, by placement and snapshot.
 #[derive(Default)]
 pub struct Halts {
-    failed: BTreeMap<(PlacementKey, u64), BTreeMap<ClusterName, (String, u64)>>,
+    failed: BTreeMap<(PlacementKey, u64), BTreeMap<ClusterName, Failure>>,
     /// The newest run of each snapshot: one that begins again has other overrides, apply strategy or stages.
     newest: BTreeMap<(PlacementKey, u64), u64>,
     /// When somebody asked for it once more: what is recorded at that instant says what was before.
@@ -25,6 +29,16 @@ pub struct Halts {
 }
 
 impl Checker {
+    /// Takes over what failed under the former name of a placement.
+    pub(super) fn take_failures(&mut self, former: &RunRecord, run: &RunRecord) {
+        let (Some(then), Some(now)) = (former.snapshot(), run.snapshot()) else { return };
+        let failed = self.halts.failed.get(&(former.placement.clone(), then)).cloned();
+        let newest = self.halts.newest.get(&(former.placement.clone(), then)).copied();
+        let key = (run.placement.clone(), now);
+        self.halts.failed.extend(failed.map(|failed| (key.clone(), failed)));
+        self.halts.newest.extend(newest.map(|newest| (key, newest)));
+    }
+
     /// Takes in what a run says of its clusters.
     pub(super) fn note_failures(&mut self, run: &RunRecord) {
         let Some(snapshot) = run.frozen.as_ref().map(|frozen| frozen.snapshot) else { return };
@@ -41,9 +55,11 @@ impl Checker {
             }
         }
         *newest = run.sequence.max(*newest);
-        for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+        let clusters = run.stages.iter().flat_map(|stage| stage.clusters.iter().map(move |cluster| (stage, cluster)));
+        for (stage, cluster) in clusters {
+            let failure = || (wanted.0.clone(), wanted.1, stage.name.clone());
             match cluster.phase {
-                ClusterPhase::Failed => drop(failed.entry(cluster.name.clone()).or_insert_with(|| wanted.clone())),
+                ClusterPhase::Failed => drop(failed.entry(cluster.name.clone()).or_insert_with(failure)),
                 ClusterPhase::Skipped => {}
                 ClusterPhase::Succeeded | ClusterPhase::Updating | ClusterPhase::Pending | ClusterPhase::Deferred => {
                     failed.remove(&cluster.name);
@@ -71,7 +87,7 @@ impl Checker {
         let wanted = (self.wanted_of(placement), self.seen);
         let failed = self.halts.failed.entry((placement.clone(), snapshot)).or_default();
         for cluster in down {
-            failed.entry(cluster).or_insert_with(|| wanted.clone());
+            failed.entry(cluster).or_insert_with(|| (wanted.0.clone(), wanted.1, String::new()));
         }
     }
 
@@ -99,6 +115,10 @@ impl Checker {
         };
         let (Some(snapshot), Some(record)) = (binding.snapshot, self.placements.get(placement)) else { return Ok(()) };
         let Some(allowed) = record.failures_allowed() else { return Ok(()) };
+        let brought = self.snapshots.get(&snapshot_key(placement, snapshot));
+        if brought.is_some_and(|brought| self.had_under_another_name(cluster, brought)) {
+            return Ok(());
+        }
         let has_recovered = |name: &ClusterName| {
             let at = self.binding(&(placement.clone(), name.clone()));
             at.is_some_and(|b| b.snapshot == Some(snapshot) && b.says(ConditionStatus::True, "Available", None))
@@ -113,9 +133,14 @@ impl Checker {
         let wanted = self.wanted_of(placement);
         let failed = self.halts.failed.get(&(placement.clone(), snapshot)).into_iter().flatten();
         // What is kept together was decided together.
-        let failed = failed.filter(|(_, (with, at))| *with == wanted && *at < seen).map(|(name, _)| name);
-        let counting: Vec<&str> =
-            failed.filter(|name| *name != cluster && !has_recovered(name)).map(ClusterName::as_str).collect();
+        let failed = failed.filter(|(_, (with, at, _))| *with == wanted && *at < seen);
+        let failed = failed.filter(|(name, _)| *name != cluster && !has_recovered(name));
+        // So many may in each stage.
+        let mut by_stage: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, (_, _, stage)) in failed {
+            by_stage.entry(stage).or_default().push(name.as_str());
+        }
+        let counting = by_stage.into_values().max_by_key(Vec::len).unwrap_or_default();
         let goes_back = self.runs.values().any(|run| {
             let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
             run.placement == *placement && is_rollback && run.snapshot() == Some(snapshot)

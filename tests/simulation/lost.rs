@@ -250,7 +250,7 @@ fn adopt(simulation: &mut SimulatedFleet, lost: &mut Lost) {
 /// D11: in every seed nothing begins before the adoption, and pauses and holds stand after it.
 #[test]
 fn d11_a_lost_store_undoes_nothing() {
-    let (count, played) = play_all(SHARE, play);
+    let (count, played) = play_all(SHARE, &[], play);
     let (shown, digests): (Vec<_>, Vec<_>) = played.into_iter().unzip();
     let (shown, hits): (Vec<Shown>, Vec<_>) = shown.into_iter().unzip();
     pairs::write(Fleet::LostStore, hits);

@@ -130,7 +130,7 @@ impl Themes {
         // Seeds that follow one another are about other features, and another placement gets the pair the next time.
         let theme = |number: u64| {
             let place = seed * PLACEMENTS_MAX + number;
-            let stride = (count / 3..).find(|stride| are_coprime(*stride, count)).unwrap_or(1);
+            let stride = (count / 3..count).find(|stride| are_coprime(*stride, count)).unwrap_or(1);
             let mut theme = pairs[usize::try_from((place + place / count) * stride % count).unwrap_or(0)].to_vec();
             let fits =
                 |one: &&&str| !without.contains(*one) && theme.iter().all(|of| of != *one && pairs::can_meet(of, one));

@@ -196,6 +196,7 @@ impl Checker {
     pub(super) fn see_batch(&mut self) -> Verdict {
         self.note_abandoned();
         self.note_fixes();
+        self.forgotten_runs.clear();
         self.words_stand()?;
         self.asks_before_all()?;
         self.asks_about_no_hand_over()

@@ -198,7 +198,7 @@ fn save(simulation: &SimulatedFleet) -> Result<(String, BTreeMap<Spot, u64>), St
 /// D11: in every seed nobody is sent back by a store that was put back, and what was paused stays so.
 #[test]
 fn d11_an_older_store_sends_nobody_back() {
-    let (count, played) = play_all(SHARE, play);
+    let (count, played) = play_all(SHARE, &[], play);
     let (shown, digests): (Vec<(usize, usize)>, Vec<_>) = played.into_iter().unzip();
     let ahead = shown.iter().filter(|(ahead, _)| *ahead > 0).count();
     let shown = (ahead, shown.iter().map(|(_, paused)| paused).sum::<usize>());

@@ -74,7 +74,9 @@ impl Checker {
         // It continues under the new name of its placement.
         let before = before.or_else(|| {
             let is_it = |other: &&RunRecord| other.name == run.name && is_same_thing(&other.placement, &run.placement);
-            self.runs.values().chain(self.forgotten_runs.values()).find(is_it).cloned()
+            let former = self.runs.values().chain(self.forgotten_runs.values()).find(is_it).cloned()?;
+            self.take_failures(&former, &run);
+            Some(former)
         });
         // A document that names another snapshot or strategy is another run of the same name.
         let before = before.filter(|before| before.sequence == run.sequence);
