@@ -341,7 +341,11 @@ impl Pass<'_> {
         if binding.deleting {
             return Ok(None);
         }
-        let index = index.ok_or(NoOrder)?;
+        let Some(index) = index else {
+            // What an earlier binding left there is known after the member has listed it.
+            let is_asked = binding.state == BindingState::Unscheduled && !self.knows_inventory(&binding.cluster);
+            return if is_asked { Ok(None) } else { Err(NoOrder) };
+        };
         let objects = self.objects(&binding.cluster, index, &binding.overrides).and_then(Result::ok);
         let objects = objects.map(|objects| self.without_yielded(&binding.cluster, objects, known));
         if objects.is_some() || binding.state == BindingState::Unscheduled { Ok(objects) } else { Err(NoOrder) }

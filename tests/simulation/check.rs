@@ -623,7 +623,9 @@ impl Checker {
         let is_meant = |b: &Binding| {
             b.generation == order.generation
                 && b.deleting == order.remove
-                && (order.remove || b.snapshot == Some(order.snapshot))
+                && (order.remove
+                    || b.snapshot == Some(order.snapshot)
+                    || b.snapshot.is_none() && order.manifests.is_empty())
         };
         if self.bindings.values().filter(of_spot).any(is_meant) {
             return self.may_delete(order);

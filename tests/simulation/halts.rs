@@ -74,7 +74,7 @@ impl Checker {
         if self.halts.asked.get(placement) == Some(&self.now) {
             return;
         }
-        let Some(snapshot) = self.newest_snapshot(placement).filter(|_| record.failed_clusters()) else { return };
+        let Some(snapshot) = self.newest_snapshot(placement) else { return };
         let is_down = |cluster: &&ClusterName| {
             let binding = self.binding(&(placement.clone(), (*cluster).clone()));
             binding.is_some_and(|b| {
@@ -83,6 +83,8 @@ impl Checker {
             })
         };
         let bound = self.bindings.values().filter(|b| b.placement == *placement).map(|b| &b.cluster);
+        // What is on its way has not failed.
+        let bound = bound.filter(|cluster| record.says_failed(cluster));
         let down: BTreeSet<ClusterName> = bound.filter(is_down).cloned().collect();
         let wanted = (self.wanted_of(placement), self.seen);
         let failed = self.halts.failed.entry((placement.clone(), snapshot)).or_default();

@@ -123,9 +123,9 @@ impl PlacementRecord {
         self.takes_over() && !self.is_external() && !stands && self.unreadable.is_empty()
     }
 
-    /// It halted because clusters failed.
-    pub(super) fn failed_clusters(&self) -> bool {
-        self.halted.as_ref().is_some_and(|why| why.starts_with("clusters failed"))
+    /// It halted because clusters failed, and names this one.
+    pub(super) fn says_failed(&self, cluster: &ClusterName) -> bool {
+        self.halted.as_ref().is_some_and(|why| why.starts_with("clusters failed") && why.contains(cluster.as_str()))
     }
 
     /// Clusters that may fail before nothing new begins; `None` for a percentage, which depends on what a stage holds.
