@@ -83,6 +83,13 @@ fn pairs(
     before: impl Fn(&PlacementKey) -> Option<PlacementState>,
     fleet: &FleetState,
 ) -> Vec<(PlacementKey, PlacementKey)> {
+    // First, because there is mostly none: the states before are copies.
+    let is_gone = |key: &PlacementKey| before(key).is_some_and(|it| !it.record.removed && !only_reports(&it.record));
+    let gone = decided.iter().filter(|(key, decision)| decision.state.record.removed && is_gone(key));
+    let gone: Vec<(&PlacementKey, &PlacementState)> = gone.map(|(key, decision)| (key, &decision.state)).collect();
+    if gone.is_empty() {
+        return Vec::new();
+    }
     let is_new = |key: &PlacementKey| before(key).is_some_and(|state| is_open(&state));
     let new = decided.iter().filter(|(key, decision)| {
         let record = &decision.state.record;
@@ -92,21 +99,28 @@ fn pairs(
     if new.is_empty() {
         return Vec::new();
     }
-    let is_gone = |key: &PlacementKey| before(key).is_some_and(|it| !it.record.removed && !only_reports(&it.record));
-    let gone = decided.iter().filter(|(key, decision)| decision.state.record.removed && is_gone(key));
-    let gone: Vec<(&PlacementKey, &PlacementState)> = gone.map(|(key, decision)| (key, &decision.state)).collect();
+    let gone: Vec<(&PlacementKey, &PlacementState, BTreeSet<ObjectKey>)> =
+        gone.into_iter().map(|(key, state)| (key, state, objects_of(state).collect())).collect();
+    // Who takes each object: every placement is read once, however many are gone.
+    let mut takers: BTreeMap<&ObjectKey, BTreeSet<&PlacementKey>> =
+        gone.iter().flat_map(|(_, _, objects)| objects).map(|object| (object, BTreeSet::new())).collect();
     let known = all.iter().filter(|(key, _)| !decided.contains_key(key));
     let known = known.chain(decided.iter().map(|(key, decision)| (key, &decision.state)));
-    let present: Vec<(&PlacementKey, &PlacementState)> = known.filter(|(_, state)| !state.record.removed).collect();
-    let mut found: Vec<(PlacementKey, PlacementKey)> = Vec::new();
-    for (from, old) in gone {
-        let objects = objects_of(old);
-        let mut takers = present.iter().filter(|(_, state)| objects_of(state).intersection(&objects).next().is_some());
-        let (Some((to, heir)), None) = (takers.next(), takers.next()) else { continue };
-        let may_be = new.iter().any(|(key, _)| key == to) && to.namespace == from.namespace;
-        if may_be && tenant(fleet, &old.record) == tenant(fleet, &heir.record) {
-            found.push((from.clone(), (*to).clone()));
+    for (key, state) in known.filter(|(_, state)| !state.record.removed) {
+        for object in objects_of(state) {
+            if let Some(takers) = takers.get_mut(&object) {
+                takers.insert(key);
+            }
         }
+    }
+    let mut found: Vec<(PlacementKey, PlacementKey)> = Vec::new();
+    for (from, old, objects) in &gone {
+        let takers: BTreeSet<&PlacementKey> = objects.iter().flat_map(|object| &takers[object]).copied().collect();
+        let heirs = new.iter().filter(|(key, _)| takers.len() == 1 && takers.contains(key));
+        let may_be = |(to, heir): &&(&PlacementKey, &PlacementState)| {
+            to.namespace == from.namespace && tenant(fleet, &old.record) == tenant(fleet, &heir.record)
+        };
+        found.extend(heirs.filter(may_be).map(|(to, _)| ((*from).clone(), (*to).clone())));
     }
     let times = |to: &PlacementKey| found.iter().filter(|(_, other)| other == to).count();
     // Two that became one are neither.
@@ -117,9 +131,9 @@ fn tenant<'a>(fleet: &'a FleetState, record: &PlacementRecord) -> Option<&'a str
     fleet.tenant_of(record).map(|tenant| tenant.name.as_str())
 }
 
-fn objects_of(state: &PlacementState) -> BTreeSet<ObjectKey> {
+fn objects_of(state: &PlacementState) -> impl Iterator<Item = ObjectKey> {
     let newest = state.newest().map(|newest| newest.index);
-    newest.into_iter().flat_map(|index| ids_of(state, index, None)).map(ObjectId::key).collect()
+    newest.into_iter().flat_map(|index| ids_of(state, index, None)).map(ObjectId::key)
 }
 
 /// Tells whether a placement has nothing of its own that another could not replace: it is new, it comes back to git while clusters still
