@@ -95,7 +95,7 @@ impl Pass<'_> {
 
     /// Tells whether the snapshots of overrides are still there.
     pub(super) fn are_kept(&self, picked: &PickedOverrides) -> bool {
-        picked.cluster.iter().chain(&picked.namespaced).all(|id| self.fleet.overrides.get(id).is_some())
+        picked.ids().all(|id| self.fleet.overrides.get(id).is_some())
     }
 
     /// Returns the last state that had succeeded everywhere and that differs from what clusters have of a snapshot: in its snapshot, or in

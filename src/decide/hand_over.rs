@@ -56,9 +56,11 @@ pub fn decide_each(
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let given_up = given_up(state);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
+        // A copy of the whole state, so it is made once.
+        let before = (!claims.is_empty()).then(|| before(key)).flatten();
         for claim in claims.iter().filter(|claim| claim.heir != *key) {
             taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
-            let (before, clusters) = (before(key), claim.wanted.keys().collect());
+            let clusters = claim.wanted.keys().collect();
             if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), states[claim.heir], &clusters) {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
@@ -91,7 +93,7 @@ pub fn decide_each(
     decided
 }
 
-/// Returns all that is claimed, what of it is to be given now, and the Namespaces that stay because others have objects in them.
+/// Adds up claims: all claimed objects, those that the heirs get now, and the Namespaces that stay because other placements have objects there.
 fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
     let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
     for claim in claims {

@@ -21,7 +21,7 @@ pub(super) struct Inheritance {
     asked: BTreeMap<ClusterName, usize>,
     /// The same content was rolled back or rejected under the other name.
     hold: Option<Hold>,
-    /// Somebody paused a placement that is gone.
+    /// The pause of a placement that git no longer has.
     paused: Option<Pause>,
 }
 

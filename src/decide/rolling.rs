@@ -94,8 +94,9 @@ impl Pass<'_> {
         holds || self.state.taking_over.contains(cluster)
     }
 
-    /// Records which clusters failed with what is rolled out. Returns those that do not have it any more: a failure counts until somebody retries
-    /// it, something else is rolled out, or the cluster is available. One that is tried again, or has not reported since a start, is not.
+    /// Records the clusters that failed with the content that is rolled out. Returns the failed clusters that no longer have this content. A
+    /// failure counts until a person retries it, other content is rolled out, or the cluster is available. A cluster that is tried again, or
+    /// has not reported since a start, is not available.
     fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
         let is_current = |view: &BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
         if self.state.record.failed.is_none() && !views.iter().any(|view| is_current(view) && view.failed) {

@@ -279,7 +279,7 @@ impl Pass<'_> {
                 && run.snapshot() == to.snapshot()
                 && run.sequence < to.sequence
         };
-        // Nobody waits with a rollback for clusters that joined.
+        // A rollback does not wait for the run of clusters that joined.
         let is_urgent = matches!(to.cause, RunCause::Rollback { .. }) && matches!(run.cause, RunCause::FollowUp { .. });
         let may_take = is_written(to) || to.cause == RunCause::Snapshot || repairs(run) || is_urgent;
         if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
@@ -395,7 +395,7 @@ impl Pass<'_> {
     fn begin_return(&mut self) {
         let record = &self.state.record;
         let Some(strategy) = record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else {
-            // Only runs that somebody writes move it.
+            // Without the annotation, only written runs move the placement.
             self.state.record.goal = None;
             return;
         };

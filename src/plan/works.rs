@@ -221,7 +221,7 @@ impl<'a> Projections<'a> {
         self.all.iter().find(places)
     }
 
-    /// Tells whether a key is a Namespace in which another placement is to have objects on a cluster: nobody deletes it meanwhile.
+    /// Tells whether a key is a Namespace in which another placement will have objects on a cluster: then the Namespace is not deleted.
     pub(crate) fn is_inhabited(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> bool {
         let is_namespace = key.group.is_empty() && key.kind == "Namespace";
         let is_in_it = |other: &ObjectKey| other.namespace == key.name;

@@ -84,6 +84,6 @@ impl SucceededState {
 
     /// Returns the snapshots of overrides that clusters had.
     pub fn override_refs(&self) -> impl Iterator<Item = &OverrideRef> {
-        self.overrides.iter().flat_map(|shared| shared.picked.cluster.iter().chain(&shared.picked.namespaced))
+        self.overrides.iter().flat_map(|shared| shared.picked.ids())
     }
 }
