@@ -84,9 +84,8 @@ fn changes_hands(name: &str, stays: bool, dies_at: usize) {
     let run = format!("{new}-0");
     // A renamed placement takes over at once what stays as it is.
     let has_moved = || members.iter().zip(&before).all(|(member, before)| held(member, name)[3].1 != before[3].1);
-    let is_there = |daemon: &Daemon<'_>| match stays {
-        true => reason(daemon, &run, "Progressing") == "UpdateRunWaiting",
-        false => has_moved(),
+    let is_there = |daemon: &Daemon<'_>| {
+        if stays { reason(daemon, &run, "Progressing") == "UpdateRunWaiting" } else { has_moved() }
     };
     {
         let (daemon, has_died) = world.start_doomed(dies_at);
