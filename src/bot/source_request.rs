@@ -25,7 +25,7 @@ pub enum SourceRequest {
         at: CommitId,
     },
     /// Read again what members hold of a placement. The source's events have the answer.
-    Find(PlacementKey, Held),
+    ReadHeld(PlacementKey, Held),
     /// Read the tree that a merge of a pull request into the accepted commit would have.
     Candidate {
         /// The name of its source; empty where there is one.

@@ -157,7 +157,7 @@ pub(super) fn count_poll(metrics: &Metrics, news: &SourceEvent) {
         SourceEvent::Of(_, news) => return count_poll(metrics, news),
         SourceEvent::Restored(_)
         | SourceEvent::Payload(..)
-        | SourceEvent::Found(..)
+        | SourceEvent::HeldRead(..)
         | SourceEvent::Unwatched(_)
         | SourceEvent::Unkept(_)
         | SourceEvent::Seen(_)

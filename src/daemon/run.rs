@@ -419,7 +419,9 @@ impl Daemon {
                         )));
                     }
                 }
-                Effect::Find(key, held) => drop(self.source_threads.requests.send(SourceRequest::Find(key, held))),
+                Effect::ReadHeld(key, held) => {
+                    drop(self.source_threads.requests.send(SourceRequest::ReadHeld(key, held)))
+                }
                 Effect::AgentTokens(tokens) => self.members.set_agent_tokens(&tokens),
                 Effect::AcceptRewrite(commit) => {
                     drop(self.source_threads.requests.send(SourceRequest::AcceptRewrite(commit)));

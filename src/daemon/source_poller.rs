@@ -184,7 +184,7 @@ impl Poller {
     fn run(&mut self, inbox: &Receiver<SourceRequest>) {
         if let Some((key, index)) = self.finding.take() {
             let why = "reading it ended because of an error in gitfleet; please report it".to_owned();
-            self.send(SourceEvent::Found(key, index, Err(why)));
+            self.send(SourceEvent::HeldRead(key, index, Err(why)));
         }
         for branch in &mut self.branches {
             let seen = branch.source.tip().map(|tip| tip.commit.clone());
@@ -213,7 +213,7 @@ impl Poller {
                     self.poll(true);
                 }
                 Some(SourceRequest::Retain { named, at }) => self.retain(&named, &at),
-                Some(SourceRequest::Find(key, held)) => self.find(key, &held),
+                Some(SourceRequest::ReadHeld(key, held)) => self.find(key, &held),
                 // The requester may have stopped waiting.
                 Some(SourceRequest::Candidate { source, number, head, fetch, reply }) => {
                     drop(reply.send(self.candidate(&source, number, &head, fetch)));

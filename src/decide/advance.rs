@@ -73,7 +73,7 @@ impl Pass<'_> {
             return None;
         }
         let (limits, max_failures) = self.stage_limits().ok()?;
-        let (mut any, mut wake_at, nothing) = (false, None, BTreeMap::new());
+        let (mut wake_at, nothing) = (None, BTreeMap::new());
         for (mut run, taken) in self.ended() {
             let is_current = self.is_current(&run);
             let seen = self.seen(&run, &limits, &taken);
@@ -89,12 +89,8 @@ impl Pass<'_> {
                 failed_before: &nothing,
             };
             let step = catch_up(&mut run, &situation, self.now);
-            any |= !step.notes.is_empty();
             wake_at = wake_at.into_iter().chain(step.wake_at).min();
             self.take(run, &step);
-        }
-        if any && self.active_run().is_none() {
-            self.note_success();
         }
         wake_at
     }
@@ -278,7 +274,7 @@ impl Pass<'_> {
     /// target.
     pub(super) fn note_success(&mut self) {
         let record = &self.state.record;
-        let is_counted = |b: &&Binding| b.state != BindingState::Unscheduled && !record.ignores(b);
+        let is_counted = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b);
         let picked = || self.state.bindings().filter(is_counted);
         let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };

@@ -12,6 +12,7 @@ use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
 use model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, PickedOverrides};
 use model::records::{BindingState, HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
+use model::runs::{RunCause, RunRecord};
 
 /// States that are kept for rollbacks, beside the limit of snapshots.
 const SUCCEEDED_MAX: usize = 10;
@@ -20,7 +21,8 @@ impl Pass<'_> {
     /// Records what clusters have now that everything has succeeded everywhere.
     pub(super) fn keep_succeeded(&mut self, snapshot: u64) {
         let record = &self.state.record;
-        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !record.ignores(b));
+        let picked =
+            self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b));
         let mut shared: BTreeMap<&PickedOverrides, BTreeSet<ClusterName>> = BTreeMap::new();
         let mut apply_strategy = None;
         for binding in picked {
@@ -86,11 +88,16 @@ impl Pass<'_> {
         }
         let then: BTreeMap<&OverrideKey, &OverrideRef> = back.override_refs().map(|id| (&id.key, id)).collect();
         let as_then = |ids: &[OverrideRef]| ids.iter().filter_map(|id| Some((*then.get(&id.key)?).clone())).collect();
-        Some(PickedOverrides {
+        let mut picked = PickedOverrides {
             cluster: as_then(&today.cluster),
             namespaced: as_then(&today.namespaced),
             ..today.clone()
-        })
+        };
+        // No label decides about a cluster that no override concerns.
+        if !picked.has_overrides() {
+            picked.labels.clear();
+        }
+        Some(picked)
     }
 
     /// Tells whether the snapshots of overrides are still there.
@@ -169,6 +176,14 @@ impl Pass<'_> {
             HeldSnapshot { index, hash: snapshot.hash.clone(), why, since: self.now, returns: false, inputs: None };
         self.note(JournalKind::SnapshotHeld, None, json!({"index": index, "why": held.why}));
         self.state.record.held = Some(held);
+    }
+
+    /// Tells whether a run would bring what is held, though nobody wrote it.
+    pub(super) fn brings_held(&self, run: &RunRecord) -> bool {
+        let held = self.state.record.held.as_ref().filter(|held| held.inputs.is_none());
+        let is_automatic = matches!(run.cause, RunCause::Snapshot | RunCause::FollowUp { .. });
+        let is_it = |held: &HeldSnapshot| run.wanted_snapshot.is_some_and(|index| self.are_alike(index, held.index));
+        is_automatic && held.is_some_and(is_it)
     }
 
     /// Holds a snapshot that is rolled back, and returns with its target to the overrides, apply strategy and policy of then. Where these

@@ -61,7 +61,7 @@ impl Pass<'_> {
         let to_delete: BTreeSet<ClusterName> =
             self.state.bindings().filter(is_left_over).map(|b| b.cluster.clone()).collect();
         if to_update.is_empty() && to_delete.is_empty() {
-            return Err(Unready::Waits("waits until a cluster is picked".to_owned()));
+            return Err(Unready::WithoutClusters);
         }
         let policy = self.state.policy().expect("a settled policy is there");
         let policy_clusters = match policy.policy.as_ref().map(|p| p.placement_type) {

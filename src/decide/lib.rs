@@ -59,7 +59,7 @@ use crate::status::rollup::placement_conditions;
 use model::along::Along;
 use model::api::condition::{ConditionStatus, find_condition};
 use model::conditions::ConditionType;
-use model::id::ClusterName;
+use model::id::{ClusterName, PlacementKey};
 use model::journal::JournalKind;
 use model::placement_phase::{DECIDED, violation};
 use model::records::{Binding, BindingState, ClusterRecord, JournalEntry, WorkStatus};
@@ -80,6 +80,14 @@ pub struct Decision {
     pub journal: Vec<JournalEntry>,
     /// When time alone changes the answer.
     pub wake_at: Option<Timestamp>,
+}
+
+impl Decision {
+    /// Returns the name that the placement had before this decision, if it was renamed.
+    pub fn renamed_from(&self) -> Option<PlacementKey> {
+        let renamed = self.journal.iter().find(|entry| entry.event == JournalKind::Renamed)?;
+        renamed.facts["from"].as_str()?.parse().ok()
+    }
 }
 
 /// Decides about one placement.

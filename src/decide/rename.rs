@@ -239,3 +239,6 @@ fn left_behind(mut old: PlacementState) -> PlacementState {
     (record.halted, record.last_automatic) = (None, None);
     old
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,11 +46,20 @@ impl Pass<'_> {
                 break;
             }
         }
+        self.note_late_success();
         self.note_approvers();
         self.forget_old_runs();
         let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
         self.state.record.halted = halted.map(|run| run.message.clone());
         wake_at
+    }
+
+    /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended.
+    fn note_late_success(&mut self) {
+        let has_succeeded = self.last_run().is_some_and(|run| run.phase == RunPhase::Succeeded);
+        if has_succeeded && self.active_run().is_none() {
+            self.note_success();
+        }
     }
 
     /// Refuses runs of a placement that rolls out without stages: active ones end, written ones are refused.
@@ -211,6 +220,7 @@ impl Pass<'_> {
             since: self.now,
             message: String::new(),
             refused: false,
+            without_clusters: false,
             frozen: None,
             stages: Vec::new(),
             deletion: None,
@@ -286,10 +296,12 @@ impl Pass<'_> {
             return false;
         }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
-        let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot();
+        // What waited already when somebody rolled back waits for that, too.
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        let waited_before = is_rollback && to.created_at < run.created_at;
+        let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot() && !waited_before;
         // A rollback that has its clusters goes first, though none has begun.
-        let is_waiting =
-            run.phase == RunPhase::Pending && !(run.frozen.is_some() && matches!(run.cause, RunCause::Rollback { .. }));
+        let is_waiting = run.phase == RunPhase::Pending && !(run.frozen.is_some() && is_rollback) && !waited_before;
         let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
         is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
@@ -326,6 +338,12 @@ impl Pass<'_> {
         for (_, _, name) in pending {
             let known = self.state.runs.get(&name).filter(|run| run.phase == RunPhase::Pending);
             let Some(mut run) = known.cloned() else { continue };
+            if self.brings_held(&run) {
+                // It waited for another run, and was rolled back with that.
+                self.end_run(&name, RunPhase::Superseded, "its snapshot is held");
+                continue;
+            }
+            run.without_clusters = false;
             let outcome = match self.active_run().filter(|other| !self.gives_way(other, &run)) {
                 Some(other) => Err(Unready::Waits(format!("waits until the run {} is finished", other.name))),
                 None => self.freeze(&mut run),
@@ -340,6 +358,10 @@ impl Pass<'_> {
                     self.renumber(&mut run);
                 }
                 Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
+                Err(Unready::WithoutClusters) => {
+                    (run.refused, run.message) = (false, "waits until a cluster is picked".to_owned());
+                    run.without_clusters = true;
+                }
                 Err(Unready::Refused(why)) => {
                     // Each decision tries again: the journal gets each reason once.
                     if !run.refused || run.message != why {
@@ -451,6 +473,8 @@ impl Pass<'_> {
 pub(super) enum Unready {
     /// It will, automatically.
     Waits(String),
+    /// It will with the first cluster that is picked.
+    WithoutClusters,
     /// Something about the run must change first.
     Refused(String),
 }

@@ -132,7 +132,7 @@ impl Delivered<'_> {
                 return warnings.push(missing);
             }
         }
-        let (list, selected) = selected(snapshot);
+        let (list, selected) = snapshot.selected();
         let mut hit = vec![false; selected.len()];
         for placement in tree.placements.values().filter(|placement| {
             named.as_ref().is_none_or(|key| *key == placement.key) && snapshot.concerns(placement.folder())
@@ -168,28 +168,6 @@ fn named_placement(snapshot: &OverrideSnapshot) -> Option<PlacementKey> {
         namespace: snapshot.id.key.namespace.clone().filter(|_| *scope == PlacementScope::Namespaced),
         name: name.clone(),
     })
-}
-
-/// Returns the name of the list of selectors, and what each of them names.
-fn selected(snapshot: &OverrideSnapshot) -> (&'static str, Vec<ObjectId>) {
-    let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
-    let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.clone(),
-        name: name.to_owned(),
-    };
-    match &snapshot.spec {
-        OverrideSpec::Cluster(spec) => {
-            let selectors = spec.cluster_resource_selectors.iter();
-            ("clusterResourceSelectors", selectors.map(|s| id(&s.group, &s.version, &s.kind, &s.name)).collect())
-        }
-        OverrideSpec::Namespaced(spec) => {
-            let selectors = spec.resource_selectors.iter();
-            ("resourceSelectors", selectors.map(|s| id(&s.group, &s.version, &s.kind, &s.name)).collect())
-        }
-    }
 }
 
 /// Tells whether the selectors of a placement may lead to an object: those that cannot are most, and need no selection.

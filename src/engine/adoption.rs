@@ -41,7 +41,7 @@ impl Core {
             };
             let is_lost = self.placements.get(key).is_some_and(|state| !state.snapshots.contains_key(&held.index));
             if is_lost && self.reading.insert((key.clone(), held.index)) {
-                self.effects.push(Effect::Find(key.clone(), held.clone()));
+                self.effects.push(Effect::ReadHeld(key.clone(), held.clone()));
             }
         }
     }

@@ -302,7 +302,7 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         K::SnapshotFound => "snapshot found on members",
         K::PauseFound => "paused, as members keep it",
         K::NewerSnapshotFound => "a newer snapshot found on a member; it stays until the rollout comes to it",
-        K::Renamed => "renamed",
+        K::Renamed => "continues under a new name",
         K::HoldFound => "snapshot held, as members keep it",
         K::SnapshotHeld => "snapshot held: it is not rolled out again by itself",
         K::ClusterDropped => "cluster no longer picked",
@@ -328,8 +328,8 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
         K::ClusterDeferred => "cluster deferred: it does not answer",
         K::ClusterSkipped => "cluster skipped",
         K::ClusterRetried => "cluster is tried again",
+        K::ApprovalKept => "approval is still asked for",
         other @ (K::EvictionJudged
-        | K::ApprovalKept
         | K::DecisionCreate
         | K::DecisionUpdate
         | K::DecisionDelete

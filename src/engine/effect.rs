@@ -26,8 +26,8 @@ pub enum Effect {
     Command(ClusterName, MemberCommand),
     /// Read a snapshot's payload; [`SourceEvent::Payload`](super::event::SourceEvent::Payload) is the answer.
     ReadPayload(Arc<ResourceSnapshot>),
-    /// Read again what members hold of a placement; [`SourceEvent::Found`](super::event::SourceEvent::Found) is the answer.
-    Find(PlacementKey, Held),
+    /// Read again what members hold of a placement; [`SourceEvent::HeldRead`](super::event::SourceEvent::HeldRead) is the answer.
+    ReadHeld(PlacementKey, Held),
     /// Accept a tip whose history was rewritten.
     AcceptRewrite(CommitId),
     /// Release the commits that no longer need to be kept.

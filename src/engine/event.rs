@@ -77,7 +77,7 @@ pub enum SourceEvent {
     /// The payload of a snapshot, or why it cannot be read.
     Payload(Arc<ResourceSnapshot>, Result<Payload, String>),
     /// What members hold of a placement, at this index, or why it cannot be read.
-    Found(PlacementKey, u64, Result<Box<FoundSnapshot>, String>),
+    HeldRead(PlacementKey, u64, Result<Box<FoundSnapshot>, String>),
 }
 
 /// An event of a member.

@@ -72,7 +72,7 @@ impl Core {
             SourceEvent::Of(..)
             | SourceEvent::Restored(_)
             | SourceEvent::Payload(..)
-            | SourceEvent::Found(..)
+            | SourceEvent::HeldRead(..)
             | SourceEvent::Unwatched(_)
             | SourceEvent::Unkept(_)
             | SourceEvent::Seen(_)
@@ -148,7 +148,7 @@ impl Core {
                 self.source.unrestored = Some(reason);
             }
             SourceEvent::Payload(snapshot, payload) => self.load_payload(&snapshot, payload, now),
-            SourceEvent::Found(key, index, found) => self.note_found(key, index, found),
+            SourceEvent::HeldRead(key, index, found) => self.note_found(key, index, found),
             SourceEvent::Seen(commit) => drop(self.note_seen(&commit, now)),
             SourceEvent::Unwatched(reason) => {
                 let text = "the source cannot be watched for changes; gitfleet polls it every second";

@@ -88,7 +88,7 @@ impl Core {
             | SourceEvent::Restored(_)
             | SourceEvent::Accepted(_)
             | SourceEvent::Payload(..)
-            | SourceEvent::Found(..) => false,
+            | SourceEvent::HeldRead(..) => false,
         };
         if is_read {
             record.failure = None;

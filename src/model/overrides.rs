@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::folder::holds;
-use super::id::{CommitId, Digest};
+use super::id::{CommitId, Digest, ObjectId};
 use super::variants::ClusterInputs;
 use crate::api::overrides::{ClusterResourceOverrideSpec, ResourceOverrideSpec};
 
@@ -74,6 +74,29 @@ impl OverrideSnapshot {
     /// objects: a file may move, and the snapshot stays.
     pub fn concerns(&self, seen: Option<&str>) -> bool {
         self.folder.as_deref().is_none_or(|folder| seen.is_some_and(|seen| holds(folder, seen)))
+    }
+
+    /// Returns the field with its selectors, and what each of them names. Of a `ClusterResourceOverride` these are objects without a
+    /// namespace, and Namespaces stand for what is in them; of a `ResourceOverride` objects of its own namespace.
+    pub fn selected(&self) -> (&'static str, Vec<ObjectId>) {
+        let namespace = self.id.key.namespace.as_deref().unwrap_or_default();
+        let id = |group: &str, version: &str, kind: &str, name: &str| ObjectId {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        match &self.spec {
+            OverrideSpec::Cluster(spec) => {
+                let selectors = spec.cluster_resource_selectors.iter();
+                ("clusterResourceSelectors", selectors.map(|s| id(&s.group, &s.version, &s.kind, &s.name)).collect())
+            }
+            OverrideSpec::Namespaced(spec) => {
+                let selectors = spec.resource_selectors.iter();
+                ("resourceSelectors", selectors.map(|s| id(&s.group, &s.version, &s.kind, &s.name)).collect())
+            }
+        }
     }
 }
 

@@ -99,6 +99,12 @@ pub struct PlacementPlan {
     /// The base has it, the head does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
+    /// Its name at the base, if the head renames it: it continues as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renamed_from: Option<PlacementKey>,
+    /// Its name at the head, if the head renames it: nothing of it is removed but what that one does not take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renamed_to: Option<PlacementKey>,
     /// The newest snapshot at the end; `null` if there is none.
     pub snapshot: Option<SnapshotPlan>,
     /// What picked clusters get of it, where it is rendered for clusters.
@@ -127,6 +133,11 @@ impl PlacementPlan {
     /// Returns what names it.
     pub fn key(&self) -> PlacementKey {
         PlacementKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// Returns what changes hands to other placements: not what it has under a new name.
+    pub fn handed(&self) -> impl Iterator<Item = &HandOverPlan> {
+        self.hands_over.iter().filter(|handed| Some(&handed.to) != self.renamed_to.as_ref())
     }
 
     /// Returns the clusters that lose the placement, except those where all that it has there changes hands.

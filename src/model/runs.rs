@@ -183,6 +183,9 @@ pub struct RunRecord {
     /// `Pending` only: it was refused, and is retried when its inputs change. `message` says why.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
+    /// `Pending` only: the placement picks no cluster, so there is nothing to do; it begins with the first that is picked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_clusters: bool,
     /// The frozen inputs; absent while `Pending`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen: Option<Frozen>,

@@ -81,27 +81,32 @@ pub fn plan_from(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Plan 
 struct Planned {
     fleet: FleetState,
     after: Vec<PlacementState>,
+    /// The placements that the head renames: each new name with the one before.
+    renamed: BTreeMap<PlacementKey, PlacementKey>,
     leaving: BTreeMap<ClusterName, MassLeave>,
 }
 
 impl Planned {
     fn of(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Self {
         let mut fleet = baseline.fleet_after(head, now);
-        let mut after = decided(baseline, &fleet, now);
+        let (mut after, mut renamed) = decided(baseline, &fleet, now);
         if baseline.bring_namespaces(&mut fleet, &after) {
-            after = decided(baseline, &fleet, now);
+            (after, renamed) = decided(baseline, &fleet, now);
         }
-        Self { fleet, after, leaving: baseline.mass_leave(head, now) }
+        Self { fleet, after, renamed, leaving: baseline.mass_leave(head, now) }
+    }
+
+    /// Returns a placement as it was, under the name that it had.
+    fn before<'a>(&self, baseline: &'a Baseline, key: &PlacementKey) -> Option<&'a PlacementState> {
+        baseline.placements.get(self.renamed.get(key).unwrap_or(key))
     }
 
     /// Says what it comes to.
     fn plan(&self, baseline: Option<&Baseline>) -> Plan {
         let fleet = &self.fleet;
         let projections = Projections::new(self.after.par_iter().map(|state| Projection::new(state, fleet)).collect());
-        let placements = projections
-            .all
-            .par_iter()
-            .map(|projection| placement_plan(projection, &projections, baseline, &self.leaving));
+        let placements =
+            projections.all.par_iter().map(|projection| self.placement_plan(projection, &projections, baseline));
         Plan {
             commit: fleet.tree.commit.clone(),
             placements: placements.collect(),
@@ -133,8 +138,12 @@ fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a Pla
     tree.chain(placements.into_iter().flat_map(of)).collect()
 }
 
-/// Decides about every placement that base or head has.
-fn decided(baseline: &Baseline, fleet: &FleetState, now: Timestamp) -> Vec<PlacementState> {
+/// Decides about every placement that base or head has. Returns them, and the new names with those before.
+fn decided(
+    baseline: &Baseline,
+    fleet: &FleetState,
+    now: Timestamp,
+) -> (Vec<PlacementState>, BTreeMap<PlacementKey, PlacementKey>) {
     let head = &fleet.tree;
     // Both sides, and in one decision: what one placement gives up another may take over.
     let keys: BTreeSet<PlacementKey> = head.placements.keys().chain(baseline.placements()).cloned().collect();
@@ -143,7 +152,9 @@ fn decided(baseline: &Baseline, fleet: &FleetState, now: Timestamp) -> Vec<Place
         started.or_else(|| Some(PlacementState::begin(head.placements.get(key)?, now)))
     };
     let decided = decide_each(&keys, &BTreeMap::new(), before, fleet, now);
-    decided.into_values().map(|decision| decision.state).collect()
+    let renamed = decided.iter().filter_map(|(key, decision)| Some((key.clone(), decision.renamed_from()?)));
+    let renamed = renamed.collect();
+    (decided.into_values().map(|decision| decision.state).collect(), renamed)
 }
 
 /// Plans each OCM Placement.
@@ -168,41 +179,56 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
     ocm.records().map(plan).collect()
 }
 
-/// Plans a placement.
-fn placement_plan(
-    projection: &Projection<'_>,
-    projections: &Projections<'_>,
-    baseline: Option<&Baseline>,
-    leaving: &BTreeMap<ClusterName, MassLeave>,
-) -> PlacementPlan {
-    let record = &projection.state.record;
-    let old = baseline.and_then(|baseline| Some((baseline.placements.get(&record.key)?, &baseline.fleet)));
-    let state = old.map(|(state, _)| state);
-    let origin = projection.fleet.tree.placements.get(&record.key).map(|placement| &placement.origin);
-    let accepted = projection.state.newest().filter(|_| !record.removed);
-    let policy = projection.state.policy().filter(|_| !record.removed);
-    let (deletions, hands_over) = old.map(|(old, fleet)| gone(projection, projections, old, fleet)).unwrap_or_default();
-    PlacementPlan {
-        name: record.key.name.clone(),
-        kind: record.key.kind(),
-        namespace: record.key.namespace.clone(),
-        path: origin.map(|origin| origin.path.to_string()),
-        line: origin.map(|origin| origin.line),
-        error: record.error.clone(),
-        removed: record.removed,
-        snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
-        variants: if record.removed { Vec::new() } else { projection.variants() },
-        decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
-        rollout: stages::rollout_plan(projection.state, projection.fleet),
-        works: projection.works(projections),
-        deletions,
-        hands_over,
-        deletion_guard: deletion_guard(projection, state, leaving),
-        changes: baseline.map(|_| Changes {
-            resources: resource_changes(state.and_then(PlacementState::newest), accepted),
-            clusters: cluster_changes(state, projection),
-            overridden: old.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
-        }),
+impl Planned {
+    /// Plans a placement.
+    fn placement_plan(
+        &self,
+        projection: &Projection<'_>,
+        projections: &Projections<'_>,
+        baseline: Option<&Baseline>,
+    ) -> PlacementPlan {
+        let record = &projection.state.record;
+        let key = &record.key;
+        let of = |state| Some((state, &baseline?.fleet));
+        let before = baseline.and_then(|baseline| of(self.before(baseline, key)?));
+        // What members hold is under the earlier name still.
+        let holds = baseline.and_then(|baseline| of(baseline.placements.get(key)?));
+        let renamed_to = self.renamed.iter().find(|(_, from)| *from == key).map(|(to, _)| to.clone());
+        let origin = projection.fleet.tree.placements.get(key).map(|placement| &placement.origin);
+        let accepted = projection.state.newest().filter(|_| !record.removed);
+        let policy = projection.state.policy().filter(|_| !record.removed);
+        let (deletions, hands_over) =
+            holds.map(|(old, fleet)| gone(projection, projections, old, fleet)).unwrap_or_default();
+        let changes = |before: Option<(&PlacementState, &FleetState)>| {
+            let state = before.map(|(state, _)| state);
+            Changes {
+                resources: resource_changes(state.and_then(PlacementState::newest), accepted),
+                clusters: cluster_changes(state, projection),
+                overridden: before.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
+            }
+        };
+        // The new name tells them.
+        let changes = if renamed_to.is_some() { Changes::default() } else { changes(before) };
+        PlacementPlan {
+            name: key.name.clone(),
+            kind: key.kind(),
+            namespace: key.namespace.clone(),
+            path: origin.map(|origin| origin.path.to_string()),
+            line: origin.map(|origin| origin.line),
+            error: record.error.clone(),
+            removed: record.removed,
+            renamed_from: self.renamed.get(key).cloned(),
+            renamed_to,
+            snapshot: accepted.map(|snapshot| SnapshotPlan::from(snapshot.as_ref())),
+            variants: if record.removed { Vec::new() } else { projection.variants() },
+            decisions: policy.map(|policy| policy.target_clusters.clone()).unwrap_or_default(),
+            rollout: stages::rollout_plan(projection.state, projection.fleet),
+            works: projection.works(projections),
+            deletions,
+            hands_over,
+            deletion_guard: deletion_guard(projection, holds.map(|(state, _)| state), &self.leaving),
+            changes: baseline.map(|_| changes),
+        }
     }
 }
 

@@ -122,8 +122,9 @@ pub fn stopped(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Vec<Str
 }
 
 fn stopped_by(baseline: &Baseline, planned: &Planned) -> Vec<String> {
-    let of = |after: &PlacementState| stops(baseline.placements.get(&after.record.key)?, after);
-    planned.after.iter().filter_map(of).collect()
+    let is_known = |after: &&PlacementState| !planned.renamed.values().any(|from| *from == after.record.key);
+    let of = |after: &PlacementState| stops(planned.before(baseline, &after.record.key)?, after);
+    planned.after.iter().filter(is_known).filter_map(of).collect()
 }
 
 fn without_line(warning: InputError) -> InputError {
@@ -185,8 +186,9 @@ impl Differences<'_> {
         for placement in plan.placements.iter().filter(|placement| is_changed(placement)) {
             let key = placement.key();
             let Some(after) = planned.after.iter().find(|state| state.record.key == key) else { continue };
-            let found = self.objects(baseline.placements.get(&key), after, placement, &handed);
-            let before = baseline.placements.get(&key).map(|state| (state, &baseline.fleet));
+            let before = planned.before(baseline, &key);
+            let found = self.objects(before, after, placement, &handed);
+            let before = before.map(|state| (state, &baseline.fleet));
             overrides.extend(self.overrides(before, (after, &planned.fleet), placement, &found));
             objects.extend(found);
         }
@@ -408,7 +410,8 @@ fn notes(baseline: &Baseline, head: &Tree, fleet: &FleetState, changed: &[&Place
     }
     for placement in changed {
         let key = placement.key();
-        let Some(state) = baseline.placements.get(&key) else { continue };
+        let before = placement.renamed_from.as_ref().unwrap_or(&key);
+        let Some(state) = baseline.placements.get(before) else { continue };
         let newest = state.newest().map(|newest| newest.index);
         if state.bindings().any(|binding| !binding.deleting && binding.snapshot != newest) {
             notes.push(format!(
@@ -433,7 +436,8 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
         let why = format!("{moves} moves of clusters are more than the {TIMELINE_MOVES_MAX} that are simulated");
         return Timeline::LeftOut(format!("{why}; run `gitfleet simulate`"));
     }
-    let keys: BTreeSet<PlacementKey> = changed.iter().map(|placement| placement.key()).collect();
+    let keys = changed.iter().flat_map(|placement| placement.renamed_from.clone().into_iter().chain([placement.key()]));
+    let keys: BTreeSet<PlacementKey> = keys.collect();
     // Placements that do not change would only be rolled out with the base, which takes time.
     let narrowed = |tree: &Arc<Tree>| {
         let mut tree = Tree::clone(tree);

@@ -4,7 +4,8 @@ use decide::state::PlacementState;
 use decide::status::staged_run::{active_run, current_stage};
 use decide::status::work::counted;
 use model::api::annotations::WHEN_SUPERSEDED;
-use model::records::Binding;
+use model::encrypted::is_of_encrypted;
+use model::records::{Binding, ResourceSnapshot, SnapshotResource};
 use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
 
 /// Describes that an active rollout of a placement gets another target; `None` if none is stopped.
@@ -46,7 +47,22 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
         left => format!("; {left} clusters never get {commit}"),
     };
     let key = &before.record.key;
-    Some(format!("Merging stops the running rollout of {key} ({}){then}{never}", standing.join(", ")))
+    let unless = match after.newest() {
+        Some(newest) if !after.record.removed && is_only_encrypted_otherwise(on_its_way, newest) => {
+            ", unless only keys of encrypted objects changed"
+        }
+        _ => "",
+    };
+    Some(format!("Merging stops the running rollout of {key} ({}){then}{never}{unless}", standing.join(", ")))
+}
+
+/// Tells whether two snapshots differ in encrypted objects alone. A plan decrypts nothing, so it cannot say whether their values differ.
+fn is_only_encrypted_otherwise(one: &ResourceSnapshot, other: &ResourceSnapshot) -> bool {
+    let is_like = |(one, other): (&SnapshotResource, &SnapshotResource)| {
+        let encrypted = [one, other].iter().all(|resource| is_of_encrypted(resource.digest.as_str()));
+        one.id == other.id && (one.digest == other.digest || encrypted)
+    };
+    one.resources.len() == other.resources.len() && one.resources.iter().zip(&other.resources).all(is_like)
 }
 
 /// Counts the approvals in a run.

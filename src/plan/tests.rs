@@ -393,7 +393,7 @@ mod from_records {
 
     fn plan_state(baseline: &Baseline, head: &str) -> PlacementState {
         let fleet = baseline.fleet_after(&tree(head), NOW);
-        decided(baseline, &fleet, NOW).pop().expect("there is a placement")
+        decided(baseline, &fleet, NOW).0.pop().expect("there is a placement")
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub fn plan_lines(text: &PlanText) -> Vec<Line> {
     for placement in &plan.placements {
         let is_quiet = placement.changes.is_some() && !is_changed(placement) && placement.errors().next().is_none();
         if is_quiet && placement.deletion_guard.is_none() {
-            quiet += 1;
+            // One that is renamed is told under its new name.
+            quiet += usize::from(placement.renamed_to.is_none());
             continue;
         }
         let shares = plan.placements.iter().filter(|other| other.name == placement.name).count() > 1;
@@ -96,12 +97,18 @@ fn warning_lines(plan: &Plan) -> Vec<Line> {
 
 fn placement_lines(placement: &PlacementPlan, shares_name: bool) -> Vec<Line> {
     let (style, sign) = match &placement.changes {
-        _ if placement.removed => (Style::Bad, "- "),
-        Some(changes) if !changes.is_empty() || !placement.deletions.is_empty() => (Style::Progressing, "~ "),
+        _ if placement.renamed_to.is_none() && placement.removed => (Style::Bad, "- "),
+        Some(_) if is_changed(placement) => (Style::Progressing, "~ "),
         _ => (Style::Plain, ""),
     };
     let heading = line(style, sign).with(Style::Strong, format!("{} {}", placement.kind, placement.key()));
-    let mut lines = vec![if placement.removed { heading.with(Style::Bad, "  is removed") } else { heading }];
+    let heading = match (&placement.renamed_from, &placement.renamed_to) {
+        (Some(from), _) => heading.with(Style::Progressing, format!("  was {from}, and keeps what it has")),
+        (_, Some(to)) => heading.with(Style::Progressing, format!("  is {to} now")),
+        _ if placement.removed => heading.with(Style::Bad, "  is removed"),
+        _ => heading,
+    };
+    let mut lines = vec![heading];
     let errors: Vec<String> = placement.errors().collect();
     lines.extend(errors.iter().take(REFUSED_ERRORS_MAX).map(|error| line(Style::Bad, format!("  ✗ {error}"))));
     if let Some(more) = errors.len().checked_sub(REFUSED_ERRORS_MAX).filter(|more| *more > 0) {
@@ -220,7 +227,7 @@ fn listing(resources: &[Resource]) -> String {
 /// Lists what another placement has at the end, the same on several clusters once.
 fn hand_over_lines(placement: &PlacementPlan) -> Vec<Line> {
     let mut groups: BTreeMap<(&PlacementKey, &[Resource]), Vec<&ClusterName>> = BTreeMap::new();
-    for handed in &placement.hands_over {
+    for handed in placement.handed() {
         groups.entry((&handed.to, &handed.resources)).or_default().push(&handed.cluster_name);
     }
     let mut lines = Vec::new();

@@ -201,8 +201,10 @@ fn headline(report: &PullReport) -> String {
 
 /// Tells whether the merge changes a placement.
 pub fn is_changed(placement: &PlacementPlan) -> bool {
-    placement.removed
+    placement.removed && placement.renamed_to.is_none()
+        || placement.renamed_from.is_some()
         || !placement.deletions.is_empty()
+        || placement.handed().next().is_some()
         || placement.changes.as_ref().is_some_and(|changes| !changes.is_empty())
 }
 

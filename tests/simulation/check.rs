@@ -121,6 +121,8 @@ pub struct Checker {
     pub(super) began: BTreeMap<(String, String, usize), Timestamp>,
     /// Since when nothing went wrong.
     pub calm_since: Timestamp,
+    /// The life has ended, and the next has not begun.
+    has_ended: bool,
     /// This life has told no member yet what to hold, so none has said how it stands.
     pub(super) is_blind: bool,
     /// Writes may arrive long after their connection was given up: then nobody can promise how many clusters are down.
@@ -223,6 +225,9 @@ impl Checker {
     /// Looks at one thing that happened.
     pub fn see(&mut self, fact: &Fact) -> Verdict {
         self.seen += 1;
+        if matches!(fact, Fact::Began) && std::mem::take(&mut self.has_ended) {
+            self.begins_again()?;
+        }
         if !matches!(fact, Fact::Kept { .. }) {
             self.may_begin()?;
         }
@@ -288,7 +293,11 @@ impl Checker {
                 self.in_flight.retain(|(_, of), (at, ..)| (of, &*at) != (cluster, connection));
                 Ok(())
             }
-            Fact::Own(MachineFact::Crashed) => self.crashed(),
+            Fact::Own(MachineFact::Crashed) => {
+                (self.has_ended, self.calm_since) = (true, self.now);
+                self.in_flight.clear();
+                Ok(())
+            }
             Fact::Own(MachineFact::Corrected(by)) => {
                 self.corrected(*by);
                 Ok(())
@@ -354,10 +363,9 @@ impl Checker {
         }
     }
 
-    /// The next life begins with what the store has, whether it said so or not.
-    fn crashed(&mut self) -> Verdict {
-        self.calm_since = self.now;
-        self.in_flight.clear();
+    /// The next life begins with what the store has, whether it said so or not. Not as soon as the one before ends: a batch of that may
+    /// still arrive in the store.
+    fn begins_again(&mut self) -> Verdict {
         for (key, value) in std::mem::take(&mut self.unsaid) {
             if let Some(value) = value.as_ref().filter(|_| key.starts_with(SOURCE_PREFIX)) {
                 let source: SourceRecord = parse(&key, value)?;

@@ -325,6 +325,7 @@ fn of_runs() -> Vec<Row> {
                 binding("a", 2, false),
                 Fact::Own(MachineFact::KeptUnsaid { key: "binding/p/a".to_owned(), value: unsaid }),
                 Fact::Own(MachineFact::Crashed),
+                Fact::Began,
             ],
             Some("7:"),
         ),

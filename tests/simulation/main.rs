@@ -10,6 +10,7 @@
 
 mod agent_conversation;
 mod agents;
+mod at_rest;
 mod check;
 mod contested;
 mod deletions;
@@ -45,6 +46,7 @@ use std::time::Duration;
 
 use config::Configuration;
 use decide::deliver::inventory::applyset_id;
+use decide::deliver::live::LiveObject;
 use decide::state::PlacementState;
 use engine::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::Timestamp;
@@ -370,6 +372,7 @@ impl Run {
                 }
                 self.note_late(&fact);
                 self.is_true(&fact)?;
+                self.goes_last(&fact)?;
                 match fact {
                     Fact::Mark(mark) => self.mark(mark)?,
                     Fact::Kept { key, value: None } => self.is_gone(&key)?,
@@ -411,6 +414,19 @@ impl Run {
             return restored::has_all(order, &member.objects);
         }
         Ok(())
+    }
+
+    /// 6: a Namespace goes after what the same order takes out of it.
+    fn goes_last(&self, fact: &Fact) -> Verdict {
+        let Fact::Deleted { order, object, .. } = fact else { return Ok(()) };
+        let Some(member) = self.simulation.members.get(&order.cluster) else { return Ok(()) };
+        let is_in = |(key, live): &(&ObjectKey, &LiveObject)| {
+            object.kind == "Namespace" && key.namespace == object.name && order.prune.contains(key) && !live.terminating
+        };
+        match member.objects.iter().find(is_in) {
+            Some((key, _)) => Err(format!("6: {object} is deleted on {} before {key}", order.cluster)),
+            None => Ok(()),
+        }
     }
 
     /// 4: a placement that is removed everywhere is on no member any more; one that left the fleet keeps what it has.
@@ -512,6 +528,9 @@ impl Run {
         if verb == Verb::Resume && target.is_empty() {
             self.checker.continue_unread();
         }
+        if is_taken {
+            self.is_back(verb, &placement)?;
+        }
         let word = shown.map(|digest| Word { person: person.name.clone(), digest, at: self.simulation.clock() });
         self.checker.words.extend(word.clone());
         (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
@@ -525,6 +544,20 @@ impl Run {
             self.checker.see(&fact)?;
         }
         word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
+    }
+
+    /// 7: after a rollback that was not refused, clusters are to have what they had, or a run brings it that nothing overtook.
+    fn is_back(&self, verb: Verb, placement: &PlacementKey) -> Verdict {
+        let Some(core) = self.simulation.core().filter(|_| verb == Verb::Rollback) else { return Ok(()) };
+        let now = self.simulation.clock();
+        let brings = |run: &RunRecord| {
+            matches!(run.cause, RunCause::Rollback { .. }) && run.created_at == now && run.phase != RunPhase::Superseded
+        };
+        let returns = |state: &PlacementState| state.record.held.is_some() || state.runs.values().any(brings);
+        if core.placements().get(placement).is_some_and(returns) {
+            return Ok(());
+        }
+        Err(format!("7: {placement} was rolled back, and nothing of it is held"))
     }
 
     /// Returns the stage of a placement that waits for a person, or for time.
@@ -665,6 +698,7 @@ impl Run {
         // A person's command may have been the last thing that happened.
         self.published.follow(&mut self.simulation, &[])?;
         self.published.is_whole(&self.simulation)?;
+        self.simulation.core().map_or(Ok(()), |core| at_rest::says_so(core, &self.simulation, &last))?;
         let writes = |run: &Self| run.simulation.members.values().map(|member| member.writes).sum::<u64>();
         let before = writes(self);
         while self.simulation.queue.next_at().is_some_and(|at| at < settled + rest) {

@@ -64,9 +64,9 @@ const WAYS: [(&str, &[Way]); 24] = [
     (
         HAND_OVER,
         &[
-            &[(-56, Say(Verb::Pause)), (-52, act(Act::Rename)), (-42, LetOn), (-34, LetOn), (-26, LetOn)],
-            &[(0, act(Act::Rename))],
-            &[(0, act(Act::HandOver))],
+            &[(-56, Say(Verb::Pause)), (-52, act(Act::Split)), (-42, LetOn), (-34, LetOn), (-26, LetOn)],
+            &[(0, act(Act::Split))],
+            &[(-4, act(Act::Split))],
         ],
     ),
     (

@@ -166,7 +166,8 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
     let deletions = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
     let is_outdated = || deletions(&decide(state.clone(), core.fleet(), now).state) != deletions(state);
     let happens = match (command.verb, target.stage.as_deref()) {
-        (Verb::Approve, Some(DELETION_GATE)) => deletions(&after).is_none() || is_outdated(),
+        // Where clusters leave, what is deleted on the others is asked next.
+        (Verb::Approve, Some(DELETION_GATE)) => deletions(&after) != deletions(state) || is_outdated(),
         // The gate at the other side of the stage may be the next.
         (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
         (Verb::Resume, _) => after.record.paused.is_none(),

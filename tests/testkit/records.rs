@@ -213,6 +213,7 @@ pub fn run() -> RunRecord {
         since: at(1),
         message: String::new(),
         refused: false,
+        without_clusters: false,
         frozen: Some(Frozen {
             snapshot: 3,
             hash: Digest::new("abc123"),

@@ -71,7 +71,7 @@ impl Poller {
             Ok(Box::new(found))
         });
         self.finding = None;
-        self.send(SourceEvent::Found(key, held.index, found));
+        self.send(SourceEvent::HeldRead(key, held.index, found));
     }
 
     /// Keeps a commit of sources, and the results of folders that were read last.

@@ -153,7 +153,7 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
         SourceEvent::Unwatched(_) => "unwatched".to_owned(),
         SourceEvent::Unkept(risk) => format!("at risk: {}", risk.is_some()),
         SourceEvent::Payload(..) => "payload".to_owned(),
-        SourceEvent::Found(..) => "found".to_owned(),
+        SourceEvent::HeldRead(..) => "found".to_owned(),
         SourceEvent::Seen(commit) => format!("seen {}", called(&commit)),
     }
 }

@@ -146,8 +146,8 @@ impl PollerThread {
             Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
             Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
             Ok(SourceRequest::Branch { reply, .. }) => drop(reply.send(None)),
-            Ok(SourceRequest::Find(key, held)) => {
-                drop(self.news.send(SourceEvent::Found(key, held.index, Err(missing()))));
+            Ok(SourceRequest::ReadHeld(key, held)) => {
+                drop(self.news.send(SourceEvent::HeldRead(key, held.index, Err(missing()))));
             }
             Ok(
                 SourceRequest::Poll

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::api::overrides::{OverrideRule, OverrideType, PlacementRef, PlacementScope};
-use model::api::placement::ResourceSelector;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::manifest::{Manifest, malformed_metadata};
 use model::overrides::{OverrideRef, OverrideSnapshot, OverrideSpec, PickedOverrides};
@@ -139,27 +138,10 @@ impl<'a> Objects<'a> {
     }
 
     /// Tells of each selector of an override whether it selects one of the objects.
-    fn hits<'b>(&'b self, snapshot: &'b OverrideSnapshot) -> Box<dyn Iterator<Item = bool> + 'b> {
-        // A ClusterResourceOverride has none, so its selectors match only objects without a namespace.
-        let namespace = snapshot.id.key.namespace.clone().unwrap_or_default();
-        let has = move |group: &str, version: &str, kind: &str, name: &str| {
-            self.ids.contains(&ObjectId {
-                group: group.to_owned(),
-                version: version.to_owned(),
-                kind: kind.to_owned(),
-                namespace: namespace.clone(),
-                name: name.to_owned(),
-            })
-        };
-        match &snapshot.spec {
-            OverrideSpec::Cluster(spec) => Box::new(spec.cluster_resource_selectors.iter().map(move |s| {
-                has(&s.group, &s.version, &s.kind, &s.name)
-                    || (is_namespace(s) && self.namespaces.contains(s.name.as_str()))
-            })),
-            OverrideSpec::Namespaced(spec) => {
-                Box::new(spec.resource_selectors.iter().map(move |s| has(&s.group, &s.version, &s.kind, &s.name)))
-            }
-        }
+    fn hits<'b>(&'b self, snapshot: &OverrideSnapshot) -> impl Iterator<Item = bool> + 'b {
+        let selected = snapshot.selected().1.into_iter();
+        let is_whole = |id: &ObjectId| is_namespace(&id.group, &id.version, &id.kind) && id.namespace.is_empty();
+        selected.map(move |id| self.ids.contains(&id) || is_whole(&id) && self.namespaces.contains(id.name.as_str()))
     }
 }
 
@@ -168,8 +150,8 @@ pub fn selectors_that_hit<'a>(snapshot: &OverrideSnapshot, manifests: impl Itera
     Objects::of(manifests).hits(snapshot).collect()
 }
 
-fn is_namespace(selector: &ResourceSelector) -> bool {
-    selector.group.is_empty() && selector.version == "v1" && selector.kind == "Namespace"
+fn is_namespace(group: &str, version: &str, kind: &str) -> bool {
+    (group, version, kind) == ("", "v1", "Namespace")
 }
 
 /// Tells whether an override applies to a placement. One in a namespace names a ResourcePlacement of its own namespace.
@@ -219,9 +201,10 @@ fn changes(snapshot: &OverrideSnapshot, id: &ObjectId) -> bool {
         OverrideSpec::Cluster(spec) if id.namespace.is_empty() => {
             spec.cluster_resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))
         }
-        OverrideSpec::Cluster(spec) => {
-            spec.cluster_resource_selectors.iter().any(|s| is_namespace(s) && s.name == id.namespace)
-        }
+        OverrideSpec::Cluster(spec) => spec
+            .cluster_resource_selectors
+            .iter()
+            .any(|s| is_namespace(&s.group, &s.version, &s.kind) && s.name == id.namespace),
         OverrideSpec::Namespaced(spec) => {
             snapshot.id.key.namespace.as_deref() == Some(id.namespace.as_str())
                 && spec.resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))

@@ -14,6 +14,8 @@ fn plan(objects: &[Value]) -> Plan {
         line: None,
         error: None,
         removed: false,
+        renamed_from: None,
+        renamed_to: None,
         snapshot: None,
         variants: Vec::new(),
         decisions: Vec::new(),

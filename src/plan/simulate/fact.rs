@@ -125,7 +125,7 @@ impl<O> Fact<O> {
             | SourceEvent::Unwatched(_)
             | SourceEvent::Unkept(_)
             | SourceEvent::Seen(_)
-            | SourceEvent::Found(..)
+            | SourceEvent::HeldRead(..)
             | SourceEvent::Payload(..) => false,
         };
         accepted.into_iter().chain(is_seen.then_some(Self::SourceSeen)).collect()

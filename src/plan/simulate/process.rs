@@ -181,9 +181,9 @@ impl<D: Deployment> Simulation<D> {
                 let payload = self.payload(&snapshot);
                 self.tell_source(SourceEvent::Payload(snapshot, payload));
             }
-            Effect::Find(key, held) => {
+            Effect::ReadHeld(key, held) => {
                 let found = self.found(&key, &held);
-                self.tell_source(SourceEvent::Found(key, held.index, found.map(Box::new)));
+                self.tell_source(SourceEvent::HeldRead(key, held.index, found.map(Box::new)));
             }
             Effect::Retain { named, at } => {
                 let SourceThread { accepted, fresh, .. } = &mut self.process.source;

@@ -43,7 +43,9 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     blocks.extend(object_blocks(&report.objects));
     blocks.extend(override_blocks(report));
     blocks.extend(report.plan.ocm_placements.iter().filter_map(ocm_block));
-    let quiet = report.plan.placements.len() - changed.len();
+    // One that is renamed is told under its new name.
+    let is_quiet = |placement: &&PlacementPlan| placement.renamed_to.is_none() && !is_changed(placement);
+    let quiet = report.plan.placements.iter().filter(is_quiet).count();
     if quiet > 0 && !changed.is_empty() {
         let verb = if quiet == 1 { "does" } else { "do" };
         blocks.push(Block::must(format!("{} more {verb} not change.\n\n", counted(quiet, "placement"))));
@@ -137,7 +139,7 @@ fn deletion_block(placement: &PlacementPlan) -> Option<Block> {
 /// Lists what another placement has after the merge: it is deleted nowhere.
 fn hand_over_block(placement: &PlacementPlan) -> Option<Block> {
     let mut groups: BTreeMap<(&PlacementKey, &[Resource]), Vec<&ClusterName>> = BTreeMap::new();
-    for handed in &placement.hands_over {
+    for handed in placement.handed() {
         groups.entry((&handed.to, &handed.resources)).or_default().push(&handed.cluster_name);
     }
     if groups.is_empty() {

@@ -26,10 +26,15 @@ pub(super) fn table_block(report: &PullReport, changed: &[&PlacementPlan]) -> Op
     for placement in changed.iter().take(ROWS_MAX) {
         let takes = predicted.map(|(takes, _)| takes.get(&placement.key()).map_or("", String::as_str));
         let takes = takes.map(|takes| format!(" {} |", cell(takes))).unwrap_or_default();
-        let (name, gone) =
-            (code_cell(&placement.key().to_string()), if placement.removed { " is removed" } else { "" });
+        let name = code_cell(&placement.key().to_string());
+        let becomes = match (&placement.renamed_from, &placement.renamed_to) {
+            (Some(from), _) => format!(" was {}", code_cell(&from.to_string())),
+            (_, Some(to)) => format!(" is {} now", code_cell(&to.to_string())),
+            _ if placement.removed => " is removed".to_owned(),
+            _ => String::new(),
+        };
         let (clusters, objects, gates) = (clusters(placement), objects(report, placement), gates(placement));
-        writeln!(text, "| {name}{gone} | {clusters} | {objects} | {gates} |{takes}").expect("a String takes it");
+        writeln!(text, "| {name}{becomes} | {clusters} | {objects} | {gates} |{takes}").expect("a String takes it");
     }
     if let Some(more) = changed.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
         write!(text, "\nand {} more\n", counted(more, "placement")).expect("a String takes it");

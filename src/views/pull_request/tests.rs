@@ -48,6 +48,8 @@ fn placement(word: &str) -> PlacementPlan {
         line: Some(3),
         error: Some(word.to_owned()),
         removed: false,
+        renamed_from: None,
+        renamed_to: None,
         snapshot: None,
         variants: Vec::new(),
         decisions: vec![ClusterDecision {

@@ -214,7 +214,7 @@ impl Driver {
                     self.heard.push_back(Event::Source(answer));
                 }
                 Effect::StopMember(_)
-                | Effect::Find(..)
+                | Effect::ReadHeld(..)
                 | Effect::AcceptRewrite(_)
                 | Effect::Retain { .. }
                 | Effect::Publish(_)

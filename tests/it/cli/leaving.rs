@@ -106,33 +106,23 @@ fn w16_the_plan_of_a_rename_deletes_nothing() {
     scratch.commit("rename the placement");
     let plan = |more: &[&str]| scratch.run(&[&["plan", "--repo", "fleet", "--base", "HEAD~1"], more].concat());
     insta::assert_snapshot!(plan(&[]).text(0), @"
-    ~ ClusterResourcePlacement new
-      snapshot  0, 2 objects, new
+    ~ ClusterResourcePlacement new  was old, and keeps what it has
+      snapshot  0, 2 objects, as before
       clusters  5: a, b, c, d, e
-        + 5 clusters: a, b, c, d, e
       rollout   RollingUpdate
-        + 2 objects: ConfigMap web/settings, Namespace web
 
-    - ClusterResourcePlacement old  is removed
-      2 objects change hands, old -> new, on 5 clusters: a, b, c, d, e
-        ConfigMap web/settings, Namespace web
-
-    Plan: 2 placements change on 5 clusters
+    Plan: 1 placement changes
     ");
     let comment = plan(&["-o", "markdown"]);
     let text = comment.text(0);
-    for part in [
-        "**Changes hands** of `ClusterResourcePlacement old`:",
-        "- to `new`: `ConfigMap web/settings`, `Namespace web` on 5 clusters: ",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    for part in ["deleted", "loses", "−", "need approval"] {
+    assert!(text.contains("| `new` was `old` |"), "{text}");
+    for part in ["deleted", "loses", "−", "need approval", "Changes hands", "does not change"] {
         assert!(!text.contains(part), "{part}: {text}");
     }
     let json = plan(&["-o", "json"]).json(0);
     let old = &json["placements"][1];
     assert_eq!((&old["name"], &old["deletions"]), (&"old".into(), &serde_json::json!([])), "{old}");
+    assert_eq!((&json["placements"][0]["renamedFrom"], &old["renamedTo"]), (&"old".into(), &"new".into()), "{json}");
     let handed = old["handsOver"].as_array().expect("a list");
     assert_eq!((handed.len(), &handed[0]["to"], &handed[0]["clusterName"]), (5, &"new".into(), &"a".into()), "{old}");
 

@@ -20,6 +20,8 @@ pub(super) fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let pause = || paused(view).map(RolloutState::WaitingForPerson);
     let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     Some(match run.phase {
+        // It begins with the first cluster that is picked: until then there is nothing to do.
+        RunPhase::Pending if run.without_clusters => return None,
         RunPhase::Pending if run.refused => {
             RolloutState::Failed(Failure::RunRefused(format!("run {name}: {}", says("it cannot begin"))))
         }

@@ -398,12 +398,14 @@ impl Look<'_> {
             let mut seen = self.seen.bindings.remove(name).unwrap_or_default();
             seen.cluster = Some(binding.cluster.clone());
             if binding.deleting && !seen.deleting {
-                self.begin(&mut seen, &binding.cluster, EventKind::RemovalBegan);
+                let changes_hands = binding.removes.is_empty() && state.claimed.contains_key(&binding.cluster);
+                let what = if changes_hands { "all of it changes hands, and nothing is deleted" } else { "" };
+                self.begin(&mut seen, &binding.cluster, EventKind::RemovalBegan, what);
             } else if binding.started_at != seen.started_at
                 && binding.started_at >= self.pushed_at
                 && new.contains(name)
             {
-                self.begin(&mut seen, &binding.cluster, EventKind::ClusterBegan);
+                self.begin(&mut seen, &binding.cluster, EventKind::ClusterBegan, "");
             }
             (seen.started_at, seen.deleting) = (binding.started_at, binding.deleting);
             if let Some(position) = seen.moves.filter(|_| !binding.deleting) {
@@ -433,7 +435,7 @@ impl Look<'_> {
         }
     }
 
-    fn begin(&mut self, seen: &mut SeenBinding, cluster: &ClusterName, kind: EventKind) {
+    fn begin(&mut self, seen: &mut SeenBinding, cluster: &ClusterName, kind: EventKind, what: &str) {
         if let Some(open) = seen.moves.map(|position| &mut self.seen.moves[position])
             && open.outcome == ClusterPhase::Updating
         {
@@ -448,7 +450,7 @@ impl Look<'_> {
             outcome: ClusterPhase::Updating,
             message: String::new(),
         });
-        self.push(kind, None, None, Some(cluster), String::new());
+        self.push(kind, None, None, Some(cluster), what.to_owned());
     }
 
     fn end(&mut self, position: usize, outcome: ClusterPhase, kind: EventKind, message: String) {

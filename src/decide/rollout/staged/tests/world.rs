@@ -146,6 +146,7 @@ impl World {
             since: minute(0),
             message: String::new(),
             refused: false,
+            without_clusters: false,
             frozen: Some(Frozen {
                 snapshot: 1,
                 hash: Digest::new("hash"),
