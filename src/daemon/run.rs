@@ -420,7 +420,7 @@ impl Daemon {
                     }
                 }
                 Effect::ReadHeld(key, held) => {
-                    drop(self.source_threads.requests.send(SourceRequest::ReadHeld(key, held)))
+                    drop(self.source_threads.requests.send(SourceRequest::ReadHeld(key, held)));
                 }
                 Effect::AgentTokens(tokens) => self.members.set_agent_tokens(&tokens),
                 Effect::AcceptRewrite(commit) => {

@@ -270,6 +270,14 @@ impl Pass<'_> {
         clusters.map(see).collect()
     }
 
+    /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended.
+    pub(super) fn note_late_success(&mut self) {
+        let has_succeeded = self.last_run().is_some_and(|run| run.phase == RunPhase::Succeeded);
+        if has_succeeded && self.active_run().is_none() {
+            self.note_success();
+        }
+    }
+
     /// Records the snapshot that is available on every picked cluster that runs update, if there is one, as the rollback
     /// target.
     pub(super) fn note_success(&mut self) {

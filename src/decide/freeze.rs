@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Pass;
-use super::runs::Unready;
+use super::unready::Unready;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::PlacementType;
 use model::id::ClusterName;

@@ -38,6 +38,7 @@ pub mod state;
 pub mod status;
 pub mod strategies;
 pub mod tenancy;
+mod unready;
 pub mod variants;
 mod warnings;
 pub mod without_effect;

@@ -7,8 +7,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
-use super::runs::Unready;
 use super::strategies::Strategy;
+use super::unready::Unready;
 use crate::rollout::staged::{PlannedStage, stages};
 use model::api::staged::Stage;
 use model::id::{ClusterName, Digest};

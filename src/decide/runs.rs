@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Pass;
 use super::state::{FleetState, PlacementState};
 use super::strategies::WrittenRun;
+use super::unready::Unready;
 use crate::rollout::staged::failed_checks;
 use crate::rollout::staged::phases::end_run;
 use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
@@ -52,14 +53,6 @@ impl Pass<'_> {
         let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
         self.state.record.halted = halted.map(|run| run.message.clone());
         wake_at
-    }
-
-    /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended.
-    fn note_late_success(&mut self) {
-        let has_succeeded = self.last_run().is_some_and(|run| run.phase == RunPhase::Succeeded);
-        if has_succeeded && self.active_run().is_none() {
-            self.note_success();
-        }
     }
 
     /// Refuses runs of a placement that rolls out without stages: active ones end, written ones are refused.
@@ -467,16 +460,6 @@ impl Pass<'_> {
             self.state.runs.remove(&name);
         }
     }
-}
-
-/// Why a run does not begin yet.
-pub(super) enum Unready {
-    /// It will, automatically.
-    Waits(String),
-    /// It will with the first cluster that is picked.
-    WithoutClusters,
-    /// Something about the run must change first.
-    Refused(String),
 }
 
 /// Returns who may approve deletions of a placement, by its strategy at the last commit that had one: that of the active run,

@@ -235,7 +235,7 @@ fn later_pushes(args: &Args, rendering: &Rendering) -> anyhow::Result<Vec<LaterP
 
 /// Returns a time as options have it.
 fn format_duration(time: Duration) -> String {
-    Offset(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)).text()
+    Offset::of(time).text()
 }
 
 /// Options that do not fit each other.

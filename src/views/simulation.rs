@@ -22,6 +22,11 @@ pub const APPROVED_AFTER: (Duration, &str) = (Duration::from_mins(5), "5 minutes
 pub struct Offset(pub i64);
 
 impl Offset {
+    /// Returns a time so long after the push.
+    pub fn of(after: Duration) -> Self {
+        Self(i64::try_from(after.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// Returns the duration from an earlier time.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {

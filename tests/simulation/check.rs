@@ -225,9 +225,7 @@ impl Checker {
     /// Looks at one thing that happened.
     pub fn see(&mut self, fact: &Fact) -> Verdict {
         self.seen += 1;
-        if matches!(fact, Fact::Began) && std::mem::take(&mut self.has_ended) {
-            self.begins_again()?;
-        }
+        self.note_life(fact)?;
         if !matches!(fact, Fact::Kept { .. }) {
             self.may_begin()?;
         }
@@ -293,22 +291,13 @@ impl Checker {
                 self.in_flight.retain(|(_, of), (at, ..)| (of, &*at) != (cluster, connection));
                 Ok(())
             }
-            Fact::Own(MachineFact::Crashed) => {
-                (self.has_ended, self.calm_since) = (true, self.now);
-                self.in_flight.clear();
-                Ok(())
-            }
             Fact::Own(MachineFact::Corrected(by)) => {
                 self.corrected(*by);
                 Ok(())
             }
             Fact::Began
             | Fact::Reachable(..)
-            | Fact::Own(MachineFact::StoreRefused | MachineFact::ListFailed { .. }) => {
-                if matches!(fact, Fact::Began) {
-                    self.is_blind = true;
-                    self.early += STEP_MIN;
-                }
+            | Fact::Own(MachineFact::Crashed | MachineFact::StoreRefused | MachineFact::ListFailed { .. }) => {
                 self.calm_since = self.now;
                 Ok(())
             }
@@ -360,6 +349,23 @@ impl Checker {
                 gate.opened_at.iter_mut().for_each(moved);
                 gate.approvals.iter_mut().for_each(|approval| moved(&mut approval.at));
             });
+        }
+    }
+
+    /// Notes where a life ends and where the next begins.
+    fn note_life(&mut self, fact: &Fact) -> Verdict {
+        match fact {
+            Fact::Own(MachineFact::Crashed) => {
+                self.has_ended = true;
+                self.in_flight.clear();
+                Ok(())
+            }
+            Fact::Began => {
+                self.is_blind = true;
+                self.early += STEP_MIN;
+                if std::mem::take(&mut self.has_ended) { self.begins_again() } else { Ok(()) }
+            }
+            _ => Ok(()),
         }
     }
 

@@ -21,6 +21,9 @@ struct Fleet {
 /// A placement, the Namespaces that it selects, and the only cluster that it picks, if it picks one.
 type Written = (&'static str, &'static [&'static str], Option<&'static str>);
 
+/// What happens, the placements of each commit, and those that the last commit renames, each before its new name.
+type Row<'a> = (&'a str, &'a [&'a [Written]], &'a [(&'a str, &'a str)]);
+
 fn text(placements: &[Written], content: u8) -> String {
     let mut text: String = CLUSTERS.iter().map(|name| member(name, "")).collect();
     for namespace in ["one", "two"] {
@@ -98,7 +101,7 @@ fn holding(order: &WorkOrder) -> WorkStatus {
 fn a_placement_is_renamed_where_nothing_else_can_be_meant() {
     let (p, q, r): (Written, Written, Written) = (("p", &["one"], None), ("q", &["one"], None), ("r", &["two"], None));
     let whole: Written = ("q", &["one", "two"], None);
-    let rows: &[(&str, &[&[Written]], &[(&str, &str)])] = &[
+    let rows: &[Row<'_>] = &[
         ("renamed", &[&[p], &[q]], &[("p", "q")]),
         ("nothing changes", &[&[p], &[p]], &[]),
         ("a copy", &[&[p], &[p, q]], &[]),

@@ -256,7 +256,7 @@ impl<'a> Driver<'a> {
     }
 
     fn finish(self) -> Simulated {
-        let until = Offset(i64::try_from(self.scenario.until.as_millis()).unwrap_or(i64::MAX));
+        let until = Offset::of(self.scenario.until);
         let core = self.simulation.core().map(|core| (core.fleet(), core.placements()));
         self.watch.finish(core, self.simulation.now, until)
     }

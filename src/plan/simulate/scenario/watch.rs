@@ -49,7 +49,6 @@ struct SeenStage {
 /// The last observed state of a binding.
 #[derive(Debug, Default)]
 struct SeenBinding {
-    cluster: Option<ClusterName>,
     started_at: Option<Timestamp>,
     deleting: bool,
     /// Its unfinished or failed move.
@@ -354,7 +353,7 @@ impl Look<'_> {
         place: &str,
         approvers: Option<&str>,
     ) {
-        let wait = task.wait.map(|wait| Offset(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)).text());
+        let wait = task.wait.map(|wait| Offset::of(wait).text());
         if task.asked_at.is_some() && seen.0.is_none() {
             let message = if let Some(wait) = &wait {
                 format!("waits {wait} {place}")
@@ -396,7 +395,6 @@ impl Look<'_> {
         let deadline = annotations::progress_deadline(&state.record.annotations).unwrap_or(PROGRESS_DEADLINE_DEFAULT);
         for (name, binding) in &state.bindings {
             let mut seen = self.seen.bindings.remove(name).unwrap_or_default();
-            seen.cluster = Some(binding.cluster.clone());
             if binding.deleting && !seen.deleting {
                 let changes_hands = binding.removes.is_empty() && state.claimed.contains_key(&binding.cluster);
                 let what = if changes_hands { "all of it changes hands, and nothing is deleted" } else { "" };
@@ -418,12 +416,7 @@ impl Look<'_> {
                     self.end(position, ClusterPhase::Succeeded, EventKind::ClusterSucceeded, String::new());
                     seen.moves = None;
                 } else if failed && self.seen.moves[position].outcome == ClusterPhase::Updating {
-                    let late = || {
-                        format!(
-                            "not available within {}",
-                            Offset(i64::try_from(deadline.as_millis()).unwrap_or(i64::MAX)).text()
-                        )
-                    };
+                    let late = || format!("not available within {}", Offset::of(deadline).text());
                     let refused = conditions.iter().find(|c| {
                         c.is(ConditionStatus::False, binding.generation) && c.type_ != ConditionType::Available
                     });
