@@ -9,8 +9,7 @@ use super::Pass;
 use super::state::{FleetState, PlacementState};
 use super::strategies::WrittenRun;
 use super::unready::Unready;
-use crate::rollout::staged::failed_checks;
-use crate::rollout::staged::phases::end_run;
+use crate::rollout::staged::{failed_checks, phases::end_run};
 use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
 use model::api::placement::StrategyType;
 use model::api::staged::RunState;
@@ -299,6 +298,12 @@ impl Pass<'_> {
         is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
 
+    /// Returns the rollback that was asked for while a run waited, and that has not begun since its payload is not read yet.
+    fn rollback_ahead(&self, run: &RunRecord) -> Option<&RunRecord> {
+        let mut waiting = self.state.runs.values().filter(|other| other.phase == RunPhase::Pending && !other.refused);
+        waiting.find(|other| matches!(other.cause, RunCause::Rollback { .. }) && run.created_at < other.created_at)
+    }
+
     fn supersede(&mut self, runs: Vec<String>, by: &str) {
         for run in runs {
             self.state.record.superseded += 1;
@@ -337,7 +342,8 @@ impl Pass<'_> {
                 continue;
             }
             run.without_clusters = false;
-            let outcome = match self.active_run().filter(|other| !self.gives_way(other, &run)) {
+            let active = self.active_run().filter(|other| !self.gives_way(other, &run));
+            let outcome = match active.or_else(|| self.rollback_ahead(&run)) {
                 Some(other) => Err(Unready::Waits(format!("waits until the run {} is finished", other.name))),
                 None => self.freeze(&mut run),
             };
