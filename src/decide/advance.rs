@@ -278,13 +278,17 @@ impl Pass<'_> {
         }
     }
 
+    /// Returns the bindings of the clusters that a rollout updates: picked, not being removed, and not left out by the strategy.
+    pub(super) fn updated(&self) -> impl Iterator<Item = &Binding> {
+        let record = &self.state.record;
+        let is_updated = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b);
+        self.state.bindings().filter(is_updated)
+    }
+
     /// Records the snapshot that is available on every picked cluster that runs update, if there is one, as the rollback
     /// target.
     pub(super) fn note_success(&mut self) {
-        let record = &self.state.record;
-        let is_counted = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b);
-        let picked = || self.state.bindings().filter(is_counted);
-        let Some(index) = picked().next().and_then(|binding| binding.snapshot) else { return };
+        let Some(index) = self.updated().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
         let is_right = |b: &Binding| {
@@ -292,7 +296,7 @@ impl Pass<'_> {
             let ready = evaluate(b, work, None, &limits, self.now).ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };
-        if !picked().all(is_right) {
+        if !self.updated().all(is_right) {
             return;
         }
         if self.state.record.last_succeeded != Some(index) {

@@ -20,12 +20,9 @@ const SUCCEEDED_MAX: usize = 10;
 impl Pass<'_> {
     /// Records what clusters have now that everything has succeeded everywhere.
     pub(super) fn keep_succeeded(&mut self, snapshot: u64) {
-        let record = &self.state.record;
-        let picked =
-            self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b));
         let mut shared: BTreeMap<&PickedOverrides, BTreeSet<ClusterName>> = BTreeMap::new();
         let mut apply_strategy = None;
-        for binding in picked {
+        for binding in self.updated() {
             apply_strategy.get_or_insert(&binding.apply_strategy);
             if !binding.overrides.is_empty() {
                 shared.entry(&binding.overrides).or_default().insert(binding.cluster.clone());
@@ -93,7 +90,7 @@ impl Pass<'_> {
             namespaced: as_then(&today.namespaced),
             ..today.clone()
         };
-        // No label decides about a cluster that no override concerns.
+        // Labels are recorded only with overrides: the store omits a value without any.
         if !picked.has_overrides() {
             picked.labels.clear();
         }
@@ -178,7 +175,7 @@ impl Pass<'_> {
         self.state.record.held = Some(held);
     }
 
-    /// Tells whether a run would bring what is held, though nobody wrote it.
+    /// Tells whether an automatic run would roll out the held snapshot.
     pub(super) fn brings_held(&self, run: &RunRecord) -> bool {
         let held = self.state.record.held.as_ref().filter(|held| held.inputs.is_none());
         let is_automatic = matches!(run.cause, RunCause::Snapshot | RunCause::FollowUp { .. });

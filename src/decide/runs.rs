@@ -288,7 +288,7 @@ impl Pass<'_> {
             return false;
         }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
-        // What waited already when somebody rolled back waits for that, too.
+        // A run that was queued before the rollback starts after it.
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         let waited_before = is_rollback && to.created_at < run.created_at;
         let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot() && !waited_before;
@@ -298,7 +298,7 @@ impl Pass<'_> {
         is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
 
-    /// Returns the rollback that was asked for while a run waited, and that has not begun since its payload is not read yet.
+    /// Returns the rollback that was requested while a run was queued, and that has not started, because its payload is not read yet.
     fn rollback_ahead(&self, run: &RunRecord) -> Option<&RunRecord> {
         let mut waiting = self.state.runs.values().filter(|other| other.phase == RunPhase::Pending && !other.refused);
         waiting.find(|other| matches!(other.cause, RunCause::Rollback { .. }) && run.created_at < other.created_at)
@@ -337,7 +337,7 @@ impl Pass<'_> {
             let known = self.state.runs.get(&name).filter(|run| run.phase == RunPhase::Pending);
             let Some(mut run) = known.cloned() else { continue };
             if self.brings_held(&run) {
-                // It waited for another run, and was rolled back with that.
+                // It was queued behind the run that was rolled back.
                 self.end_run(&name, RunPhase::Superseded, "its snapshot is held");
                 continue;
             }
