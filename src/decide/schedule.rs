@@ -196,6 +196,7 @@ impl Pass<'_> {
         let known = self.state.bindings.get(&binding.name);
         if known.is_none() {
             binding.created_at = Some(self.now);
+            binding.generation = binding.generation.max(self.last_generation(&binding.cluster) + 1);
         }
         if known.is_some_and(|known| known.generation != binding.generation) {
             binding.started_at = binding.started_at.map(|_| self.now);
@@ -208,6 +209,14 @@ impl Pass<'_> {
             binding.overrides = PickedOverrides::default();
         }
         self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
+    }
+
+    /// Returns the last generation that a cluster was told or reported of the placement: a report about a binding before is not about a
+    /// new one.
+    fn last_generation(&self, cluster: &ClusterName) -> i64 {
+        let others = self.state.bindings().filter(|binding| binding.cluster == *cluster).map(|b| b.generation);
+        let reported = self.state.works.get(cluster).map(|work| work.generation);
+        others.chain(reported).max().unwrap_or_default()
     }
 
     /// Returns the binding that leaves a cluster which is picked again, if its removal has nothing left to delete because other

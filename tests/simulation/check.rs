@@ -372,7 +372,10 @@ impl Checker {
     /// The next life begins with what the store has, whether it said so or not. Not as soon as the one before ends: a batch of that may
     /// still arrive in the store.
     fn begins_again(&mut self) -> Verdict {
-        for (key, value) in std::mem::take(&mut self.unsaid) {
+        let unsaid = std::mem::take(&mut self.unsaid).into_iter();
+        // As in a batch: the record of a placement comes first, and its moves are judged with all of the rest.
+        let (first, rest): (Vec<_>, Vec<_>) = unsaid.partition(|(key, _)| key.starts_with(PLACEMENT_PREFIX));
+        for (key, value) in first.into_iter().chain(rest) {
             if let Some(value) = value.as_ref().filter(|_| key.starts_with(SOURCE_PREFIX)) {
                 let source: SourceRecord = parse(&key, value)?;
                 self.stored = source.accepted;
@@ -429,6 +432,7 @@ impl Checker {
         let placement = placement_of(key, PLACEMENT_PREFIX).ok_or("a key without a placement")?;
         let Some(value) = value else {
             self.placements.remove(&placement);
+            self.forget_failed(&placement);
             self.indexes.remove(&placement);
             self.limits.remove(&placement);
             return Ok(());
@@ -493,10 +497,16 @@ impl Checker {
             return if *before == snapshot { Ok(()) } else { Err(format!("7: snapshot {key} was changed")) };
         }
         let placement = &snapshot.placement;
-        if let Some(last) = self.indexes.get(placement).filter(|last| **last >= snapshot.index) {
+        // What comes back to a name that it had keeps its index.
+        let is_it = |known: &ResourceSnapshot| {
+            is_same_thing(&known.placement, placement) && (known.index, &known.hash) == (snapshot.index, &snapshot.hash)
+        };
+        let returns = self.snapshots.values().any(is_it);
+        if let Some(last) = self.indexes.get(placement).filter(|last| **last >= snapshot.index && !returns) {
             return Err(format!("7: {placement} has a new snapshot {} after {last}", snapshot.index));
         }
-        self.indexes.insert(placement.clone(), snapshot.index);
+        let last = self.indexes.get(placement).copied().unwrap_or_default();
+        self.indexes.insert(placement.clone(), snapshot.index.max(last));
         // It may have had another name then.
         let named = |wish: &Wish| {
             let former = wish.placements.iter().find(|(key, _)| is_same_thing(key, placement));

@@ -104,9 +104,14 @@ impl Checker {
     /// A person asks for it once more.
     pub fn forget_failures(&mut self, placement: &PlacementKey, verb: Verb) {
         if matches!(verb, Verb::Retry | Verb::Resume | Verb::Rollback) {
-            self.halts.failed.retain(|(of, _), _| of != placement);
+            self.forget_failed(placement);
             self.halts.asked.insert(placement.clone(), self.now);
         }
+    }
+
+    /// A placement is gone with all that was kept of it: one of the same name is another. Or a person said so.
+    pub(super) fn forget_failed(&mut self, placement: &PlacementKey) {
+        self.halts.failed.retain(|(of, _), _| of != placement);
     }
 
     /// 16: asked of each cluster that was given something.

@@ -420,8 +420,10 @@ impl Run {
     fn goes_last(&self, fact: &Fact) -> Verdict {
         let Fact::Deleted { order, object, .. } = fact else { return Ok(()) };
         let Some(member) = self.simulation.members.get(&order.cluster) else { return Ok(()) };
+        let label = applyset_id(&order.placement);
         let is_in = |(key, live): &(&ObjectKey, &LiveObject)| {
-            object.kind == "Namespace" && key.namespace == object.name && order.prune.contains(key) && !live.terminating
+            let goes = order.prune.contains(key) && *live.applyset == *label && !live.terminating;
+            object.kind == "Namespace" && key.namespace == object.name && goes
         };
         match member.objects.iter().find(is_in) {
             Some((key, _)) => Err(format!("6: {object} is deleted on {} before {key}", order.cluster)),
