@@ -324,9 +324,12 @@ impl Target for Directory {
         Ok(self.read_object(&id.key())?.map(with_uid))
     }
 
-    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
+    async fn delete(&self, id: &ObjectId, uid: &str, _version: Option<u64>) -> Result<Deletion, Error> {
+        if uid != first_name(&id.key()) {
+            return Ok(if self.read_object(&id.key())?.is_some() { Deletion::Changed } else { Deletion::Gone });
+        }
         // A folder that is not there holds nothing, and a deletion must not make it.
-        if uid == first_name(&id.key()) && self.open()?.is_some() {
+        if self.open()?.is_some() {
             let _turn = Self::turn().await;
             self.remove(id).await?;
         }

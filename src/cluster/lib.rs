@@ -110,6 +110,8 @@ pub enum Deletion {
     Gone,
     /// Accepted; finalizers or dependants keep it for a while.
     Accepted,
+    /// Nothing was done: it has another version, or another object has its name.
+    Changed,
 }
 
 /// Ends a watch when dropped.
@@ -197,11 +199,12 @@ pub trait Target: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Deletes an object if it still has this uid. An object that is gone, or was recreated, is no error.
+    /// Deletes an object if it still has this uid, and this version where one is named: what changed since may belong to somebody else by
+    /// now. An object that is gone, or was recreated, is no error. A target without versions does not ask for them.
     ///
     /// # Errors
     /// The member does not answer or refuses.
-    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error>;
+    async fn delete(&self, id: &ObjectId, uid: &str, version: Option<u64>) -> Result<Deletion, Error>;
 
     /// Gives an object up that stays, if it still has this uid: its label goes, and our fields where `release` says so. An
     /// object that is gone, or was recreated, is no error.

@@ -292,18 +292,21 @@ impl Target for Live {
         Ok(is_whole.then(|| list.items.into_iter().filter_map(|item| item.metadata.name).collect()))
     }
 
-    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
+    async fn delete(&self, id: &ObjectId, uid: &str, version: Option<u64>) -> Result<Deletion, Error> {
         let api = self.api(id).await?;
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: version.map(|version| version.to_string()),
+            }),
             ..DeleteParams::default()
         };
         match self.request(id, api.delete(&super::in_url(&id.name), &params)).await {
             // It answers with the object while finalizers or dependants keep it, and with a status once it is gone.
             Ok(answer) => Ok(if answer.is_right() { Deletion::Gone } else { Deletion::Accepted }),
-            // Gone already, or another object by this name: not ours to delete either way.
-            Err(Error::Refused { code: 404 | 409, .. }) => Ok(Deletion::Gone),
+            Err(Error::Refused { code: 404, .. }) => Ok(Deletion::Gone),
+            Err(Error::Refused { code: 409, .. }) => Ok(Deletion::Changed),
             Err(error) => Err(error),
         }
     }

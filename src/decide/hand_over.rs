@@ -5,6 +5,7 @@
 //! that nobody executes, and keep the objects until then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use jiff::Timestamp;
 use rayon::prelude::*;
@@ -17,10 +18,11 @@ use super::state::{Claims, FleetState, Inhabited, PlacementState};
 use super::variants::pick;
 use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
-use crate::snapshot::left_out;
+use crate::snapshot::{Candidates, left_out};
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::records::BindingState;
+use model::overrides::PickedOverrides;
+use model::records::{Binding, BindingState};
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
@@ -49,16 +51,17 @@ pub fn decide_each(
         decided.contains_key(key)
             || !state.claimed.is_empty()
             || !state.awaited.is_empty()
+            || !state.inhabited.is_empty()
             || state.record.closed_gate().is_some()
     };
     let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
     let mut taken: BTreeMap<&PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
-        let given_up = given_up(state);
+        let given_up = given_up(state, fleet);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
         // A copy of the whole state, so it is made once.
         let before = (!claims.is_empty()).then(|| before(key)).flatten();
-        for claim in claims.iter().filter(|claim| claim.heir != *key) {
+        for claim in claims.iter().filter(|claim| claim.heir != *key && !claim.wanted.is_empty()) {
             taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
             let clusters = claim.wanted.keys().collect();
             if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), states[claim.heir], &clusters) {
@@ -99,8 +102,9 @@ fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
     for claim in claims {
         add(&mut claimed, &claim.wanted);
         add(&mut claimed, &claim.inhabited);
-        for key in claim.inhabited.values().flatten() {
-            inhabited.entry(key.name.to_string()).or_default().insert(claim.heir.clone());
+        let kept = claim.inhabited.values().flatten().map(|key| key.name.to_string());
+        for namespace in kept.chain(claim.left_in.iter().cloned()) {
+            inhabited.entry(namespace).or_default().insert(claim.heir.clone());
         }
         add(&mut yielded, &claim.due);
     }
@@ -202,9 +206,20 @@ fn awaited(
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
 /// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
 /// now.
-fn given_up(state: &PlacementState) -> Claims {
-    // Objects claimed before count as well: they exist until the other placement takes them.
+fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
+    // Objects claimed before count as well: they exist until the other placement takes them. Not what the placement is to have again,
+    // or two placements would leave an object to each other, and nobody would apply it.
     let mut given_up = state.claimed.clone();
+    if !given_up.is_empty() {
+        let mut contents = Contents::of(state, fleet);
+        for binding in state.bindings().filter(|b| stays(b)) {
+            let Some(keys) = given_up.get_mut(&binding.cluster) else { continue };
+            if let Some(selected) = contents.newest_on(binding).or_else(|| contents.held_on(binding)) {
+                keys.retain(|key| !selected.has(key));
+            }
+        }
+        given_up.retain(|_, keys| !keys.is_empty());
+    }
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
@@ -216,6 +231,64 @@ fn given_up(state: &PlacementState) -> Claims {
     given_up
 }
 
+/// What a placement is to have on its clusters, by its newest snapshot and by the one that each of them is bound to.
+struct Contents<'a> {
+    state: &'a PlacementState,
+    fleet: &'a FleetState,
+    newest: Option<u64>,
+    candidates: Option<Candidates>,
+    objects: BTreeMap<(u64, Option<ClusterInputs>), Rc<SnapshotObjects<'a>>>,
+}
+
+/// What one cluster is to have of a snapshot.
+struct Selected<'a> {
+    of_snapshot: Rc<SnapshotObjects<'a>>,
+    /// What overrides remove.
+    left_out: BTreeSet<ObjectKey>,
+}
+
+impl Selected<'_> {
+    fn has(&self, key: &ObjectKey) -> bool {
+        self.of_snapshot.keys.contains(key) && !self.left_out.contains(key)
+    }
+
+    /// Tells whether a Namespace has objects of the snapshot in it.
+    fn inhabits(&self, key: &ObjectKey) -> bool {
+        is_namespace(key) && self.of_snapshot.namespaces.contains(&*key.name)
+    }
+}
+
+impl<'a> Contents<'a> {
+    fn of(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
+        let newest = state.newest().map(|newest| newest.index);
+        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
+        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
+        Self { state, fleet, newest, candidates, objects: BTreeMap::new() }
+    }
+
+    /// Returns what a cluster is to have once its turn comes, unless runs leave it as it is.
+    fn newest_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
+        let index = self.newest.filter(|_| !self.state.record.ignores(binding))?;
+        // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
+        let is_known = self.candidates.is_some() || self.fleet.overrides.is_empty();
+        let known = self.state.snapshots.get(&index).filter(|_| is_known);
+        let now = known.map(|of| pick(self.fleet, of, self.candidates.as_ref(), &binding.cluster));
+        Some(self.selected(index, &now.unwrap_or_else(|| binding.overrides.clone())))
+    }
+
+    fn held_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
+        Some(self.selected(binding.snapshot?, &binding.overrides))
+    }
+
+    fn selected(&mut self, index: u64, picked: &PickedOverrides) -> Selected<'a> {
+        let (state, inputs) = (self.state, picked.variant.as_ref());
+        let of_snapshot = self.objects.entry((index, picked.variant.clone()));
+        let of_snapshot = of_snapshot.or_insert_with(|| Rc::new(SnapshotObjects::of(state, index, inputs)));
+        let left_out = left_out(ids_of(state, index, inputs), picked, |id| self.fleet.overrides.get(id));
+        Selected { of_snapshot: Rc::clone(of_snapshot), left_out }
+    }
+}
+
 /// What another placement is to have of the objects that one gives up.
 struct HeirClaim<'a> {
     heir: &'a PlacementKey,
@@ -225,6 +298,8 @@ struct HeirClaim<'a> {
     due: Claims,
     /// Namespaces that its objects are in: nobody deletes them meanwhile.
     inhabited: Claims,
+    /// Namespaces that it has objects in on clusters that it leaves. The member waits for these, and asks nobody once more.
+    left_in: BTreeSet<String>,
 }
 
 /// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
@@ -232,15 +307,14 @@ struct HeirClaim<'a> {
 /// leaves. A Namespace is kept as long as another placement is to have objects in it.
 fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<HeirClaim<'a>> {
     let mut claims = Vec::new();
-    for (heir, state) in states.iter().filter(|(_, state)| !state.record.removed && !only_reports(&state.record)) {
-        let mut claim = HeirClaim { heir, wanted: Claims::new(), due: Claims::new(), inhabited: Claims::new() };
+    for (heir, state) in states.iter().filter(|(_, state)| !only_reports(&state.record)) {
+        let left_in = if *heir == key { BTreeSet::new() } else { left_in(state, given_up) };
+        let mut claim =
+            HeirClaim { heir, wanted: Claims::new(), due: Claims::new(), inhabited: Claims::new(), left_in };
         let leaving: BTreeSet<&ClusterName> =
             state.bindings().filter(|b| !stays(b)).map(|binding| &binding.cluster).collect();
-        let newest = state.newest().map(|newest| newest.index);
-        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
-        let mut objects: BTreeMap<(u64, Option<ClusterInputs>), SnapshotObjects<'_>> = BTreeMap::new();
-        for binding in state.bindings().filter(|b| stays(b)) {
+        let mut contents = Contents::of(state, fleet);
+        for binding in state.bindings().filter(|b| stays(b) && !state.record.removed) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             let is_own = *heir == key;
             // An eviction removes what is there, although the cluster is picked again.
@@ -248,38 +322,36 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
             if is_own && (!leaving.contains(&binding.cluster) || is_evicted()) {
                 continue;
             }
-            // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
-            let is_known = candidates.is_some() || fleet.overrides.is_empty();
-            let now = |index: u64| {
-                let known = state.snapshots.get(&index).filter(|_| is_known);
-                let now = known.map(|of| pick(fleet, of, candidates.as_ref(), &binding.cluster));
-                now.unwrap_or_else(|| binding.overrides.clone())
-            };
-            let held = binding.snapshot.map(|index| (index, binding.overrides.clone(), true));
-            let newest = newest.filter(|_| !state.record.ignores(binding));
-            let newest = newest.map(|index| (index, now(index), false));
-            for (index, picked, is_due) in newest.into_iter().chain(held) {
-                let inputs = picked.variant.as_ref();
-                let of_snapshot = objects
-                    .entry((index, picked.variant.clone()))
-                    .or_insert_with(|| SnapshotObjects::of(state, index, inputs));
-                let left_out = left_out(ids_of(state, index, inputs), &picked, |id| fleet.overrides.get(id));
-                let is_wanted = |key: &&ObjectKey| of_snapshot.keys.contains(*key) && !left_out.contains(*key);
-                let is_inhabited = |key: &&ObjectKey| is_namespace(key) && of_snapshot.namespaces.contains(&*key.name);
+            let newest = contents.newest_on(binding).map(|selected| (selected, false));
+            let held = contents.held_on(binding).map(|selected| (selected, true));
+            for (selected, is_due) in newest.into_iter().chain(held) {
+                let is_wanted = |key: &&ObjectKey| selected.has(key);
                 extend(&mut claim.wanted, &binding.cluster, keys.iter().filter(is_wanted));
                 if !is_own {
-                    extend(&mut claim.inhabited, &binding.cluster, keys.iter().filter(is_inhabited));
+                    extend(&mut claim.inhabited, &binding.cluster, keys.iter().filter(|key| selected.inhabits(key)));
                 }
                 if is_due && !is_own {
                     extend(&mut claim.due, &binding.cluster, keys.iter().filter(is_wanted));
                 }
             }
         }
-        if !claim.wanted.is_empty() || !claim.inhabited.is_empty() {
+        if !claim.wanted.is_empty() || !claim.inhabited.is_empty() || !claim.left_in.is_empty() {
             claims.push(claim);
         }
     }
     claims
+}
+
+/// Returns the Namespaces among these objects in which a placement has objects on clusters that it leaves, as far as that is known.
+fn left_in(state: &PlacementState, given_up: &Claims) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for binding in state.bindings().filter(|b| !stays(b)) {
+        let keys = given_up.get(&binding.cluster).into_iter().flatten().filter(|key| is_namespace(key));
+        let there = || state.works.get(&binding.cluster).and_then(|work| work.inventory.known()).into_iter().flatten();
+        let inhabited = keys.filter(|key| there().any(|object| object.namespace == key.name));
+        found.extend(inhabited.map(|key| key.name.to_string()));
+    }
+    found
 }
 
 fn extend<'a>(claims: &mut Claims, cluster: &ClusterName, keys: impl Iterator<Item = &'a ObjectKey>) {

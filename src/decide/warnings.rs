@@ -47,7 +47,7 @@ fn inhabited((namespace, by): (&String, &BTreeSet<PlacementKey>)) -> Warning {
     Warning::new(
         WarningKind::NamespaceInUse,
         format!(
-            "the Namespace {namespace} stays on clusters that the placement leaves: {named} is to have objects in it"
+            "the Namespace {namespace} stays on clusters that the placement leaves: {named} has objects in it, or is to have some"
         ),
     )
     .hint("take that placement off these clusters first")

@@ -53,11 +53,8 @@ pub async fn perform(
     match step {
         Step::WriteParent(parent) => write_parent(target, order, *parent).await,
         Step::DeleteParent => delete_parent(target, order).await,
-        Step::Delete { object } => match target.delete(&object.id, &object.uid.to_string()).await {
-            Ok(deletion) => {
-                tracing::info!(object = %object.id, "pruned");
-                StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: deletion == Deletion::Gone }
-            }
+        Step::Delete { object } => match delete(target, &common.health, object).await {
+            Ok(result) => result,
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
             Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
         },
@@ -101,6 +98,20 @@ pub async fn perform(
     }
 }
 
+/// Deletes an object as it was listed. One that changed since is read instead: another placement may have taken it over meanwhile.
+async fn delete(target: &dyn Target, health: &HealthRules, object: LiveObject) -> Result<StepResult, Error> {
+    let version = Some(object.resource_version).filter(|version| *version > 0);
+    let (key, uid) = (object.id.key(), object.uid.clone());
+    let deletion = target.delete(&object.id, &uid.to_string(), version).await?;
+    if deletion != Deletion::Changed {
+        tracing::info!(object = %object.id, "pruned");
+        return Ok(StepResult::Deleted { key, uid, gone: deletion == Deletion::Gone });
+    }
+    let there = target.get(&object.id).await?.and_then(|there| LiveObject::read(&there, health));
+    let there = there.filter(|live| !live.applyset.is_empty());
+    Ok(there.map_or(StepResult::Deleted { key, uid, gone: true }, |live| StepResult::Changed { live }))
+}
+
 async fn write_parent(target: &dyn Target, order: &WorkOrder, parent: Parent) -> StepResult {
     let object = parent.object(&order.placement);
     // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
@@ -131,7 +142,7 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
         Err(error) if error.is_offline() => return StepResult::Offline(error.to_string()),
         Err(error) => return StepResult::ParentFailed(error.to_string()),
     };
-    match target.delete(&id, &uid).await {
+    match target.delete(&id, &uid, None).await {
         Ok(_) => StepResult::Parent(None, 0),
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),

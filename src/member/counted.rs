@@ -75,8 +75,8 @@ impl Target for Counted {
         self.target.names(id).await
     }
 
-    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
-        let answer = self.target.delete(id, uid).await;
+    async fn delete(&self, id: &ObjectId, uid: &str, version: Option<u64>) -> Result<Deletion, Error> {
+        let answer = self.target.delete(id, uid, version).await;
         self.count(Verb::Delete, &answer);
         answer
     }

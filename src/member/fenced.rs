@@ -93,8 +93,8 @@ impl Target for Fenced {
         self.target.names(id).await
     }
 
-    async fn delete(&self, id: &ObjectId, uid: &str) -> Result<Deletion, Error> {
-        self.write(|| id.to_string(), self.target.delete(id, uid)).await
+    async fn delete(&self, id: &ObjectId, uid: &str, version: Option<u64>) -> Result<Deletion, Error> {
+        self.write(|| id.to_string(), self.target.delete(id, uid, version)).await
     }
 
     async fn release(&self, id: &ObjectId, uid: &str, release: Release) -> Result<(), Error> {

@@ -147,7 +147,7 @@ impl Target for Memory {
         Ok(self.objects.lock().unwrap().get(&id.key()).cloned())
     }
 
-    async fn delete(&self, id: &ObjectId, _uid: &str) -> Result<Deletion, Error> {
+    async fn delete(&self, id: &ObjectId, _uid: &str, _version: Option<u64>) -> Result<Deletion, Error> {
         self.note("delete", &id.key());
         self.objects.lock().unwrap().remove(&id.key());
         Ok(Deletion::Gone)

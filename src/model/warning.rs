@@ -24,7 +24,7 @@ pub enum WarningKind {
     NothingSelected,
     /// Objects are in no namespace, and nothing says whether they belong into one.
     NamespaceUnknown,
-    /// A Namespace is not deleted, because another placement is to have objects in it.
+    /// A Namespace is not deleted, because another placement has objects in it, or is to have some.
     NamespaceInUse,
     /// Nothing moves the clusters of an External placement.
     NoRun,

@@ -150,7 +150,8 @@ pub struct Checker {
     /// When each binding was last given something new, by the count of facts.
     moved: BTreeMap<Spot, u64>,
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
-    pub(super) was_complete: BTreeSet<Spot>,
+    /// Bindings that had all of their orders, each with the generation of the last one that was complete.
+    pub(super) was_complete: BTreeMap<Spot, i64>,
     pub(super) down: BTreeSet<Spot>,
     /// What restored members may keep, and what an agent put back that had not noticed its removal: nobody decides about it any more.
     pub(super) forgotten: BTreeSet<Spot>,
@@ -260,7 +261,11 @@ impl Checker {
                 Ok(())
             }
             Fact::Applied { order, object, available, digest, was_foreign: _ } => {
-                self.taken_over(&spot(order), object);
+                let was_others = self.taken_over(&spot(order), object);
+                // It had all of this generation, and gets back what another placement held meanwhile: as what somebody changed.
+                if was_others && self.was_complete.get(&spot(order)) == Some(&order.generation) {
+                    self.changed.insert((order.cluster.clone(), object.clone()));
+                }
                 let (written, at) = self.written.entry(spot(order)).or_default();
                 written.insert(object.clone(), digest.clone());
                 *at = self.now;
@@ -331,7 +336,7 @@ impl Checker {
         let is_whole = order.manifests.iter().all(has);
         let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
         if holds == Some(order.snapshot) && is_whole && is_up {
-            self.was_complete.insert(spot(order));
+            self.was_complete.insert(spot(order), order.generation);
         }
     }
 
@@ -709,22 +714,24 @@ impl Checker {
         if self.changed.remove(&(order.cluster.clone(), object.clone())) {
             return Ok(());
         }
-        if !self.was_complete.contains(&spot) || !self.down.insert(spot.clone()) {
+        if !self.was_complete.contains_key(&spot) || !self.down.insert(spot.clone()) {
             return Ok(());
         }
         self.few_are_down(&spot)
     }
 
-    /// What another placement writes is not down by the doing of the one that wrote it before.
-    fn taken_over(&mut self, by: &Spot, object: &ObjectKey) {
+    /// What another placement writes is not down by the doing of the one that wrote it before. Tells whether another one did.
+    fn taken_over(&mut self, by: &Spot, object: &ObjectKey) -> bool {
         let others = self
             .written
             .iter()
             .filter(|(spot, (written, _))| spot.1 == by.1 && spot.0 != by.0 && written.contains_key(object));
-        for spot in others.map(|(spot, _)| spot.clone()).collect::<Vec<_>>() {
-            self.was_complete.remove(&spot);
-            self.down.remove(&spot);
+        let others: Vec<Spot> = others.map(|(spot, _)| spot.clone()).collect();
+        for spot in &others {
+            self.was_complete.remove(spot);
+            self.down.remove(spot);
         }
+        !others.is_empty()
     }
 
     fn arrived(&mut self, cluster: &ClusterName, object: &ObjectKey) {

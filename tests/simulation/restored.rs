@@ -117,7 +117,7 @@ impl Checker {
         self.calm_since = self.now;
         let is_here = |spot: &Spot| spot.1 == *cluster;
         // What is written there next is a first delivery: that it is down meanwhile is not a rollout's doing.
-        self.was_complete.retain(|spot| !is_here(spot));
+        self.was_complete.retain(|spot, _| !is_here(spot));
         self.down.retain(|spot| !is_here(spot));
         self.unavailable.retain(|spot, _| !is_here(spot));
         self.forgotten.retain(|spot| !is_here(spot));
@@ -147,7 +147,9 @@ impl Checker {
         for (cluster, holding) in members {
             for (placement, parent) in holding.inventories {
                 let Some(holds) = &parent.holds else { continue };
-                if self.forgotten.contains(&(placement.clone(), (*cluster).clone())) {
+                let spot = (placement.clone(), (*cluster).clone());
+                // One that leaves keeps its inventory while others have objects in its Namespace, and holds no snapshot any more.
+                if self.forgotten.contains(&spot) || self.binding(&spot).is_some_and(|binding| binding.deleting) {
                     continue;
                 }
                 let Some(snapshot) = self.snapshots.get(&snapshot_key(placement, holds.index)) else {

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::api::placement::ApplyStrategyType;
 use model::api::staged::StageTaskType;
 use model::id::{Digest, ObjectKey, PlacementKey};
-use model::records::HeldSnapshot;
+use model::records::{HeldSnapshot, SnapshotResource};
 use model::runs::{Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord};
 
 use super::check::{Checker, Verdict, parse};
@@ -194,11 +194,17 @@ impl Checker {
             }
             let spot = (run.placement.clone(), cluster.name.clone());
             let written = self.written.get(&spot);
-            let has_all = |written: &BTreeMap<ObjectKey, Digest>| {
-                snapshot.resources.iter().all(|resource| written.get(&resource.id.key()) == Some(&resource.digest))
+            let has = |written: &BTreeMap<ObjectKey, Digest>, of: &SnapshotResource| {
+                written.get(&of.id.key()) == Some(&of.digest)
             };
-            let is_whole = snapshot.resources.is_empty() || written.is_some_and(|(written, _)| has_all(written));
-            let was_whole = self.unheard.get(&spot).is_some_and(|(written, _)| has_all(written));
+            // What a later commit gives to another placement has changed hands while a run that was queued before it continues.
+            let here =
+                || self.written.iter().filter(|((_, of), _)| *of == cluster.name).map(|(_, (written, _))| written);
+            let is_whole = snapshot.resources.iter().all(|resource| here().any(|written| has(written, resource)));
+            let was_whole = self
+                .unheard
+                .get(&spot)
+                .is_some_and(|(written, _)| snapshot.resources.iter().all(|resource| has(written, resource)));
             if cluster.phase == ClusterPhase::Succeeded && !is_whole && !was_whole {
                 let (stage, run) = (&stage.name, &run.name);
                 return Err(format!("2: {} is done in stage {stage} of {run}, and does not hold it", cluster.name));

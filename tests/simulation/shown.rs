@@ -163,11 +163,14 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
         named.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
     };
     // A commit was accepted this instant, and what it deletes is to be decided.
-    let deletions = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
-    let is_outdated = || deletions(&decide(state.clone(), core.fleet(), now).state) != deletions(state);
+    let gated = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
+    let is_outdated = || gated(&decide(state.clone(), core.fleet(), now).state) != gated(state);
+    let leave = || state.record.closed_gate().is_some_and(|gate| !gate.leaving.is_empty());
     let happens = match (command.verb, target.stage.as_deref()) {
         // Where clusters leave, what is deleted on the others is asked next.
-        (Verb::Approve, Some(DELETION_GATE)) => deletions(&after) != deletions(state) || is_outdated(),
+        (Verb::Approve, Some(DELETION_GATE)) => {
+            gated(&after).is_none() || leave() && gated(&after) != gated(state) || is_outdated()
+        }
         // The gate at the other side of the stage may be the next.
         (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
         (Verb::Resume, _) => after.record.paused.is_none(),

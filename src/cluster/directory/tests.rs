@@ -89,7 +89,7 @@ async fn d03_no_identity_leads_out_of_the_folder() {
         assert!(place.member.get(&id(&foreign)).await.expect("an answer").is_some(), "{kind}");
         assert_eq!(place.listed(&kind_of(&foreign)), ["db"], "{kind}");
         assert_eq!(place.files("dev").len(), 1, "{kind}");
-        let gone = place.member.delete(&id(&foreign), &uid(&foreign)).await.expect("an answer");
+        let gone = place.member.delete(&id(&foreign), &uid(&foreign), None).await.expect("an answer");
         assert_eq!((gone, place.files("dev").len()), (Deletion::Gone, 0), "{kind}");
     }
     assert_eq!(place.files("prod"), ["secret..app.db.yaml"]);
@@ -108,7 +108,7 @@ async fn d03_links_in_the_folder_are_not_followed() {
     plant();
     let error = place.member.list(&kind_of(&map), |_| true).expect_err("it is told").to_string();
     assert!(error.contains("configmap..app.a.yaml") && error.contains("symbolic link"), "{error}");
-    place.member.delete(&id(&map), &uid(&map)).await.expect_err("what cannot be read is not removed");
+    place.member.delete(&id(&map), &uid(&map), None).await.expect_err("what cannot be read is not removed");
     place.member.apply(&map, WRITE).await.expect("the file takes the link's place");
     assert!(!fs::symlink_metadata(&link).expect("it is there").is_symlink());
     assert_eq!(place.read("prod/outside.yaml"), before);
@@ -130,7 +130,7 @@ async fn d14_two_objects_have_two_files() {
         place.member.apply(role, WRITE).await.expect("it is written");
     }
     assert_eq!(place.listed(&kind_of(&roles[0])), ["team:read", "team_read"]);
-    place.member.delete(&id(&roles[0]), &uid(&roles[0])).await.expect("it goes");
+    place.member.delete(&id(&roles[0]), &uid(&roles[0]), None).await.expect("it goes");
     assert_eq!(place.listed(&kind_of(&roles[0])), ["team_read"]);
     assert_eq!(place.files("dev"), ["role.rbac.authorization.k8s.io.app.team_read.yaml"]);
 }
@@ -143,7 +143,7 @@ async fn d14_kinds_that_differ_in_capital_letters_are_refused_and_nothing_is_los
     let error = place.member.apply(&other, WRITE).await.expect_err("it is refused");
     assert!(!error.is_offline() && error.to_string().contains("capital letters"), "{error}");
     assert_eq!(place.member.get(&id(&other)).await.expect("an answer"), None);
-    place.member.delete(&id(&other), &uid(&other)).await.expect("an answer");
+    place.member.delete(&id(&other), &uid(&other), None).await.expect("an answer");
     assert!(place.member.get(&id(&one)).await.expect("an answer").is_some(), "another object's file stays");
 }
 
@@ -184,7 +184,7 @@ async fn files_of_the_first_version_get_their_new_names() {
         "nothing was written again"
     );
     let old = object("v1", "ConfigMap", "oops a space");
-    place.member.delete(&id(&old), &uid(&old)).await.expect("it goes");
+    place.member.delete(&id(&old), &uid(&old), None).await.expect("it goes");
     assert_eq!(place.files("dev").len(), 5);
 
     // A crash in the middle of a change of names leaves both, and one goes; so does one that a backup brought back.
@@ -205,7 +205,7 @@ async fn d08_many_objects_are_written_at_once() {
     let applied = futures::future::join_all(maps.iter().map(|map| place.member.apply(map, WRITE))).await;
     assert!(applied.iter().all(Result::is_ok));
     assert_eq!(place.files("dev").len(), 40, "nothing temporary is left");
-    place.member.delete(&id(&maps[0]), &uid(&maps[0])).await.expect("it goes");
+    place.member.delete(&id(&maps[0]), &uid(&maps[0]), None).await.expect("it goes");
     assert_eq!(place.files("dev").len(), 39);
 }
 
@@ -276,7 +276,7 @@ async fn only_what_others_change_is_read_again() {
     changed["data"] = json!({"by": "somebody"});
     place.write("dev/configmap..app.m1.yaml", &changed);
     assert_eq!(reported(&mut observations, "m1").await, ["m1"], "no list, and none of our own writes");
-    place.member.delete(&id(&maps[0]), &uid(&maps[0])).await.expect("it goes");
+    place.member.delete(&id(&maps[0]), &uid(&maps[0]), None).await.expect("it goes");
     place.write("dev/configmap..app.m2.yaml", &changed);
     assert_eq!(
         reported(&mut observations, "list").await,

@@ -30,6 +30,12 @@ impl Holdings {
         keys.filter_map(|key| Some((key.as_ref(), self.get(key)?)))
     }
 
+    /// Returns the ApplySets that have objects in a namespace.
+    pub fn labels_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        let is_there = move |keys: &BTreeSet<Arc<ObjectKey>>| keys.iter().any(|key| *key.namespace == *namespace);
+        self.labelled.iter().filter(move |(_, keys)| is_there(keys)).map(|(label, _)| label.as_ref())
+    }
+
     /// Returns the names of the Namespaces, in order.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces.iter().map(|key| key.name.as_str())

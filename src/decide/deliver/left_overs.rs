@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::claim::Holder;
 use super::live::LiveObject;
 use super::progress::Progress;
 use super::step::{MemberView, Step};
 use super::waves::wave;
-use model::id::ObjectKey;
+use model::id::{ObjectId, ObjectKey};
 use model::work::{Release, WorkOrder};
 
 /// The left-overs, and what happens to them.
@@ -27,11 +28,14 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
     let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
     let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false, undecided: false };
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
+    // Namespaces that objects stay in: without theirs, they would go as well.
+    let mut inhabited: BTreeSet<&str> = BTreeSet::new();
     for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
         found.staying.push(key.clone());
         // Another placement takes it over; until then only this inventory names it.
         let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
         if taken || refused || order.held.contains(key) {
+            inhabited.insert(&key.namespace);
             continue;
         }
         // Somebody else deletes it already, whatever the decision says.
@@ -45,11 +49,25 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
             due.push((wave(&live.id.group, &live.id.kind), live));
         }
     }
+    let is_inhabited = |namespace: &str| inhabited.contains(namespace) || has_objects_of_others(view, namespace);
+    due.retain(|(_, live)| !is_namespace(&live.id) || !is_inhabited(&live.id.name));
     // Objects of later waves need those of earlier ones: their Namespace, their definition, their ServiceAccount.
     let last = due.iter().map(|(wave, _)| *wave).max();
     found.deletes =
         due.into_iter().filter(|(wave, _)| Some(*wave) == last).map(|(_, live)| take_away(order, live)).collect();
     found
+}
+
+/// Tells whether another placement has objects in a Namespace. It leaves, since the Namespace is to go: its own order removes them, as soon
+/// as a person lets it where one is asked.
+fn has_objects_of_others(view: &MemberView<'_>, namespace: &str) -> bool {
+    view.live
+        .labels_in(namespace)
+        .any(|label| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody))
+}
+
+fn is_namespace(id: &ObjectId) -> bool {
+    id.kind == "Namespace" && id.group.is_empty()
 }
 
 /// Returns the step that removes an object from the placement: a deletion, or a release if the placement abandons its objects

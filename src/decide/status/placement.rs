@@ -64,7 +64,7 @@ impl<'a> PlacementView<'a> {
     }
 
     /// Returns the picked clusters in decision order, each with its present binding: of the latest policy snapshot and not
-    /// being deleted.
+    /// being deleted. Of a placement that is gone, the clusters that still have one.
     pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
         let Some(policy) = self.policy else { return Vec::new() };
         let speaks = |b: &&Binding| b.policy_index == policy.index && !b.deleting;
@@ -81,7 +81,9 @@ impl<'a> PlacementView<'a> {
             guess = position + 1;
             Some(speaking[position])
         };
-        self.selected().map(|decision| (decision, of(decision))).collect()
+        let picked = self.selected().map(|decision| (decision, of(decision)));
+        // A placement that is gone from git gets no new binding.
+        picked.filter(|(_, binding)| binding.is_some() || !self.record.removed).collect()
     }
 
     /// Returns the bindings without a picked cluster: their objects must be removed.

@@ -91,8 +91,8 @@ impl Delivery {
         self.unreported = true;
         match result {
             StepResult::Offline(reason) => return Some(reason),
-            // The reconciler keeps the inventories of all placements.
-            StepResult::Parent(..) => {}
+            // The reconciler keeps the inventories of all placements, and what is there.
+            StepResult::Parent(..) | StepResult::Changed { .. } => {}
             StepResult::ParentFailed(message) => self.give_up_until(message, now + RETRY_MAX),
             StepResult::DeleteFailed { message } => self.give_up_until(message, now + DELETE_RETRY),
             StepResult::Applied { key, attempt, live } => {

@@ -268,7 +268,7 @@ impl Reconciler {
     /// Handles the result of a step. Returns why the member does not answer, if the step failed for that reason.
     pub fn settle(&mut self, placement: &PlacementKey, result: StepResult, now: Timestamp) -> Option<String> {
         // A watch may report it late, and a plan made until then would apply it again.
-        if let StepResult::Applied { live: Some(live), .. } = &result {
+        if let StepResult::Applied { live: Some(live), .. } | StepResult::Changed { live } = &result {
             self.note_served(&live.id);
             self.see(live.clone());
         }
@@ -276,7 +276,7 @@ impl Reconciler {
             // An object that was recreated under its name is another one.
             && self.live.get(key).is_some_and(|live| live.uid == *uid)
         {
-            self.live.remove(key);
+            self.lose(key);
         }
         if let StepResult::Parent(parent, version) = &result {
             self.parents.wrote(placement, parent.clone(), *version);
@@ -403,11 +403,17 @@ impl Reconciler {
     pub fn forget(&mut self, key: &ObjectKey, resource_version: u64) {
         // Files have no versions: the latest observation counts.
         let stale = |live: &LiveObject| live.resource_version > resource_version && resource_version > 0;
-        if self.live.get(key).is_some_and(|live| !stale(live))
-            && let Some(live) = self.live.remove(key)
-        {
-            self.touch(None, Some(&live.applyset), key);
+        if self.live.get(key).is_some_and(|live| !stale(live)) {
+            self.lose(key);
         }
+    }
+
+    /// Drops an object. Who has its Namespace may wait for its end.
+    fn lose(&mut self, key: &ObjectKey) {
+        let Some(live) = self.live.remove(key) else { return };
+        let namespace = ObjectKey { kind: "Namespace".into(), name: key.namespace.clone(), ..ObjectKey::default() };
+        let waiting = self.live.get(&namespace).map(|live| Arc::clone(&live.applyset));
+        self.touch(waiting.as_deref(), Some(&live.applyset), key);
     }
 
     /// Marks the deliveries that an object concerns: its present and former owners, and the placements that want it.

@@ -51,6 +51,11 @@ pub enum StepResult {
         /// It is already gone, or no longer belongs to gitfleet.
         gone: bool,
     },
+    /// An object was not deleted, because it changed since it was listed. What it is now decides whether it goes.
+    Changed {
+        /// The object as it is now.
+        live: LiveObject,
+    },
     /// A deletion was refused.
     DeleteFailed {
         /// The reason, as text for users.

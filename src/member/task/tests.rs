@@ -52,7 +52,7 @@ impl Target for Trap {
         Ok(None)
     }
 
-    async fn delete(&self, _id: &ObjectId, _uid: &str) -> Result<Deletion, Error> {
+    async fn delete(&self, _id: &ObjectId, _uid: &str, _version: Option<u64>) -> Result<Deletion, Error> {
         Ok(Deletion::Gone)
     }
 

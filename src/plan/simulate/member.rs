@@ -139,10 +139,13 @@ impl SimulatedMember {
     ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
         let (key, uid) = (named.id.key(), named.uid.clone());
         let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
-        // Like a precondition on the uid: an object that was recreated since is not hit.
-        let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
+        let Some(live) = self.objects.get_mut(&key).filter(|live| !live.applyset.is_empty()) else {
             return (answer(true), None, Vec::new());
         };
+        // Like preconditions: what was recreated or changed since it was listed is not hit.
+        if (&live.uid, live.resource_version) != (&uid, named.resource_version) {
+            return (StepResult::Changed { live: live.clone() }, None, Vec::new());
+        }
         self.writes += 1;
         self.version += 1;
         // The inventory may be gone already: a stale list did not show some objects.

@@ -129,7 +129,7 @@ async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     // What is not there is nothing, not an error; deleting it is done already.
     let (a, b) = (map("a", "1", "applyset-x-v1"), map("b", "1", "applyset-x-v1"));
     assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
-    assert_eq!(target.delete(&id(&a), "no-such-uid").await.expect("an answer"), Deletion::Gone);
+    assert_eq!(target.delete(&id(&a), "no-such-uid", None).await.expect("an answer"), Deletion::Gone);
 
     // A dry run answers and writes nothing.
     let answer = target.apply(&a, DRY).await.expect("an answer");
@@ -157,13 +157,17 @@ async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     target.apply(&map("b", "1", ""), WRITE).await.expect("it is written");
     watch.until("without its label it is not watched", |names| !names.contains_key("b")).await;
 
-    // Deleting names a uid: another object by the same name stays.
-    assert_eq!(target.delete(&id(&a), "no-such-uid").await.expect("an answer"), Deletion::Gone);
+    // Deleting names a uid: another object by the same name stays. It may name a version, too: what changed since stays.
+    assert_eq!(target.delete(&id(&a), "no-such-uid", None).await.expect("an answer"), Deletion::Changed);
+    if let Some(version) = first["metadata"]["resourceVersion"].as_str() {
+        let version = Some(version.parse().expect("a number"));
+        assert_eq!(target.delete(&id(&a), &uid(&second), version).await.expect("an answer"), Deletion::Changed);
+    }
     assert!(target.get(&id(&a)).await.expect("an answer").is_some());
-    assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("an answer"), Deletion::Gone);
+    assert_eq!(target.delete(&id(&a), &uid(&second), None).await.expect("an answer"), Deletion::Gone);
     assert_eq!(target.get(&id(&a)).await.expect("an answer"), None);
     watch.until("its end is seen", std::collections::BTreeMap::is_empty).await;
-    assert_eq!(target.delete(&id(&a), &uid(&second)).await.expect("twice is no error"), Deletion::Gone);
+    assert_eq!(target.delete(&id(&a), &uid(&second), None).await.expect("twice is no error"), Deletion::Gone);
 
     // What is given up stays as it is, without what names us; a uid is named here, too.
     let given = target.apply(&map("given", "1", "applyset-x-v1"), WRITE).await.expect("it is written");
@@ -174,7 +178,7 @@ async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     let left = target.get(&id(&given)).await.expect("an answer").expect("it stays");
     assert_eq!((uid(&left), &left["data"]), (uid(&given), &given["data"]));
     assert!(left["metadata"]["labels"].get(PART_OF_LABEL).is_none(), "{left}");
-    target.delete(&id(&given), &uid(&given)).await.expect("it goes");
+    target.delete(&id(&given), &uid(&given), None).await.expect("it goes");
     target.release(&id(&given), &uid(&given), Release::Fields).await.expect("what is gone is no error");
 
     d14_every_legal_name_is_an_object_of_its_own(target).await;
@@ -194,7 +198,7 @@ async fn keeps_every_promise(target: &dyn Target, other: &dyn Target) {
     };
     assert!(is_ours(&target.parents().await.expect("an answer")));
     let found = target.get(&id(&parent)).await.expect("an answer").expect("it is there");
-    target.delete(&id(&parent), &uid(&found)).await.expect("it goes");
+    target.delete(&id(&parent), &uid(&found), None).await.expect("it goes");
     assert!(!is_ours(&target.parents().await.expect("an answer")));
 }
 
@@ -235,7 +239,7 @@ async fn tells_who_else_writes_inventories(target: &dyn Target) {
         }
         other => panic!("{other:?}"),
     }
-    target.delete(&id(&first), &uid(&first)).await.expect("it goes");
+    target.delete(&id(&first), &uid(&first), None).await.expect("it goes");
     match next("the removal is told").await {
         Observation::InventoryGone(object) => {
             assert_eq!(object["metadata"]["annotations"]["gitfleet.io/placement"], "late");
@@ -244,7 +248,7 @@ async fn tells_who_else_writes_inventories(target: &dyn Target) {
         other => panic!("{other:?}"),
     }
     let stranger = target.get(&id(&stranger)).await.expect("an answer").expect("it is there");
-    target.delete(&id(&stranger), &uid(&stranger)).await.expect("it goes");
+    target.delete(&id(&stranger), &uid(&stranger), None).await.expect("it goes");
 }
 
 /// Names that Kubernetes takes and that mean something else in a path, in a URL or on a file system that folds case.
@@ -263,7 +267,7 @@ async fn d14_every_legal_name_is_an_object_of_its_own(target: &dyn Target) {
             (&found["metadata"]["name"], &found["metadata"]["labels"]["is"]),
             (&json!(name), &json!(format!("n{label}")))
         );
-        target.delete(&id(&found), &uid(&found)).await.expect("it goes");
+        target.delete(&id(&found), &uid(&found), None).await.expect("it goes");
         assert_eq!(target.get(&id(&found)).await.expect("an answer"), None, "{name}");
     }
 }

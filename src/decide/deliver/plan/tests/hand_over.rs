@@ -19,3 +19,31 @@ fn w16_the_inventory_stays_until_another_placement_has_taken_what_is_there() {
     }
     assert_eq!(member.plan(&leaves, &both).steps, [Step::DeleteParent]);
 }
+
+/// A person may not have let the other one delete what it has there.
+#[test]
+fn m08_a_namespace_goes_after_what_other_placements_have_in_it() {
+    let inside = || vec![desired("ConfigMap", "settings", "1")];
+    let (leaves, other) = (WorkOrder { remove: true, ..order("p", vec![]) }, order("q", inside()));
+    let removal = || (WorkOrder { remove: true, ..order("q", vec![]) }, Progress::default());
+    let (orders, elsewhere) = (vec![removal()], vec![other.placement.clone()]);
+    let rows = [
+        ("it leaves, too", Others { orders, ..Others::default() }, false),
+        ("it is another source's", Others { elsewhere, ..Others::default() }, false),
+        ("nobody knows it", Others::default(), true),
+    ];
+    for (name, others, goes) in rows {
+        let mut member = Member { others, ..Member::default() };
+        member.settle(&order("q", inside()));
+        member.settle(&order("p", vec![desired("Namespace", "n", "")]));
+        let deletes = |member: &Member| {
+            let steps = member.plan(&leaves, &wanted(&[&leaves])).steps;
+            steps.iter().any(|step| matches!(step, Step::Delete { .. }))
+        };
+        assert_eq!(deletes(&member), goes, "{name}");
+        for desired in inside() {
+            member.live.remove(&desired.key);
+        }
+        assert!(deletes(&member), "{name}, and is gone");
+    }
+}
