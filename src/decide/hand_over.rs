@@ -96,22 +96,20 @@ pub fn decide_each(
     decided
 }
 
-/// Adds up claims: all claimed objects, those that the heirs get now, and the Namespaces that stay because other placements have objects there.
+/// Adds up claims: all claimed objects, those that the heirs get now, and the Namespaces and definitions that stay because other placements have objects there.
 fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
     let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
     for claim in claims {
         add(&mut claimed, &claim.wanted);
         add(&mut claimed, &claim.inhabited);
-        let kept = claim.inhabited.values().flatten().map(|key| key.name.to_string());
-        for namespace in kept.chain(claim.left_in.iter().cloned()) {
-            inhabited.entry(namespace).or_default().insert(claim.heir.clone());
+        for key in claim.inhabited.values().flatten().chain(&claim.left_in) {
+            inhabited.entry(key.clone()).or_default().insert(claim.heir.clone());
         }
         add(&mut yielded, &claim.due);
     }
     // One that changes hands stays for that reason.
-    let wanted = claims.iter().flat_map(|claim| claim.wanted.values()).flatten();
-    let handed: BTreeSet<&str> = wanted.filter(|key| is_namespace(key)).map(|key| &*key.name).collect();
-    inhabited.retain(|namespace, _| !handed.contains(namespace.as_str()));
+    let handed: BTreeSet<&ObjectKey> = claims.iter().flat_map(|claim| claim.wanted.values()).flatten().collect();
+    inhabited.retain(|key, _| !handed.contains(key));
     (claimed, yielded, inhabited)
 }
 
@@ -252,9 +250,12 @@ impl Selected<'_> {
         self.of_snapshot.keys.contains(key) && !self.left_out.contains(key)
     }
 
-    /// Tells whether a Namespace has objects of the snapshot in it.
+    /// Tells whether objects of the snapshot are in a Namespace or of a definition.
     fn inhabits(&self, key: &ObjectKey) -> bool {
-        is_namespace(key) && self.of_snapshot.namespaces.contains(&*key.name)
+        if key.is_namespace() {
+            return self.of_snapshot.namespaces.contains(&*key.name);
+        }
+        key.is_container() && self.of_snapshot.keys.iter().any(|object| object.is_inside(key))
     }
 }
 
@@ -296,15 +297,15 @@ struct HeirClaim<'a> {
     wanted: Claims,
     /// What its orders contain now: its turn has come.
     due: Claims,
-    /// Namespaces that its objects are in: nobody deletes them meanwhile.
+    /// Namespaces that its objects are in, and definitions: nobody deletes them meanwhile.
     inhabited: Claims,
-    /// Namespaces that it has objects in on clusters that it leaves. The member waits for these, and asks nobody once more.
-    left_in: BTreeSet<String>,
+    /// Those that it has objects in on clusters that it leaves. The member waits for these, and asks nobody once more.
+    left_in: BTreeSet<ObjectKey>,
 }
 
 /// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
 /// unless an override removes the object from the cluster. The placement itself counts where it is picked again beside a binding that
-/// leaves. A Namespace is kept as long as another placement is to have objects in it.
+/// leaves. A Namespace or a definition is kept as long as another placement is to have objects in it.
 fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<HeirClaim<'a>> {
     let mut claims = Vec::new();
     for (heir, state) in states.iter().filter(|(_, state)| !only_reports(&state.record)) {
@@ -342,14 +343,14 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
     claims
 }
 
-/// Returns the Namespaces among these objects in which a placement has objects on clusters that it leaves, as far as that is known.
-fn left_in(state: &PlacementState, given_up: &Claims) -> BTreeSet<String> {
+/// Returns the Namespaces and definitions among these objects in which a placement has objects on clusters that it leaves, as far as that is
+/// known.
+fn left_in(state: &PlacementState, given_up: &Claims) -> BTreeSet<ObjectKey> {
     let mut found = BTreeSet::new();
     for binding in state.bindings().filter(|b| !stays(b)) {
-        let keys = given_up.get(&binding.cluster).into_iter().flatten().filter(|key| is_namespace(key));
+        let keys = given_up.get(&binding.cluster).into_iter().flatten().filter(|key| key.is_container());
         let there = || state.works.get(&binding.cluster).and_then(|work| work.inventory.known()).into_iter().flatten();
-        let inhabited = keys.filter(|key| there().any(|object| object.namespace == key.name));
-        found.extend(inhabited.map(|key| key.name.to_string()));
+        found.extend(keys.filter(|key| there().any(|object| object.is_inside(key))).cloned());
     }
     found
 }
@@ -359,10 +360,6 @@ fn extend<'a>(claims: &mut Claims, cluster: &ClusterName, keys: impl Iterator<It
     if keys.peek().is_some() {
         claims.entry(cluster.clone()).or_default().extend(keys.cloned());
     }
-}
-
-fn is_namespace(key: &ObjectKey) -> bool {
-    key.kind == "Namespace" && key.group.is_empty()
 }
 
 impl PlacementState {

@@ -150,8 +150,8 @@ impl FleetState {
 /// Objects that are handed over, by cluster.
 pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 
-/// Namespaces that a placement would delete, with the placements that are to have objects in them.
-pub type Inhabited = BTreeMap<String, BTreeSet<PlacementKey>>;
+/// Namespaces and definitions that a placement would delete, with the placements that have objects in them, or are to have some.
+pub type Inhabited = BTreeMap<ObjectKey, BTreeSet<PlacementKey>>;
 
 /// All state of one placement.
 #[derive(Clone, Debug)]

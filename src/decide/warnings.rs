@@ -6,7 +6,7 @@ use super::Pass;
 use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
 use model::api::placement::{PlacementType, StrategyType};
-use model::id::{ClusterName, PlacementKey};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::names::first_of;
 use model::records::{PickReason, PlacementRecord, PolicySnapshot};
 use model::text::suggest;
@@ -40,14 +40,15 @@ impl Pass<'_> {
     }
 }
 
-/// Says of a Namespace why it stays.
-fn inhabited((namespace, by): (&String, &BTreeSet<PlacementKey>)) -> Warning {
+/// Says of a Namespace or a definition why it stays.
+fn inhabited((of, by): (&ObjectKey, &BTreeSet<PlacementKey>)) -> Warning {
     let placements: Vec<String> = by.iter().map(|key| format!("{} {key}", key.kind())).collect();
     let named = first_of(placements.iter().map(String::as_str), NAMED_MAX);
     Warning::new(
-        WarningKind::NamespaceInUse,
+        WarningKind::StillInUse,
         format!(
-            "the Namespace {namespace} stays on clusters that the placement leaves: {named} has objects in it, or is to have some"
+            "the {} {} stays on clusters that the placement leaves: {named} has objects in it, or is to have some",
+            of.kind, of.name
         ),
     )
     .hint("take that placement off these clusters first")

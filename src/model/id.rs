@@ -267,6 +267,35 @@ impl ObjectKey {
     pub fn is_reserved(&self) -> bool {
         is_reserved(&self.group, &self.kind, &self.namespace, &self.name)
     }
+
+    /// Tells whether it is a Namespace or a CustomResourceDefinition: its deletion deletes what is inside.
+    pub fn is_container(&self) -> bool {
+        self.is_namespace() || self.is_definition()
+    }
+
+    /// Tells whether it is a Namespace.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
+    fn is_definition(&self) -> bool {
+        self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
+    }
+
+    /// Tells whether the deletion of another object deletes this one: of its Namespace, or of its definition, whose name is the plural of the
+    /// kind and the group. A plural that is not formed by the rules is not recognised.
+    ///
+    /// Source: Kubernetes, `meta.UnsafeGuessKindToResource`, and plurals that keep a `y`.
+    pub fn is_inside(&self, container: &Self) -> bool {
+        if container.is_namespace() {
+            return !self.namespace.is_empty() && *self.namespace == *container.name;
+        }
+        let plural = container.name.strip_suffix(&*self.group).and_then(|rest| rest.strip_suffix('.'));
+        let Some(plural) = plural.filter(|_| container.is_definition()) else { return false };
+        let kind = self.kind.to_lowercase();
+        let of = |stem: &str, endings: &[&str]| plural.strip_prefix(stem).is_some_and(|end| endings.contains(&end));
+        of(&kind, &["", "s", "es"]) || kind.strip_suffix('y').is_some_and(|stem| of(stem, &["ies"]))
+    }
 }
 
 fn is_reserved(group: &str, kind: &str, namespace: &str, name: &str) -> bool {
@@ -290,4 +319,37 @@ fn write_object(f: &mut fmt::Formatter<'_>, group: &str, kind: &str, namespace: 
         write!(f, "{namespace}/")?;
     }
     f.write_str(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_with_a_namespace_or_a_definition() {
+        let key = |group: &str, kind: &str, namespace: &str, name: &str| ObjectKey {
+            group: group.into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let definition = |name: &str| key("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
+        let (namespace, secret) = (key("", "Namespace", "", "n"), key("", "Secret", "n", "s"));
+        let custom = |kind: &str| key("example.com", kind, "n", "x");
+        let rows = [
+            ("in the Namespace", secret.clone(), &namespace, true),
+            ("in another one", key("", "Secret", "m", "n"), &namespace, false),
+            ("in none", key("", "Node", "", "n"), &namespace, false),
+            ("of the definition", custom("Widget"), &definition("widgets.example.com"), true),
+            ("of one with another ending", custom("Policy"), &definition("policies.example.com"), true),
+            ("of one that keeps its y", custom("Gateway"), &definition("gateways.example.com"), true),
+            ("of one with an s", custom("Bus"), &definition("buses.example.com"), true),
+            ("of another kind", custom("WidgetSet"), &definition("widgets.example.com"), false),
+            ("of another group", custom("Widget"), &definition("widgets.com"), false),
+            ("a name alone", secret, &key("", "ConfigMap", "", "n"), false),
+        ];
+        for (name, object, container, expected) in rows {
+            assert_eq!(object.is_inside(container), expected, "{name}");
+        }
+    }
 }

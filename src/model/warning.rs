@@ -24,8 +24,8 @@ pub enum WarningKind {
     NothingSelected,
     /// Objects are in no namespace, and nothing says whether they belong into one.
     NamespaceUnknown,
-    /// A Namespace is not deleted, because another placement has objects in it, or is to have some.
-    NamespaceInUse,
+    /// A Namespace or a definition is not deleted, because another placement has objects in it, or is to have some.
+    StillInUse,
     /// Nothing moves the clusters of an External placement.
     NoRun,
     /// Clusters are in no stage, and their strategy ignores them.

@@ -70,7 +70,7 @@ fn brought(fleet: &FleetState, placements: &[PlacementState]) -> Namespaces {
 
 fn note(namespaces: &mut Namespaces, cluster: &ClusterName, keys: &BTreeSet<ObjectKey>) {
     let first = ObjectKey { kind: "Namespace".into(), ..ObjectKey::default() };
-    let is_namespace = |key: &&ObjectKey| key.group.is_empty() && key.kind == "Namespace";
+    let is_namespace = |key: &&ObjectKey| key.is_namespace();
     let names = keys.range(first..).take_while(is_namespace).map(|key| key.name.to_string());
     let mut names = names.peekable();
     if names.peek().is_some() {

@@ -221,12 +221,11 @@ impl<'a> Projections<'a> {
         self.all.iter().find(places)
     }
 
-    /// Tells whether a key is a Namespace in which another placement will have objects on a cluster: then the Namespace is not deleted.
+    /// Tells whether a key is a Namespace or a definition in which another placement will have objects on a cluster: then it is not deleted.
     pub(crate) fn is_inhabited(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> bool {
-        let is_namespace = key.group.is_empty() && key.kind == "Namespace";
-        let is_in_it = |other: &ObjectKey| other.namespace == key.name;
+        let is_in_it = |other: &ObjectKey| other.is_inside(key);
         let others = self.all.iter().filter(|other| other.state.record.key != of.state.record.key);
-        let mut writing = others.filter(|other| is_namespace && !other.reports_only);
+        let mut writing = others.filter(|other| key.is_container() && !other.reports_only);
         writing.any(|other| other.clusters.get(cluster).is_some_and(|target| target.keys.iter().any(is_in_it)))
     }
 

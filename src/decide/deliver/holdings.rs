@@ -30,9 +30,9 @@ impl Holdings {
         keys.filter_map(|key| Some((key.as_ref(), self.get(key)?)))
     }
 
-    /// Returns the ApplySets that have objects in a namespace.
-    pub fn labels_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
-        let is_there = move |keys: &BTreeSet<Arc<ObjectKey>>| keys.iter().any(|key| *key.namespace == *namespace);
+    /// Returns the ApplySets that have objects in a Namespace or of a definition.
+    pub fn labels_in(&self, container: &ObjectKey) -> impl Iterator<Item = &str> {
+        let is_there = move |keys: &BTreeSet<Arc<ObjectKey>>| keys.iter().any(|key| key.is_inside(container));
         self.labelled.iter().filter(move |(_, keys)| is_there(keys)).map(|(label, _)| label.as_ref())
     }
 
@@ -53,7 +53,7 @@ impl Holdings {
             None => {}
         }
         self.labelled.entry(Arc::clone(&live.applyset)).or_default().insert(Arc::clone(&key));
-        if is_namespace(&key) {
+        if key.is_namespace() {
             self.namespaces.insert(Arc::clone(&key));
         }
         self.objects.insert(key, Box::new(live));
@@ -86,10 +86,6 @@ impl Holdings {
             }
         }
     }
-}
-
-fn is_namespace(key: &ObjectKey) -> bool {
-    key.group.is_empty() && key.kind == "Namespace"
 }
 
 impl FromIterator<LiveObject> for Holdings {

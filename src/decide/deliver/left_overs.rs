@@ -7,10 +7,11 @@ use super::live::LiveObject;
 use super::progress::Progress;
 use super::step::{MemberView, Step};
 use super::waves::wave;
-use model::id::{ObjectId, ObjectKey};
+use model::id::ObjectKey;
 use model::work::{Release, WorkOrder};
 
 /// The left-overs, and what happens to them.
+#[derive(Default)]
 pub(super) struct LeftOvers {
     /// The deletions that are due now.
     pub(super) deletes: Vec<Step>,
@@ -18,6 +19,8 @@ pub(super) struct LeftOvers {
     pub(super) staying: Vec<ObjectKey>,
     /// Some of them are being deleted.
     pub(super) leaving: bool,
+    /// A Namespace or a definition waits until other placements have nothing in it.
+    pub(super) awaits_others: bool,
     /// Some of them were unknown to the decision: they are reported, and left alone until a decision knows them.
     pub(super) undecided: bool,
 }
@@ -26,16 +29,15 @@ pub(super) struct LeftOvers {
 /// `refused`: it may be their replacement.
 pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, refused: bool) -> LeftOvers {
     let desired: BTreeSet<&ObjectKey> = order.manifests.iter().map(|d| d.key.as_ref()).collect();
-    let mut found = LeftOvers { deletes: Vec::new(), staying: Vec::new(), leaving: false, undecided: false };
+    let mut found = LeftOvers::default();
     let mut due: Vec<(u16, &LiveObject)> = Vec::new();
-    // Namespaces that objects stay in: without theirs, they would go as well.
-    let mut inhabited: BTreeSet<&str> = BTreeSet::new();
+    let mut kept: Vec<&ObjectKey> = Vec::new();
     for (key, live) in view.live.labelled(view.ours).filter(|(key, _)| !desired.contains(key)) {
         found.staying.push(key.clone());
         // Another placement takes it over; until then only this inventory names it.
         let taken = view.wanted.by(key).iter().any(|placement| **placement != order.placement);
         if taken || refused || order.held.contains(key) {
-            inhabited.insert(&key.namespace);
+            kept.push(key);
             continue;
         }
         // Somebody else deletes it already, whatever the decision says.
@@ -49,8 +51,11 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
             due.push((wave(&live.id.group, &live.id.kind), live));
         }
     }
-    let is_inhabited = |namespace: &str| inhabited.contains(namespace) || has_objects_of_others(view, namespace);
-    due.retain(|(_, live)| !is_namespace(&live.id) || !is_inhabited(&live.id.name));
+    // With a Namespace or a definition, everything inside would go.
+    let is_inhabited = |of: &ObjectKey| kept.iter().any(|key| key.is_inside(of)) || has_objects_of_others(view, of);
+    let before = due.len();
+    due.retain(|(_, live)| !live.key().is_container() || !is_inhabited(&live.key()));
+    found.awaits_others = due.len() < before;
     // Objects of later waves need those of earlier ones: their Namespace, their definition, their ServiceAccount.
     let last = due.iter().map(|(wave, _)| *wave).max();
     found.deletes =
@@ -58,16 +63,11 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
     found
 }
 
-/// Tells whether another placement has objects in a Namespace. It leaves, since the Namespace is to go: its own order removes them, as soon
-/// as a person lets it where one is asked.
-fn has_objects_of_others(view: &MemberView<'_>, namespace: &str) -> bool {
-    view.live
-        .labels_in(namespace)
-        .any(|label| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody))
-}
-
-fn is_namespace(id: &ObjectId) -> bool {
-    id.kind == "Namespace" && id.group.is_empty()
+/// Tells whether another placement has objects in a Namespace or of a definition. It leaves, since that is to go: its own order removes them, as
+/// soon as a person lets it where one is asked.
+fn has_objects_of_others(view: &MemberView<'_>, container: &ObjectKey) -> bool {
+    let is_others = |label: &str| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody);
+    view.live.labels_in(container).any(is_others)
 }
 
 /// Returns the step that removes an object from the placement: a deletion, or a release if the placement abandons its objects

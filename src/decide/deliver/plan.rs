@@ -158,13 +158,13 @@ fn at_rest(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, parent
     }
     let left = left_overs(order, view, progress, due.refused);
     if !left.deletes.is_empty() {
-        return Plan { steps: left.deletes, ..Plan::default() };
+        return Plan { steps: left.deletes, awaits_others: left.awaits_others, ..Plan::default() };
     }
     // The report of these objects queues the placement; its next order names them as prunable, or holds them back.
     if left.undecided {
         return Plan::default();
     }
-    record(order, view, parent, &left)
+    Plan { awaits_others: left.awaits_others, ..record(order, view, parent, &left) }
 }
 
 /// Returns the state of one manifest: the only place that decides whether it is applied, refused, left or put back.

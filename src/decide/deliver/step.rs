@@ -90,6 +90,8 @@ pub struct Plan {
     pub complete: bool,
     /// The steps only repeat checks: the reported state is valid until their results arrive.
     pub rechecks: bool,
+    /// A deletion waits until other placements have nothing left in a Namespace or of a definition.
+    pub awaits_others: bool,
     /// When time alone changes the plan: a retry or a check becomes due.
     pub wake_at: Option<Timestamp>,
     /// Why the work as a whole cannot continue, as text for users.

@@ -320,7 +320,7 @@ impl Execution<'_> {
         let facts = json!({"stage": DELETION_GATE, "person": self.person.name, "digest": digest, "opened": opened});
         pass.note(JournalKind::Approved, None, facts);
         Ok(if opened {
-            format!("approved digest {shown}: {key} continues; the {what} will be removed")
+            format!("approved digest {shown}: {key} continues with the {what}")
         } else {
             format!(
                 "approved; the {what} of {key} wait for more approvals, {} in all; approved was digest {shown}",

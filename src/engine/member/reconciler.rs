@@ -408,12 +408,11 @@ impl Reconciler {
         }
     }
 
-    /// Drops an object. Who has its Namespace may wait for its end.
+    /// Drops an object. Who has its Namespace or definition may wait for its end.
     fn lose(&mut self, key: &ObjectKey) {
         let Some(live) = self.live.remove(key) else { return };
-        let namespace = ObjectKey { kind: "Namespace".into(), name: key.namespace.clone(), ..ObjectKey::default() };
-        let waiting = self.live.get(&namespace).map(|live| Arc::clone(&live.applyset));
-        self.touch(waiting.as_deref(), Some(&live.applyset), key);
+        self.deliveries.values_mut().filter(|delivery| delivery.plan.awaits_others).for_each(Delivery::touch);
+        self.touch(None, Some(&live.applyset), key);
     }
 
     /// Marks the deliveries that an object concerns: its present and former owners, and the placements that want it.
