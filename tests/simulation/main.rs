@@ -416,14 +416,25 @@ impl Run {
         Ok(())
     }
 
-    /// 6: a Namespace goes after what the same order takes out of it.
+    /// 6: a Namespace goes after what the same order takes out of it, and after what other placements have in it.
     fn goes_last(&self, fact: &Fact) -> Verdict {
         let Fact::Deleted { order, object, .. } = fact else { return Ok(()) };
         let Some(member) = self.simulation.members.get(&order.cluster) else { return Ok(()) };
+        if !object.is_namespace() {
+            return Ok(());
+        }
         let label = applyset_id(&order.placement);
+        let is_listed = self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient;
+        let others: BTreeSet<String> = self
+            .checker
+            .bindings
+            .values()
+            .filter(|binding| is_listed && binding.cluster == order.cluster && binding.placement != order.placement)
+            .map(|binding| applyset_id(&binding.placement))
+            .collect();
         let is_in = |(key, live): &(&ObjectKey, &LiveObject)| {
-            let goes = order.prune.contains(key) && *live.applyset == *label && !live.terminating;
-            object.kind == "Namespace" && key.namespace == object.name && goes
+            let is_ours = order.prune.contains(key) && *live.applyset == *label;
+            key.is_inside(object) && !live.terminating && (is_ours || others.contains(&*live.applyset))
         };
         match member.objects.iter().find(is_in) {
             Some((key, _)) => Err(format!("6: {object} is deleted on {} before {key}", order.cluster)),
