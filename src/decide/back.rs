@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
+use super::state::PlacementState;
 use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
@@ -33,7 +34,7 @@ impl Pass<'_> {
         let state = SucceededState {
             snapshot,
             apply_strategy: apply_strategy.cloned().unwrap_or_default(),
-            policy: self.wanted_policy().cloned(),
+            policy: self.state.wanted_policy().cloned(),
             overrides: overrides.collect(),
         };
         let snapshots = &self.state.snapshots;
@@ -45,11 +46,13 @@ impl Pass<'_> {
             succeeded.drain(..surplus);
         }
     }
+}
 
+impl PlacementState {
     /// Returns the policy that clusters are picked by: that of the accepted commit, or while something is held the one that a rollback
     /// returned to.
-    pub(super) fn wanted_policy(&self) -> Option<&PlacementPolicy> {
-        let record = &self.state.record;
+    pub fn wanted_policy(&self) -> Option<&PlacementPolicy> {
+        let record = &self.record;
         // Where others were rolled back, the policy is followed.
         let is_back = record
             .held
@@ -59,7 +62,9 @@ impl Pass<'_> {
         let back = record.back.as_ref().filter(|_| is_back);
         back.map_or(record.spec.policy.as_ref(), |back| back.policy.as_ref())
     }
+}
 
+impl Pass<'_> {
     /// Returns the apply strategy that clusters are to have with a snapshot.
     pub(super) fn wanted_apply_strategy(&self, snapshot: u64) -> ApplyStrategy {
         let record = &self.state.record;
@@ -132,16 +137,26 @@ impl Pass<'_> {
             ids.filter_map(|id| Some((text_of(&id.key), digest_of_override(self.fleet.overrides.get(id)?)))).collect()
         };
         let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
-        let picked: Vec<PickedOverrides> = picked.map(|b| self.picked_today(&b.cluster, snapshot)).collect();
-        let today = digests(&mut picked.iter().flat_map(PickedOverrides::ids));
+        let picked: BTreeMap<&ClusterName, PickedOverrides> =
+            picked.map(|b| (&b.cluster, self.picked_today(&b.cluster, snapshot))).collect();
+        let today = digests(&mut picked.values().flat_map(PickedOverrides::ids));
         let then = digests(&mut back.override_refs());
         let keys: BTreeSet<&String> = today.keys().chain(then.keys()).collect();
         let other = keys.into_iter().filter(|key| today.get(*key) != then.get(*key));
         let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
+        let none = PickedOverrides::default();
         HeldInputs {
             overrides: other.map(|key| (key.clone(), today.get(key).cloned())).collect(),
             apply_strategy: (strategy != back.apply_strategy).then(|| digest_of(&strategy)),
             policy: (spec.policy != back.policy).then(|| digest_of(&spec.policy)),
+            clusters: picked
+                .into_iter()
+                .map(|(cluster, today)| {
+                    (cluster, read_of(&today), back.overrides_of(cluster).map_or_else(|| read_of(&none), read_of))
+                })
+                .filter(|(_, today, then)| today != then)
+                .map(|(cluster, today, _)| (cluster.clone(), today))
+                .collect(),
         }
     }
 
@@ -157,7 +172,14 @@ impl Pass<'_> {
         };
         let is_other =
             |known: &Option<Digest>, today: &dyn Fn() -> Digest| known.as_ref().is_some_and(|known| *known != today());
+        let is_picked = |cluster: &ClusterName| {
+            self.state.bindings().any(|b| b.cluster == *cluster && b.state != BindingState::Unscheduled && !b.deleting)
+        };
+        let reads_other = |(cluster, known): (&ClusterName, &Digest)| {
+            is_picked(cluster) && read_of(&self.picked_today(cluster, snapshot)) != *known
+        };
         held.overrides.iter().any(is_changed)
+            || held.clusters.iter().any(reads_other)
             || is_other(&held.apply_strategy, &|| digest_of(&spec.strategy.apply_strategy.clone().unwrap_or_default()))
             || is_other(&held.policy, &|| digest_of(&spec.policy))
     }
@@ -245,6 +267,11 @@ fn digest_of_override(snapshot: &OverrideSnapshot) -> Digest {
         fields.remove("placement");
     }
     digest_of(&spec)
+}
+
+/// Returns the digest of what overrides and renderings read of a cluster.
+fn read_of(picked: &PickedOverrides) -> Digest {
+    digest_of(&(&picked.labels, &picked.variant))
 }
 
 fn digest_of(value: &impl serde::Serialize) -> Digest {

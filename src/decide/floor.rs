@@ -214,11 +214,19 @@ impl Pass<'_> {
         let was_asked = was_asked || !record.asked_before.is_empty();
         // It pauses once: resuming it counts as consent.
         record.asked_before.clear();
-        if !was_asked || record.paused.is_some() {
+        let reason = "it was rolled out by stages with approvals and is not any more; resume it where that is meant";
+        let known = record.paused.as_ref().and_then(|pause| pause.reason.as_deref()).unwrap_or_default();
+        if !was_asked || known.contains(reason) {
             return;
         }
-        let reason = "it was rolled out by stages with approvals and is not any more; resume it where that is meant";
-        record.paused = Some(Pause { by: ITSELF.to_owned(), at: self.now, reason: Some(reason.to_owned()) });
+        // A person who paused it before does not know it yet.
+        record.paused = match record.paused.take() {
+            Some(Pause { by, at, reason: None }) => Some(Pause { by, at, reason: Some(reason.to_owned()) }),
+            Some(Pause { by, at, reason: Some(own) }) => {
+                Some(Pause { by, at, reason: Some(format!("{own}; {reason}")) })
+            }
+            None => Some(Pause { by: ITSELF.to_owned(), at: self.now, reason: Some(reason.to_owned()) }),
+        };
         self.note(JournalKind::ApprovalKept, None, json!({"paused": reason}));
     }
 

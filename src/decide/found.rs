@@ -11,6 +11,7 @@ use super::overrides::Overrides;
 use super::payload::Payload;
 use crate::snapshot::{Frozen, freeze, select};
 use jiff::Timestamp;
+use model::api::cluster::MemberCluster;
 use model::api::placement::PlacementSpec;
 use model::id::{ClusterName, Digest, PlacementKey};
 use model::overrides::OverrideKey;
@@ -61,6 +62,8 @@ pub struct FoundSnapshot {
     pub payload: Arc<Payload>,
     spec: PlacementSpec,
     overrides: BTreeMap<OverrideKey, Digest>,
+    /// What these read of clusters.
+    labels: BTreeMap<ClusterName, BTreeMap<String, String>>,
 }
 
 impl FoundSnapshot {
@@ -83,15 +86,31 @@ impl FoundSnapshot {
         let mut then = Overrides::default();
         then.follow(tree, &BTreeSet::new(), Timestamp::UNIX_EPOCH);
         let overrides = concerning(&then, placement, &payload);
-        Ok(Self { held: held.clone(), frozen, payload, spec: placement.spec.clone(), overrides })
+        let labels = labels_read(&then, tree, placement, &payload);
+        Ok(Self { held: held.clone(), frozen, payload, spec: placement.spec.clone(), overrides, labels })
     }
 
     /// Tells whether a commit has the same beside content.
-    pub(super) fn is_as(&self, placement: &Placement, overrides: &Overrides) -> bool {
-        self.spec.policy == placement.spec.policy
+    pub(super) fn is_as(&self, placement: &Placement, overrides: &Overrides, tree: &Tree) -> bool {
+        let today = labels_read(overrides, tree, placement, &self.payload);
+        let is_same = |(cluster, read)| self.labels.get(cluster).is_none_or(|then| then == read);
+        today.iter().all(is_same)
+            && self.spec.policy == placement.spec.policy
             && self.spec.strategy.apply_strategy == placement.spec.strategy.apply_strategy
             && self.overrides == concerning(overrides, placement, &self.payload)
     }
+}
+
+/// Returns what the overrides that concern what a placement delivers read of each cluster of a commit.
+fn labels_read(
+    overrides: &Overrides,
+    tree: &Tree,
+    placement: &Placement,
+    payload: &Payload,
+) -> BTreeMap<ClusterName, BTreeMap<String, String>> {
+    let found = overrides.candidates(&placement.key, &placement.annotations, payload);
+    let read = |(name, of): (&ClusterName, &MemberCluster)| (name.clone(), found.pick(name, &of.labels).labels);
+    tree.clusters.iter().map(read).collect()
 }
 
 /// Returns the hashes of the overrides that concern what a placement delivers.

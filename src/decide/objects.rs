@@ -29,15 +29,19 @@ impl<'a> SnapshotObjects<'a> {
     }
 }
 
-/// Returns what a cluster with these inputs has of a snapshot, before overrides.
+/// Returns what a cluster with these inputs has of a snapshot, before overrides: the contents of envelopes, and not these, where the payload
+/// is read.
 pub(super) fn ids_of<'a>(
     state: &'a PlacementState,
     snapshot: u64,
     inputs: Option<&ClusterInputs>,
 ) -> impl Iterator<Item = &'a ObjectId> {
-    let snapshot = state.snapshots.get(&snapshot);
+    let read = state.payloads.get(&snapshot).and_then(|payload| payload.variant(inputs).ok());
+    let snapshot = state.snapshots.get(&snapshot).filter(|_| read.is_none());
     let variant = snapshot.and_then(|of| of.variants.as_ref()?.of(inputs?));
     let resources = snapshot.map(|of| of.resources.as_slice()).unwrap_or_default();
     let plain = variant.is_none().then_some(resources).into_iter().flatten();
-    plain.chain(variant.into_iter().flat_map(|variant| variant.resources(resources))).map(|resource| &resource.id)
+    let known = plain.chain(variant.into_iter().flat_map(|variant| variant.resources(resources)));
+    let delivered = read.into_iter().flat_map(|payload| payload.manifests.iter());
+    delivered.map(|manifest| &manifest.id).chain(known.map(|resource| &resource.id))
 }

@@ -72,7 +72,7 @@ impl Pass<'_> {
         }
         let key = self.state.record.key.clone();
         let delegated = Delegated::of(&self.state.record, self.fleet)?;
-        let policy = scheduled_policy(&key, self.wanted_policy());
+        let policy = scheduled_policy(&key, self.state.wanted_policy());
         let hash = policy_hash(policy.as_ref());
         let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
         let limit = self.state.record.spec.revision_history_limit;
@@ -145,7 +145,7 @@ impl Pass<'_> {
         };
         let fleet = self.fleet.clusters.iter().map(with_namespace).collect();
         let key = &self.state.record.key;
-        let policy = scheduled_policy(key, self.wanted_policy());
+        let policy = scheduled_policy(key, self.state.wanted_policy());
         let bindings = self.state.shared_bindings();
         let request = Request {
             placement: key,

@@ -79,7 +79,7 @@ impl Pass<'_> {
         let holders = self.fleet.holders.get(&record.key)?;
         let found = holders.found.as_ref()?.as_ref().filter(|found| holders.agreed(hold) == Some(&found.held))?;
         let today = self.fleet.tree.placements.get(&record.key)?;
-        found.is_as(today, &self.fleet.overrides).then(|| Arc::clone(found))
+        found.is_as(today, &self.fleet.overrides, &self.fleet.tree).then(|| Arc::clone(found))
     }
 
     /// Unbinds clusters that hold a newer snapshot than the store knows: they received it after the backup that the store was

@@ -57,6 +57,7 @@ macro_rules! text_id {
 
 text_id!(
     /// The name of a member cluster, from its `MemberCluster` object: in memory once, so that comparing two names reads no text.
+    #[derive(Hash)]
     ClusterName(Interned)
 );
 text_id!(

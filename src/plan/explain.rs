@@ -220,7 +220,7 @@ fn delegated(state: &PlacementState, explanation: Explanation) -> Explanation {
 
 fn explain_placement(fleet: &FleetState, state: &PlacementState) -> Result<Explanation, Error> {
     let key = &state.record.key;
-    let policy = scheduled_policy(key, state.record.spec.policy.as_ref());
+    let policy = scheduled_policy(key, state.wanted_policy());
     let bindings = state.shared_bindings();
     let request = Request {
         placement: key,

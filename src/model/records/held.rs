@@ -39,6 +39,9 @@ pub struct HeldInputs {
     pub apply_strategy: Option<Digest>,
     /// The policy, if it was rolled back.
     pub policy: Option<Digest>,
+    /// Clusters whose labels, or what is rendered for them, were rolled back: the digest of what overrides and renderings read of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub clusters: BTreeMap<ClusterName, Digest>,
 }
 
 impl HeldInputs {
