@@ -57,7 +57,7 @@ pub fn decide_each(
     let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
     let mut taken: BTreeMap<&PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
-        let given_up = given_up(state, fleet);
+        let given_up = given_up(state);
         let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
         // A copy of the whole state, so it is made once.
         let before = (!claims.is_empty()).then(|| before(key)).flatten();
@@ -69,7 +69,8 @@ pub fn decide_each(
                 heir.inherited.push(((*key).clone(), inheritance));
             }
         }
-        let (claimed, yielded, inhabited) = sums(&claims);
+        let (claimed, mut yielded, inhabited) = sums(&claims);
+        keep_wanted(state, fleet, &mut yielded);
         let awaited = awaited(key, state, &states, fleet, now);
         let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
         if (&claimed, &yielded, &awaited, &inhabited) != known {
@@ -204,20 +205,9 @@ fn awaited(
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
 /// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
 /// now.
-fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
-    // Objects claimed before count as well: they exist until the other placement takes them. Not what the placement is to have again,
-    // or two placements would leave an object to each other, and nobody would apply it.
+fn given_up(state: &PlacementState) -> Claims {
+    // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
-    if !given_up.is_empty() {
-        let mut contents = Contents::of(state, fleet);
-        for binding in state.bindings().filter(|b| stays(b)) {
-            let Some(keys) = given_up.get_mut(&binding.cluster) else { continue };
-            if let Some(selected) = contents.newest_on(binding).or_else(|| contents.held_on(binding)) {
-                keys.retain(|key| !selected.has(key));
-            }
-        }
-        given_up.retain(|_, keys| !keys.is_empty());
-    }
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
@@ -227,6 +217,22 @@ fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
+}
+
+/// Takes out of what a placement yields what it is to have itself, or two placements would leave an object to each other, and nobody would
+/// apply it.
+fn keep_wanted(state: &PlacementState, fleet: &FleetState, yielded: &mut Claims) {
+    if yielded.is_empty() {
+        return;
+    }
+    let mut contents = Contents::of(state, fleet);
+    for binding in state.bindings().filter(|b| stays(b)) {
+        let Some(keys) = yielded.get_mut(&binding.cluster) else { continue };
+        if let Some(selected) = contents.newest_on(binding).or_else(|| contents.held_on(binding)) {
+            keys.retain(|key| !selected.has(key));
+        }
+    }
+    yielded.retain(|_, keys| !keys.is_empty());
 }
 
 /// What a placement is to have on its clusters, by its newest snapshot and by the one that each of them is bound to.

@@ -375,14 +375,14 @@ impl Pass<'_> {
 
     fn roll_back_on_failure(&mut self) {
         let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
-        let Some(run) = self.active_run().filter(|run| is_wished && run.phase == RunPhase::Halted) else { return };
         // A failed rollback halts for a person: its target has just failed.
-        if matches!(run.cause, RunCause::Rollback { .. }) {
-            return;
-        }
+        let is_meant = |run: &&RunRecord| is_wished && !matches!(run.cause, RunCause::Rollback { .. });
+        let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
+        let Some(run) = halted.filter(is_meant) else { return };
         let (name, snapshot) = (run.name.clone(), run.snapshot());
-        // The same content would be held and rolled out again immediately.
-        let to = self.state.record.last_succeeded.filter(|to| !snapshot.is_some_and(|bad| self.are_alike(bad, *to)));
+        // The same content would be held and rolled out again immediately. What a person rolled back does not come back by itself.
+        let bad = snapshot.into_iter().chain(self.state.record.held.as_ref().map(|held| held.index));
+        let to = self.state.record.last_succeeded.filter(|to| !bad.clone().any(|bad| self.are_alike(bad, *to)));
         if let Some(to) = to.filter(|to| self.state.snapshots.contains_key(to)) {
             self.begin_rollback(&name, to, None);
         }

@@ -22,5 +22,5 @@ fn w16_what_was_decided_to_go_is_given_up_though_it_cannot_be_listed() {
     state.bindings.insert(binding.name.clone(), Arc::new(binding));
     let inventory = Inventory::Unknown(Glimpse::default());
     state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
-    assert_eq!(given_up(&state, &FleetState::default()), Claims::from([("a".into(), BTreeSet::from([key]))]));
+    assert_eq!(given_up(&state), Claims::from([("a".into(), BTreeSet::from([key]))]));
 }
