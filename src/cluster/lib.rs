@@ -199,8 +199,8 @@ pub trait Target: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Deletes an object if it still has this uid, and this version where one is named: what changed since may belong to somebody else by
-    /// now. An object that is gone, or was recreated, is no error. A target without versions does not ask for them.
+    /// Deletes an object if it still has this uid and, where a version is named, this version: another placement may have taken over an
+    /// object that changed. An object that is gone, or was recreated, is no error. Targets without versions ignore the version.
     ///
     /// # Errors
     /// The member does not answer or refuses.

@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
+use super::objects::stays;
 use super::state::PlacementState;
 use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
@@ -145,18 +146,16 @@ impl Pass<'_> {
         let other = keys.into_iter().filter(|key| today.get(*key) != then.get(*key));
         let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
         let none = PickedOverrides::default();
+        let differing = |(cluster, today): (&&ClusterName, &PickedOverrides)| {
+            let today = read_of(today);
+            let is_other = read_of(back.overrides_of(cluster).unwrap_or(&none)) != today;
+            is_other.then(|| ((*cluster).clone(), today))
+        };
         HeldInputs {
             overrides: other.map(|key| (key.clone(), today.get(key).cloned())).collect(),
             apply_strategy: (strategy != back.apply_strategy).then(|| digest_of(&strategy)),
             policy: (spec.policy != back.policy).then(|| digest_of(&spec.policy)),
-            clusters: picked
-                .into_iter()
-                .map(|(cluster, today)| {
-                    (cluster, read_of(&today), back.overrides_of(cluster).map_or_else(|| read_of(&none), read_of))
-                })
-                .filter(|(_, today, then)| today != then)
-                .map(|(cluster, today, _)| (cluster.clone(), today))
-                .collect(),
+            clusters: picked.iter().filter_map(differing).collect(),
         }
     }
 
@@ -172,9 +171,7 @@ impl Pass<'_> {
         };
         let is_other =
             |known: &Option<Digest>, today: &dyn Fn() -> Digest| known.as_ref().is_some_and(|known| *known != today());
-        let is_picked = |cluster: &ClusterName| {
-            self.state.bindings().any(|b| b.cluster == *cluster && b.state != BindingState::Unscheduled && !b.deleting)
-        };
+        let is_picked = |cluster: &ClusterName| self.state.bindings().any(|b| b.cluster == *cluster && stays(b));
         let reads_other = |(cluster, known): (&ClusterName, &Digest)| {
             is_picked(cluster) && read_of(&self.picked_today(cluster, snapshot)) != *known
         };

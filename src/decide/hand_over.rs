@@ -219,8 +219,8 @@ fn given_up(state: &PlacementState) -> Claims {
     given_up
 }
 
-/// Takes out of what a placement yields what it is to have itself, or two placements would leave an object to each other, and nobody would
-/// apply it.
+/// Removes from the objects that a placement yields those that it is to have itself. Otherwise two placements could yield the same object
+/// to each other, and neither would apply it.
 fn keep_wanted(state: &PlacementState, fleet: &FleetState, yielded: &mut Claims) {
     if yielded.is_empty() {
         return;
@@ -303,9 +303,9 @@ struct HeirClaim<'a> {
     wanted: Claims,
     /// What its orders contain now: its turn has come.
     due: Claims,
-    /// Namespaces that its objects are in, and definitions: nobody deletes them meanwhile.
+    /// Namespaces that its objects are in, and definitions of their kinds. They are not deleted while it has these objects.
     inhabited: Claims,
-    /// Those that it has objects in on clusters that it leaves. The member waits for these, and asks nobody once more.
+    /// The same on clusters that it leaves. They stay in the deletion that was decided, and the member deletes them last.
     left_in: BTreeSet<ObjectKey>,
 }
 

@@ -118,7 +118,7 @@ pub fn execute(
 /// Returns the approval policy of the target, from the configuration and the strategy.
 fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a CommandTarget) -> Policy<'a> {
     let named = target.run.as_ref().and_then(|name| state.runs.get(name));
-    // Who names the placement means what its last run did.
+    // A command that names the placement alone needs the approvers of its last run.
     let run = named.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
     let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
     let (narrowed, narrowed_before) = match (target.stage.as_deref(), &state.record.deletion_gate) {
@@ -203,7 +203,7 @@ impl Execution<'_> {
             } else {
                 let record = &mut pass.state.record;
                 (record.held, record.goal, record.back, record.last_automatic) = (None, None, None, None);
-                // They said what they wait for, and do not any more.
+                // Their messages named the hold that has just ended.
                 for run in pass.state.runs.some_mut(|run| run.frozen.is_none() && !run.phase.is_final()) {
                     "waits for its turn".clone_into(&mut run.message);
                 }

@@ -25,6 +25,8 @@ pub enum WarningKind {
     /// Objects are in no namespace, and nothing says whether they belong into one.
     NamespaceUnknown,
     /// A Namespace or a definition is not deleted, because another placement has objects in it, or is to have some.
+    // The name in stores of an earlier version, whose placements would not be read otherwise.
+    #[serde(alias = "namespaceInUse")]
     StillInUse,
     /// Nothing moves the clusters of an External placement.
     NoRun,
@@ -85,5 +87,16 @@ impl std::fmt::Display for Warning {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_read_by_its_earlier_name() {
+        let read: WarningKind = serde_json::from_str(r#""namespaceInUse""#).expect("it is known");
+        assert_eq!(read, WarningKind::StillInUse);
     }
 }

@@ -30,7 +30,7 @@ fn m08_a_namespace_goes_after_what_other_placements_have_in_it() {
     let rows = [
         ("it leaves, too", Others { orders, ..Others::default() }, false),
         ("it is another source's", Others { elsewhere, ..Others::default() }, false),
-        ("nobody knows it", Others::default(), true),
+        ("its label is of no known placement", Others::default(), true),
     ];
     for (name, others, goes) in rows {
         let mut member = Member { others, ..Member::default() };
