@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Pass, is_guarded, only_reports};
+use super::{Pass, is_guarded, only_reports, runs};
 use model::along::Along;
 use model::api::annotations::DELETION_GUARD;
+use model::api::placement::StrategyType;
 use model::approvers::{Ownership, ReplacedOwnership};
 use model::id::ClusterName;
 use model::journal::JournalKind;
-use model::manifest::Origin;
-use model::records::{Binding, ClusterRecord, MassLeave};
+use model::records::{Binding, ClusterRecord, MassLeave, PlacementRecord};
+use model::runs::{RunPhase, RunRecord};
 
 impl Pass<'_> {
     /// Copies spec and annotations from the accepted commit.
@@ -23,28 +24,57 @@ impl Pass<'_> {
         let of_path = || fleet.approvers_at(&record.origin.as_ref()?.path);
         self.state.record.approvers = of_file.or_else(of_path).map(|approvers| approvers.join(", "));
         self.state.record.digest_required = fleet.floor.digest;
+        self.follow_narrowed();
     }
 
     /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
     /// may approve what it deletes stays as it was.
     fn follow_owners(&mut self) {
         let (fleet, commit) = (self.fleet, &self.fleet.tree.commit);
-        let is_settled = self.state.record.closed_gate().is_none()
-            && self.state.runs.values().all(|run| run.phase.is_final())
-            && self.state.record.replaced.as_ref().is_some_and(|replaced| replaced.by != *commit);
+        if self.is_settled() {
+            self.state.record.replaced.retain(|replaced| replaced.by == *commit);
+        }
+        let Some(placement) = fleet.tree.placements.get(&self.state.record.key) else { return };
+        let old = ownership(&self.state.record);
+        self.state.record.owners.clone_from(&placement.owners);
+        let new = Ownership {
+            path: placement.origin.path.to_string(),
+            owners: placement.owners.clone(),
+            narrowed: self.state.record.narrowed.clone(),
+        };
+        self.replace(old.filter(|old| fleet.approving(old) != fleet.approving(&new)));
+    }
+
+    /// Copies whom the strategy names from the accepted commit, and remembers who decided before. Where there is no strategy any more those
+    /// before still decide about what waits.
+    pub(super) fn follow_narrowed(&mut self) {
+        let narrowed = runs::narrowed(&self.state, self.fleet).map(str::to_owned);
+        let old = ownership(&self.state.record);
+        let known = std::mem::replace(&mut self.state.record.narrowed, narrowed);
+        self.replace(old.filter(|_| known.is_some() && known != self.state.record.narrowed));
+    }
+
+    /// Keeps an ownership as one that still counts, where none does that is older.
+    fn replace(&mut self, before: Option<Ownership>) {
         let record = &mut self.state.record;
-        if is_settled {
-            record.replaced = None;
+        let is_own = |replaced: &ReplacedOwnership| replaced.from.is_none();
+        if let Some(before) = before.filter(|_| record.generation > 0 && !record.replaced.iter().any(is_own)) {
+            record.replaced.push(ReplacedOwnership { before, by: self.fleet.tree.commit.clone(), from: None });
         }
-        let Some(placement) = fleet.tree.placements.get(&record.key) else { return };
-        let path = |origin: &Origin| origin.path.to_string();
-        let new = Ownership { path: path(&placement.origin), owners: placement.owners.clone() };
-        let old = record.origin.as_ref().map(|origin| Ownership { path: path(origin), owners: record.owners.clone() });
-        record.owners.clone_from(&placement.owners);
-        let old = old.filter(|old| record.generation > 0 && fleet.approving(old) != fleet.approving(&new));
-        if let (Some(before), None) = (old, &record.replaced) {
-            record.replaced = Some(Box::new(ReplacedOwnership { before, by: commit.clone() }));
-        }
+    }
+
+    /// Tells whether what a commit brought is rolled out with the consent of those who decided before it: its run has succeeded. A rollout
+    /// that failed or that a person rejected changes nothing about who decides. Without stages a person has nothing to resume.
+    fn is_settled(&self) -> bool {
+        let is_staged = self.state.record.spec.strategy.type_ == StrategyType::External;
+        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
+        let newest = self.state.runs.values().filter(rolls_out).max_by_key(|run| run.sequence);
+        let agreed = if is_staged {
+            newest.is_none_or(|run| run.phase == RunPhase::Succeeded)
+        } else {
+            self.state.record.paused.is_none()
+        };
+        agreed && self.state.record.closed_gate().is_none() && self.state.runs.values().all(|run| run.phase.is_final())
     }
 
     fn follow_spec(&mut self) {
@@ -113,4 +143,10 @@ impl Pass<'_> {
         let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave_of(&b.cluster, records.get(&b.cluster))?));
         self.state.bindings().filter_map(leaves).collect()
     }
+}
+
+/// Returns what decides about a placement so far; `None` where its file was never known.
+pub(super) fn ownership(record: &PlacementRecord) -> Option<Ownership> {
+    let path = record.origin.as_ref()?.path.to_string();
+    Some(Ownership { path, owners: record.owners.clone(), narrowed: record.narrowed.clone() })
 }

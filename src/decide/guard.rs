@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Pass;
 use super::state::{Claims, FleetState};
-use super::{Pass, runs};
 use crate::deliver::guard;
 use crate::deliver::guard::guarded;
 use model::api::annotations::DELETION_GUARD;
@@ -22,10 +22,8 @@ impl Pass<'_> {
         self.state.losing = self.lost(&kept);
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
-            let active = self.active_run();
-            let approvers = runs::deletion_approvers(&self.state, self.fleet).map(str::to_owned);
-            let approvers_before = active.and_then(|run| run.approvers_before.clone());
-            DeletionGate { approvers, approvers_before, ..gate }
+            let approvers = self.state.record.narrowed.clone();
+            DeletionGate { approvers, ..gate }
         });
         kept.into_keys().collect()
     }
@@ -97,7 +95,6 @@ impl Pass<'_> {
             leaving: found.leaving,
             since: self.now,
             approvers: None,
-            approvers_before: None,
             approvals: Vec::new(),
             opened_at: None,
         }))
@@ -118,8 +115,7 @@ pub fn is_guarded(record: &PlacementRecord, fleet: &FleetState) -> bool {
     !is_off || fleet.floor.deletion_guard || is_new || record.closed_gate().is_some()
 }
 
-type Deletions = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
-
-fn is_part_of(some: &Deletions, all: &Deletions) -> bool {
+/// Tells whether all objects of some claims or deletions are among others, on the same clusters.
+pub(super) fn is_part_of(some: &Claims, all: &Claims) -> bool {
     some.iter().all(|(cluster, keys)| all.get(cluster).is_some_and(|known| keys.is_subset(known)))
 }

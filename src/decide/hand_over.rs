@@ -10,6 +10,7 @@ use std::rc::Rc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
+use super::guard::is_part_of;
 use super::inherit::Inheritance;
 use super::objects::{SnapshotObjects, ids_of, stays};
 use super::rename::Renamed;
@@ -22,7 +23,7 @@ use crate::snapshot::{Candidates, left_out};
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
-use model::records::{Binding, BindingState};
+use model::records::{Binding, BindingState, EvictionRecord};
 use model::runs::RunRecord;
 use model::variants::ClusterInputs;
 
@@ -45,6 +46,22 @@ pub fn decide_each(
     }
     let renamed = Renamed::find(all, &mut decided, &before, fleet, now);
     let before = |key: &PlacementKey| renamed.state(key).or_else(|| before(key));
+    let mut again = concerned(all, &decided, &before, fleet, now);
+    decide_again(&again, &mut decided, &before, fleet, now);
+    let late = claimed_after_all(&decided, &mut again, fleet);
+    again.retain(|key, _| late.contains(key));
+    decide_again(&again, &mut decided, &before, fleet, now);
+    decided
+}
+
+/// Returns the placements for which what others have changed, each with what it has to know of them.
+fn concerned(
+    all: &BTreeMap<PlacementKey, PlacementState>,
+    decided: &BTreeMap<PlacementKey, Decision>,
+    before: impl Fn(&PlacementKey) -> Option<PlacementState>,
+    fleet: &FleetState,
+    now: Timestamp,
+) -> BTreeMap<PlacementKey, OfOthers> {
     let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
     // A placement that has nothing to delete and waits for nobody needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
@@ -64,7 +81,8 @@ pub fn decide_each(
         for claim in claims.iter().filter(|claim| claim.heir != *key && !claim.wanted.is_empty()) {
             taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
             let clusters = claim.wanted.keys().collect();
-            if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), states[claim.heir], &clusters) {
+            let heir = states[claim.heir];
+            if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), heir, &clusters, fleet) {
                 let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
             }
@@ -85,16 +103,58 @@ pub fn decide_each(
             again.entry(key.clone()).or_insert_with(|| OfOthers::of(states[key])).taking_over = clusters;
         }
     }
+    again
+}
+
+/// Decides placements again, with what they have to know of others.
+fn decide_again(
+    again: &BTreeMap<PlacementKey, OfOthers>,
+    decided: &mut BTreeMap<PlacementKey, Decision>,
+    before: impl Fn(&PlacementKey) -> Option<PlacementState>,
+    fleet: &FleetState,
+    now: Timestamp,
+) {
     for (key, of_others) in again {
         // From the same initial state: applied to the first decision, every move would happen twice.
-        if let Some(state) = before(&key) {
-            let mut decision = decide(of_others.known_to(state), fleet, now);
-            let said = decided.get(&key).and_then(|first| first.journal.first().cloned());
+        if let Some(state) = before(key) {
+            let mut decision = decide(of_others.clone().known_to(state), fleet, now);
+            let said = decided.get(key).and_then(|first| first.journal.first().cloned());
             decision.journal.splice(0..0, said.filter(|entry| entry.event == JournalKind::Renamed));
-            decided.insert(key, decision);
+            decided.insert(key.clone(), decision);
         }
     }
-    decided
+}
+
+/// Adds what the placements that were decided again have after all: one that turned out to wait for others keeps what its first decision
+/// let go, and what it keeps must not be deleted by another. Returns the placements that this concerns.
+fn claimed_after_all(
+    decided: &BTreeMap<PlacementKey, Decision>,
+    again: &mut BTreeMap<PlacementKey, OfOthers>,
+    fleet: &FleetState,
+) -> BTreeSet<PlacementKey> {
+    let heirs = decided.iter().filter(|(key, _)| again.contains_key(*key));
+    let heirs: States<'_> = heirs.map(|(key, decision)| (key, &decision.state)).collect();
+    let mut late = BTreeSet::new();
+    if heirs.is_empty() {
+        return late;
+    }
+    for (key, Decision { state, .. }) in decided {
+        let given_up = given_up(state);
+        if given_up.is_empty() {
+            continue;
+        }
+        let (claimed, _, inhabited) = sums(&claims(key, &given_up, &heirs, fleet));
+        if is_part_of(&claimed, &state.claimed) {
+            continue;
+        }
+        let of = again.entry(key.clone()).or_insert_with(|| OfOthers::of(state));
+        add(&mut of.claimed, &claimed);
+        for (container, by) in inhabited {
+            of.inhabited.entry(container).or_default().extend(by);
+        }
+        late.insert(key.clone());
+    }
+    late
 }
 
 /// Adds up claims: all claimed objects, those that the heirs get now, and the Namespaces and definitions that stay because other placements have objects there.
@@ -117,6 +177,7 @@ fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
 type States<'a> = BTreeMap<&'a PlacementKey, &'a PlacementState>;
 
 /// What a placement has to know of others.
+#[derive(Clone)]
 struct OfOthers {
     claimed: Claims,
     yielded: Claims,
@@ -324,15 +385,19 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
         for binding in state.bindings().filter(|b| stays(b) && !state.record.removed) {
             let Some(keys) = given_up.get(&binding.cluster) else { continue };
             let is_own = *heir == key;
-            // An eviction removes what is there, although the cluster is picked again.
-            let is_evicted = || state.record.evictions.values().any(|eviction| eviction.cluster == binding.cluster);
-            if is_own && (!leaving.contains(&binding.cluster) || is_evicted()) {
+            if is_own && !leaving.contains(&binding.cluster) {
                 continue;
             }
+            // An eviction removes what is there, although the cluster is picked again.
+            let of_cluster = |eviction: &EvictionRecord| eviction.cluster == binding.cluster;
+            let is_evicted = is_own && state.record.evictions.values().any(of_cluster);
             let newest = contents.newest_on(binding).map(|selected| (selected, false));
             let held = contents.held_on(binding).map(|selected| (selected, true));
             for (selected, is_due) in newest.into_iter().chain(held) {
-                let is_wanted = |key: &&ObjectKey| selected.has(key);
+                let is_wanted = |object: &&ObjectKey| {
+                    let may_stay = || takes_over_in(&selected, object, key, &binding.cluster, states);
+                    selected.has(object) && (!is_evicted || may_stay())
+                };
                 extend(&mut claim.wanted, &binding.cluster, keys.iter().filter(is_wanted));
                 if !is_own {
                     extend(&mut claim.inhabited, &binding.cluster, keys.iter().filter(|key| selected.inhabits(key)));
@@ -347,6 +412,25 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
         }
     }
     claims
+}
+
+/// Tells whether what a placement is to have on a cluster is there already, of another placement and in this Namespace or of this definition.
+/// A deletion would wait until that is taken over, and that for the end of the deletion.
+fn takes_over_in(
+    selected: &Selected<'_>,
+    container: &ObjectKey,
+    of: &PlacementKey,
+    cluster: &ClusterName,
+    states: &States<'_>,
+) -> bool {
+    let is_taken = |object: &ObjectKey| object.is_inside(container) && selected.has(object);
+    let mut others = states.iter().filter(|(other, _)| **other != of).map(|(_, state)| state);
+    container.is_container()
+        && others.any(|other| {
+            let held = other.works.get(cluster).and_then(|work| work.inventory.known());
+            let claimed = other.claimed.get(cluster);
+            held.into_iter().chain(claimed).flatten().any(is_taken)
+        })
 }
 
 /// Returns the Namespaces and definitions among these objects in which a placement has objects on clusters that it leaves, as far as that is

@@ -7,18 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::floor::Protection;
+use super::git::ownership;
 use super::payload::Payload;
-use super::state::PlacementState;
+use super::state::{FleetState, PlacementState};
+use model::approvers::{Ownership, ReplacedOwnership};
 use model::id::{ClusterName, PlacementKey};
-use model::records::{HeldSnapshot, Pause, ResourceSnapshot, SucceededState};
+use model::records::{HeldSnapshot, Pause, PlacementRecord, ResourceSnapshot, SucceededState};
 use model::runs::{RunCause, RunRecord};
 
 /// What an heir gets with the objects of another placement.
+#[derive(Clone)]
 pub(super) struct Inheritance {
     /// Its newest snapshot, which this is about.
     snapshot: u64,
     /// Approvals that stood before clusters.
     asked: BTreeMap<ClusterName, usize>,
+    /// Who decided about what stood behind approvals.
+    replaced: Vec<ReplacedOwnership>,
     /// The same content was rolled back or rejected under the other name.
     hold: Option<Hold>,
     /// The pause of a placement that git no longer has.
@@ -26,6 +31,7 @@ pub(super) struct Inheritance {
 }
 
 /// A hold, and what clusters have instead of what is held.
+#[derive(Clone)]
 struct Hold {
     held: HeldSnapshot,
     back: Option<SucceededState>,
@@ -33,6 +39,7 @@ struct Hold {
 }
 
 /// The snapshot that a rollback returned to.
+#[derive(Clone)]
 struct ReturnTarget {
     snapshot: Arc<ResourceSnapshot>,
     payload: Option<Arc<Payload>>,
@@ -50,6 +57,7 @@ impl Inheritance {
         before: Option<&PlacementState>,
         heir: &PlacementState,
         clusters: &BTreeSet<&ClusterName>,
+        fleet: &FleetState,
     ) -> Option<Self> {
         let newest = heir.newest()?;
         let snapshot = newest.index;
@@ -61,15 +69,18 @@ impl Inheritance {
             of.get(cluster).map_or(0, |protection| protection.approvals)
         };
         let asked = clusters.iter().map(|cluster| ((*cluster).clone(), approvals(&old, cluster)));
-        let asked: BTreeMap<_, _> = asked.filter(|(cluster, asked)| *asked > approvals(&new, cluster)).collect();
+        let asked: BTreeMap<_, _> = asked.filter(|(_, asked)| *asked > 0).collect();
+        let replaced = if asked.is_empty() { Vec::new() } else { decided(from, &state.record, &heir.record, fleet) };
+        let asked = asked.into_iter().filter(|(cluster, asked)| *asked > approvals(&new, cluster));
+        let asked: BTreeMap<_, _> = asked.collect();
         let is_new = |held: &HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
         let holding = [Some(state), before].into_iter().flatten();
         let mut holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
         let hold = holding.find(|(held, _)| is_new(held)).map(|(held, state)| Hold::of(held, state));
         let paused = state.record.paused.clone();
         let paused = paused.filter(|_| state.record.removed && heir.record.paused.is_none());
-        let is_any = !asked.is_empty() || hold.is_some() || paused.is_some();
-        is_any.then_some(Self { snapshot, asked, hold, paused })
+        let is_any = !asked.is_empty() || !replaced.is_empty() || hold.is_some() || paused.is_some();
+        is_any.then_some(Self { snapshot, asked, replaced, hold, paused })
     }
 
     /// Gives this to an heir, as it stood before its decision.
@@ -78,6 +89,8 @@ impl Inheritance {
             let known = heir.record.asked_before.entry(cluster).or_default();
             *known = count.max(*known);
         }
+        let known = heir.record.replaced.clone();
+        heir.record.replaced.extend(self.replaced.into_iter().filter(|replaced| !known.contains(replaced)));
         heir.record.paused = heir.record.paused.take().or(self.paused);
         let is_held = heir.record.held.is_some();
         let snapshot = match self.hold.filter(|_| !is_held) {
@@ -86,6 +99,22 @@ impl Inheritance {
         };
         heir.record.inherited.insert(from, snapshot);
     }
+}
+
+/// Returns who decides about a placement whose objects go to an heir, where others decide about that: whoever does now, and those before
+/// what is not rolled out.
+fn decided(
+    from: &PlacementKey,
+    record: &PlacementRecord,
+    heir: &PlacementRecord,
+    fleet: &FleetState,
+) -> Vec<ReplacedOwnership> {
+    let of_heir = ownership(heir);
+    let is_other = |of: &Ownership| of_heir.as_ref().is_none_or(|heir| fleet.approving(heir) != fleet.approving(of));
+    let before = record.replaced.iter().map(|replaced| replaced.before.clone());
+    let all = ownership(record).into_iter().chain(before).filter(is_other);
+    let by = &fleet.tree.commit;
+    all.map(|before| ReplacedOwnership { before, by: by.clone(), from: Some(from.clone()) }).collect()
 }
 
 impl Hold {

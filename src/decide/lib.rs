@@ -174,6 +174,8 @@ impl Pass<'_> {
         let upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
         let losing = self.guard(&upcoming.0);
         let wake_at = self.roll();
+        // A run that started may be of another strategy.
+        self.follow_narrowed();
         // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
         let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
         let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming.0) };

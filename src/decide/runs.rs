@@ -203,7 +203,7 @@ impl Pass<'_> {
             strategy,
             wanted_snapshot,
             approvers: None,
-            approvers_before: self.newest_run().and_then(|run| run.approvers.clone()),
+            approvers_before: None,
             state,
             generation: 1,
             created_at: self.now,
@@ -270,8 +270,8 @@ impl Pass<'_> {
     }
 
     /// Tells whether a run ends in favour of another: before its next cluster, and never if a person wrote it. A waiting older
-    /// run, or one that cannot continue, always does. Otherwise only the run of a snapshot replaces it, unless the placement
-    /// says `Queue`.
+    /// run, or one that cannot continue, does; not a rollback for what was queued before it, since clusters may be away for a moment.
+    /// Otherwise only the run of a snapshot replaces it, unless the placement says `Queue`.
     fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
         let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
         let repairs = |run: &RunRecord| {
@@ -294,7 +294,7 @@ impl Pass<'_> {
         let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot() && !waited_before;
         // A rollback that has its clusters goes first, though none has begun.
         let is_waiting = run.phase == RunPhase::Pending && !(run.frozen.is_some() && is_rollback) && !waited_before;
-        let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run);
+        let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run) && !waited_before;
         is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
 
@@ -320,7 +320,7 @@ impl Pass<'_> {
     }
 
     /// Tells whether every picked cluster that runs update is assigned a snapshot, and no removal is left.
-    fn is_right_everywhere(&self, index: u64) -> bool {
+    pub(super) fn is_right_everywhere(&self, index: u64) -> bool {
         let is_right = |binding: &Binding| self.is_at(binding, index) || self.state.record.ignores(binding);
         self.state.bindings().all(|binding| !binding.deleting && is_right(binding))
     }
@@ -468,9 +468,9 @@ impl Pass<'_> {
     }
 }
 
-/// Returns who may approve deletions of a placement, by its strategy at the last commit that had one: that of the active run,
-/// of the annotation, or of the newest run. Absent means no restriction.
-pub(super) fn deletion_approvers<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
+/// Returns whom the strategy of a placement names as approvers, at the last commit that had the strategy: that of the active run, of the
+/// annotation, or of the newest run. Absent means no restriction.
+pub(super) fn narrowed<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
     let record = &state.record;
     if record.spec.strategy.type_ != StrategyType::External {
         return None;

@@ -124,7 +124,7 @@ impl FleetState {
 
     /// Returns the rights in the configuration about what is of no placement.
     pub fn policy(&self) -> Policy<'_> {
-        let approving = Approving { approvers: &self.approvers, owners: &[] };
+        let approving = Approving { approvers: &self.approvers, ..Approving::default() };
         Policy { rules: self.approvals, approving, ..Policy::default() }
     }
 
@@ -133,11 +133,12 @@ impl FleetState {
         if self.by_path.code_owners { &placement.owners } else { &[] }
     }
 
-    /// Returns what an ownership comes to: the approvers of the configuration and the owners of the file.
+    /// Returns what an ownership comes to: the approvers of the configuration, the owners of the file and whom the strategy names.
     pub fn approving<'a>(&'a self, ownership: &'a Ownership) -> Approving<'a> {
         Approving {
             approvers: self.approvers_at(&ownership.path).unwrap_or(&self.approvers),
             owners: if self.by_path.code_owners { &ownership.owners } else { &[] },
+            narrowed: ownership.narrowed.as_deref(),
         }
     }
 
@@ -258,7 +259,8 @@ impl PlacementState {
             digest_required: false,
             journaled: None,
             owners: Vec::new(),
-            replaced: None,
+            narrowed: None,
+            replaced: Vec::new(),
             superseded: 0,
             evictions: BTreeMap::new(),
         })

@@ -120,19 +120,20 @@ fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a Comm
     let named = target.run.as_ref().and_then(|name| state.runs.get(name));
     // A command that names the placement alone needs the approvers of its last run.
     let run = named.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
-    let of_run = || (run.and_then(|run| run.approvers.as_deref()), run.and_then(|run| run.approvers_before.as_deref()));
-    let (narrowed, narrowed_before) = match (target.stage.as_deref(), &state.record.deletion_gate) {
-        (Some(DELETION_GATE), Some(gate)) => (gate.approvers.as_deref(), gate.approvers_before.as_deref()),
-        _ => of_run(),
+    let narrowed = match run.filter(|_| target.stage.as_deref() != Some(DELETION_GATE)) {
+        Some(run) => run.approvers.as_deref(),
+        None => state.record.narrowed.as_deref(),
     };
-    let placement = Some(&target.placement);
+    let approving =
+        Approving { approvers: fleet.approvers_of(&state.record), owners: fleet.owners_of(&state.record), narrowed };
+    let of_run = run.and_then(|run| run.approvers_before.as_deref());
+    let of_run = of_run.map(|narrowed| Approving { narrowed: Some(narrowed), ..approving });
+    let replaced = state.record.replaced.iter().map(|replaced| fleet.approving(&replaced.before));
     Policy {
-        placement,
+        placement: Some(&target.placement),
         rules: fleet.approvals,
-        approving: Approving { approvers: fleet.approvers_of(&state.record), owners: fleet.owners_of(&state.record) },
-        approving_before: state.record.replaced.as_ref().map(|replaced| fleet.approving(&replaced.before)),
-        narrowed,
-        narrowed_before,
+        approving,
+        before: replaced.chain(of_run).collect(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Who may approve by comment, by the file that holds a placement.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::folder::holds;
-use super::id::CommitId;
+use super::id::{CommitId, PlacementKey};
 
 /// Approvers of the configuration that depend on the file of a placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub struct Ownership {
     /// The owners that the CODEOWNERS file names for that file; if empty, the configuration decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<String>,
+    /// Whom the strategy's annotation names; absent means no restriction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrowed: Option<String>,
 }
 
 /// An ownership that a commit replaced. It counts beside the present one until that commit is rolled out: no commit chooses who
@@ -54,6 +57,23 @@ pub struct ReplacedOwnership {
     /// The commit that did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<CommitId>,
+    /// The placement that it was of, where the commit gives objects of that one to another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<PlacementKey>,
+}
+
+/// Reads replaced ownerships. A store of an earlier version has one instead of a list.
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ReplacedOwnership>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Many(Vec<ReplacedOwnership>),
+        One(ReplacedOwnership),
+    }
+    Ok(match Stored::deserialize(deserializer)? {
+        Stored::Many(all) => all,
+        Stored::One(one) => vec![one],
+    })
 }
 
 #[cfg(test)]

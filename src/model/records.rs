@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvers::ReplacedOwnership;
+use super::approvers::{Ownership, ReplacedOwnership, one_or_many};
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::journal::JournalKind;
 use super::manifest::Origin;
@@ -292,9 +292,12 @@ pub struct PlacementRecord {
     /// The owners that the CODEOWNERS file names for its file, as approvers are written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<String>,
-    /// What decided who may approve before a commit changed that, until that commit is rolled out.
+    /// Whom its strategy's annotation names as approvers; absent means no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaced: Option<Box<ReplacedOwnership>>,
+    pub narrowed: Option<String>,
+    /// What decided who may approve before a commit changed that, until that commit is rolled out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub replaced: Vec<ReplacedOwnership>,
     /// The number of superseded rollouts since the last completed one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub superseded: u32,
@@ -308,11 +311,21 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 }
 
 impl PlacementRecord {
-    /// Returns the owners that the CODEOWNERS file names for its file, now and before the last change of them.
+    /// Returns whose approval may count beside that of the approvers that hold now: the owners of its file, and all that were named before
+    /// a change that is not rolled out.
     pub fn all_owners(&self) -> Vec<String> {
-        let before = self.replaced.iter().flat_map(|replaced| &replaced.before.owners);
-        let before = before.filter(|owner| !self.owners.contains(owner));
-        self.owners.iter().chain(before).cloned().collect()
+        let named = |before: &Ownership| {
+            let narrowed =
+                before.narrowed.iter().flat_map(|named| named.split(',')).map(|entry| entry.trim().to_owned());
+            before.owners.iter().cloned().chain(narrowed).collect::<Vec<_>>()
+        };
+        let mut all = self.owners.clone();
+        for entry in self.replaced.iter().flat_map(|replaced| named(&replaced.before)) {
+            if !all.contains(&entry) {
+                all.push(entry);
+            }
+        }
+        all
     }
 
     /// Returns the deletion gate, if it is closed.
@@ -385,9 +398,6 @@ pub struct DeletionGate {
     /// Who may open it, by the strategy's annotation; absent means no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// The same before the change that causes the deletions, if a rollout of it is active.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approvers_before: Option<String>,
     /// Who approved so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Approval>,

@@ -59,6 +59,13 @@ pub enum RunCause {
     },
 }
 
+impl RunCause {
+    /// Tells whether its run rolls out what a commit brought; the others repair or return.
+    pub fn brings_a_snapshot(&self) -> bool {
+        matches!(self, Self::Written { .. } | Self::Snapshot)
+    }
+}
+
 /// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RunPhase {
@@ -161,7 +168,7 @@ pub struct RunRecord {
     /// Who may approve, by the strategy's annotation at the last accepted commit; absent means no restriction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<String>,
-    /// The approvers of the run before, if they differ: both lists count.
+    /// The approvers of the run before, which count, too. Only a store of an earlier version has them; see `PlacementRecord::replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers_before: Option<String>,
     /// The state in its document; absent means `Run`.
@@ -272,6 +279,11 @@ impl StageRecord {
     /// Tells whether its tasks are asked as far as the run decides: it has clusters, or protects later ones without them.
     pub fn asks(&self) -> bool {
         !self.clusters.is_empty() || self.while_empty == Some(WhileEmpty::Asked)
+    }
+
+    /// Returns its clusters that have not left.
+    pub fn remaining(&self) -> impl Iterator<Item = &RunCluster> {
+        self.clusters.iter().filter(|cluster| cluster.phase != ClusterPhase::Skipped)
     }
 }
 

@@ -360,7 +360,8 @@ impl Case {
             digest_required: false,
             journaled: None,
             owners: Vec::new(),
-            replaced: None,
+            narrowed: None,
+            replaced: Vec::new(),
             superseded: 0,
             evictions: BTreeMap::new(),
         };
@@ -418,7 +419,6 @@ impl Case {
             leaving: BTreeSet::new(),
             since: at(0),
             approvers: None,
-            approvers_before: None,
             approvals: vec![],
             opened_at: None,
         });

@@ -4,29 +4,28 @@
 //! folder and the configured tokens identify a person, and a token lists its purposes. Anybody who can read may write a
 //! comment, so comments also need the forge's facts.
 
+use std::iter;
+
 use model::commands::{Person, Verb};
 use model::forge::Permission;
 use model::id::PlacementKey;
 use model::runs::ApprovalRules;
 
 /// The rights in configuration and strategy.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy<'a> {
     /// The target of the command; absent means the source.
     pub placement: Option<&'a PlacementKey>,
     /// The configured rules for approvals.
     pub rules: ApprovalRules,
-    /// The approvers by comment.
+    /// Who may approve.
     pub approving: Approving<'a>,
-    /// Those before the change under evaluation, if it changes them: a change does not choose its own approvers.
-    pub approving_before: Option<Approving<'a>>,
-    /// The restriction in the strategy's annotation `approvers`; absent means none.
-    pub narrowed: Option<&'a str>,
-    /// That annotation before the change under evaluation: a change does not choose its own approvers.
-    pub narrowed_before: Option<&'a str>,
+    /// Who could before the change under evaluation, where that differs, and who could approve under another placement what this one
+    /// takes over. Each of them counts, too: a change does not choose its own approvers.
+    pub before: Vec<Approving<'a>>,
 }
 
-/// Who may approve by comment.
+/// Who may approve: by comment whom configuration and owners name, and everywhere only whom the strategy names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Approving<'a> {
     /// The configured approvers: `user:NAME`, `team:ORG/NAME`. If empty, the permission counts.
@@ -34,6 +33,8 @@ pub struct Approving<'a> {
     /// The owners by the CODEOWNERS file. If there are any, they count instead, as far as they have the permission: whoever may push names
     /// owners, and nobody whom the host does not know as one who may push.
     pub owners: &'a [String],
+    /// The restriction in the strategy's annotation `approvers`; absent means none.
+    pub narrowed: Option<&'a str>,
 }
 
 /// The requirement of a verb.
@@ -89,7 +90,7 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
         Right::Operator => return has(Permission::Write),
         Right::Evaluate | Right::Approver => {
             chosen(policy.approving, "")?;
-            policy.approving_before.map_or(Ok(()), |before| chosen(before, " before this change"))?;
+            policy.before.iter().try_for_each(|before| chosen(*before, " before this change"))?;
         }
     }
     narrowed(person, policy)?;
@@ -103,8 +104,8 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
 
 /// Checks the strategy's annotation, present and before the change.
 fn narrowed(person: &Person, policy: &Policy<'_>) -> Result<(), String> {
-    let lists = [(policy.narrowed, "names"), (policy.narrowed_before, "named before this change")];
-    for (approvers, verb) in lists {
+    let before = policy.before.iter().map(|before| (before.narrowed, "named before this change"));
+    for (approvers, verb) in iter::once((policy.approving.narrowed, "names")).chain(before) {
         let Some(approvers) = approvers else { continue };
         if approvers.split(',').map(str::trim).any(|entry| is_named(person, entry)) {
             continue;

@@ -20,11 +20,12 @@ pub fn may_some(
     approvers: &[String],
     gates: &[NarrowedGate<'_>],
 ) -> Result<(), String> {
-    let policy = Policy { rules, approving: Approving { approvers, owners: &[] }, ..Policy::default() };
+    let policy = Policy { rules, approving: Approving { approvers, ..Approving::default() }, ..Policy::default() };
     for verb in verbs {
         let of_gate = |(key, narrowed, owners): &NarrowedGate<'_>| {
-            let of_gate = Policy { placement: Some(key), narrowed: *narrowed, ..policy };
-            let as_owner = Policy { approving: Approving { approvers, owners }, ..of_gate };
+            let approving = Approving { narrowed: *narrowed, ..policy.approving };
+            let of_gate = Policy { placement: Some(key), approving, ..policy.clone() };
+            let as_owner = Policy { approving: Approving { owners, ..approving }, ..of_gate.clone() };
             may(person, *verb, &of_gate).or_else(|why| may(person, *verb, &as_owner).map_err(|_| why))
         };
         let of_gates: Vec<Result<(), String>> = gates.iter().map(of_gate).collect();

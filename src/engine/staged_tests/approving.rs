@@ -76,7 +76,7 @@ fn the_file_decides_by_its_owners_then_its_folder_then_its_tenant() {
         case.settle();
         assert_eq!(may(&case, &PEOPLE), wanted, "{path} {owners:?} {counts}");
         assert_eq!(case.state.record.approvers.as_deref(), shown, "{path} {owners:?} {counts}");
-        assert_eq!(case.state.record.replaced, None, "{path}: a new placement has nothing before");
+        assert_eq!(case.state.record.replaced, [], "{path}: a new placement has nothing before");
     }
 }
 
@@ -114,7 +114,7 @@ fn a_commit_that_changes_who_decides_needs_who_decided_before_too() {
         case.settle();
         let is_over = case.state.runs.values().all(|run| run.phase.is_final());
         assert!(is_over, "{first:?} {second:?}: {:?}", case.run("p-0").phase);
-        assert_eq!(case.state.record.replaced, None, "{first:?} {second:?}");
+        assert_eq!(case.state.record.replaced, [], "{first:?} {second:?}");
     }
 }
 

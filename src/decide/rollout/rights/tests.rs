@@ -46,8 +46,8 @@ fn who_may_what() {
     for (name, permission, teams, part, approvers, narrowed, wanted) in rows {
         let person = commenter(name, *permission, teams, *part);
         let approvers: Vec<String> = approvers.iter().map(|entry| (*entry).to_owned()).collect();
-        let approving = Approving { approvers: &approvers, owners: &[] };
-        let policy = Policy { approving, narrowed: *narrowed, ..Policy::default() };
+        let approving = Approving { approvers: &approvers, owners: &[], narrowed: *narrowed };
+        let policy = Policy { approving, ..Policy::default() };
         for verb in all {
             assert_eq!(may(&person, verb, &policy).is_ok(), wanted.contains(&verb), "{name}: {verb}");
         }
@@ -55,7 +55,7 @@ fn who_may_what() {
 }
 
 fn approving([approvers, owners]: &[Vec<String>; 2]) -> Approving<'_> {
-    Approving { approvers, owners }
+    Approving { approvers, owners, narrowed: None }
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn owners_of_the_file_count_with_the_permission_and_those_before_a_change_too() 
     ];
     for (name, permission, teams, now, before, word) in rows {
         let (now, before) = (lists(now), before.map(lists));
-        let approving_before = before.as_ref().map(approving);
-        let policy = Policy { approving: approving(&now), approving_before, ..Policy::default() };
+        let earlier = before.iter().map(approving).collect();
+        let policy = Policy { approving: approving(&now), before: earlier, ..Policy::default() };
         let found = may(&commenter(name, permission, teams, None), Verb::Approve, &policy);
         assert_eq!(found.is_ok(), word.is_empty(), "{name} {now:?} {before:?}: {found:?}");
         assert!(found.err().unwrap_or_default().contains(word), "{name} {now:?} {before:?}");
@@ -124,8 +124,10 @@ fn elsewhere_than_in_comments_the_annotation_alone_narrows() {
         (Some("permission:admin"), None),
         (Some("team:o/t"), Some("its members approve there")),
     ] {
-        let approving = Approving { approvers: &["user:bea".to_owned()], owners: &["user:bea".to_owned()] };
-        let policy = Policy { approving, approving_before: Some(approving), narrowed, ..Policy::default() };
+        let bea = ["user:bea".to_owned()];
+        let before = Approving { approvers: &bea, owners: &bea, narrowed: None };
+        let approving = Approving { narrowed, ..before };
+        let policy = Policy { approving, before: vec![before], ..Policy::default() };
         match (may(&ann, Verb::Approve, &policy), wanted) {
             (Ok(()), None) => {}
             (Err(why), Some(word)) => assert!(why.contains(word), "{why}"),
@@ -138,23 +140,32 @@ fn elsewhere_than_in_comments_the_annotation_alone_narrows() {
 #[test]
 fn a_token_of_a_name_is_nobody_on_the_forge() {
     let ann = commenter("ann", Permission::Admin, &[], None);
-    let policy = Policy { narrowed: Some("token:ann"), ..Policy::default() };
+    let policy = Policy { approving: by_strategy(Some("token:ann")), ..Policy::default() };
     assert!(may(&ann, Verb::Approve, &policy).is_err());
+}
+
+fn by_strategy(narrowed: Option<&str>) -> Approving<'_> {
+    Approving { narrowed, ..Approving::default() }
 }
 
 #[test]
 fn d18_a_change_does_not_choose_who_approves_it() {
-    // annotation now, annotation before, whether ann may approve
-    for (narrowed, narrowed_before, allowed) in [
-        (None, None, true),
-        (Some("user:ann"), Some("user:bea"), false),
-        (Some("user:bea"), Some("user:ann"), false),
-        (Some("user:ann, user:bea"), Some("user:ann"), true),
-        (None, Some("user:bea"), false),
-    ] {
-        let policy = Policy { narrowed, narrowed_before, ..Policy::default() };
+    // annotation now, annotations before, whether ann may approve
+    type Before<'a> = &'a [Option<&'a str>];
+    let rows: [(Option<&str>, Before<'_>, bool); 7] = [
+        (None, &[], true),
+        (Some("user:ann"), &[Some("user:bea")], false),
+        (Some("user:bea"), &[Some("user:ann")], false),
+        (Some("user:ann, user:bea"), &[Some("user:ann")], true),
+        (None, &[Some("user:bea")], false),
+        (Some("user:ann"), &[Some("user:ann"), Some("user:bea")], false),
+        (Some("user:ann"), &[Some("user:ann"), None], true),
+    ];
+    for (narrowed, before, allowed) in rows {
+        let earlier = before.iter().copied().map(by_strategy).collect();
+        let policy = Policy { approving: by_strategy(narrowed), before: earlier, ..Policy::default() };
         for ann in [Person::of("ann", Channel::Api), commenter("ann", Permission::Write, &[], None)] {
-            assert_eq!(may(&ann, Verb::Approve, &policy).is_ok(), allowed, "{narrowed:?} {narrowed_before:?}");
+            assert_eq!(may(&ann, Verb::Approve, &policy).is_ok(), allowed, "{narrowed:?} {before:?}");
         }
     }
 }
