@@ -270,9 +270,14 @@ impl Pass<'_> {
         clusters.map(see).collect()
     }
 
-    /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended.
+    /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended. Where no
+    /// run counts, because its document or the stages went, the newest snapshot needs none if every cluster has it.
     pub(super) fn note_late_success(&mut self) {
-        let has_succeeded = self.last_run().is_some_and(|run| run.phase == RunPhase::Succeeded);
+        let newest = self.state.newest().map(|newest| newest.index);
+        let has_succeeded = match self.last_run() {
+            Some(run) => run.phase == RunPhase::Succeeded,
+            None => newest.is_some_and(|newest| self.is_right_everywhere(newest)),
+        };
         if has_succeeded && self.active_run().is_none() {
             self.note_success();
         }

@@ -12,7 +12,7 @@ use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::records::{Binding, BindingState, Pause};
-use model::runs::{Frozen, RunCause, RunCluster, RunRecord, StageRecord, TaskRecord, WantedBy, WhileEmpty};
+use model::runs::{Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord, WantedBy, WhileEmpty};
 
 /// The actor of the pause when a placement no longer has stages.
 const ITSELF: &str = "gitfleet";
@@ -185,7 +185,8 @@ impl Pass<'_> {
                     .as_ref()
                     .is_some_and(|of| (of.snapshot, &of.apply_strategy) == (frozen.snapshot, &frozen.apply_strategy))
         };
-        let had = |stage: &&StageRecord| stage.phase.is_reached();
+        // A stage that was skipped, because its clusters had left, opened no gate.
+        let had = |stage: &&StageRecord| stage.phase.is_reached() && stage.phase != StagePhase::Skipped;
         let stages = self.state.runs.values().filter(is_of).flat_map(|run| &run.stages).filter(had);
         let mut clusters = stages.flat_map(|stage| &stage.clusters);
         clusters.any(|known| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides))

@@ -61,13 +61,16 @@ impl Pass<'_> {
                 return None;
             }
         };
+        let leaving: BTreeSet<&ClusterName> =
+            self.state.bindings().filter(|binding| binding.deleting).map(|binding| &binding.cluster).collect();
         let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.fleet.records));
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             let health = evaluate(binding, work, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
-            let had_before = self.had_before(&binding.cluster, work);
+            // What an older binding has there is being deleted: the cluster is not ready, and nothing is brought until that is gone.
+            let had_before = !leaving.contains(&binding.cluster) && self.had_before(&binding.cluster, work);
             BindingView { had_before, ..BindingView::new(binding, health, !self.is_at(binding, goal), !answers) }
         };
         let mut views: Vec<BindingView> = self.state.bindings().map(view).collect();
@@ -246,6 +249,7 @@ impl Pass<'_> {
     pub(super) fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
         let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
         let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
+        let had_another = binding.snapshot.is_some();
         binding.state = BindingState::Bound;
         binding.snapshot = Some(index);
         binding.apply_strategy = strategy;
@@ -253,8 +257,8 @@ impl Pass<'_> {
         binding.started_at = Some(self.now);
         binding.generation += 1;
         let cluster = binding.cluster.clone();
-        // What failed there was something else.
-        if let Some(failed) = &mut self.state.record.failed {
+        // What failed there was something else. A new binding of a cluster that was taken off brings the same once more.
+        if let Some(failed) = self.state.record.failed.as_mut().filter(|_| had_another) {
             failed.clusters.remove(&cluster);
         }
         self.moved.insert(name.to_owned());

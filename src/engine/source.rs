@@ -1,6 +1,6 @@
 //! The source: its events, and what an accepted commit changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use crate::store::{Op, records};
 use config::{Approvals, Configuration};
 use decide::evictions::Disruptions;
 use decide::render::named;
+use decide::rollout::Heard;
 use decide::state::{Payload, PlacementState};
 use decide::strategies::Staged;
 use decide::without_effect::without_effect;
@@ -54,7 +55,7 @@ impl Core {
             return self.handle_one_source(&name, *news, now);
         }
         if matches!(news, SourceEvent::Unchanged) && !self.source.sources.is_empty() {
-            return self.note_first_round();
+            return self.note_first_round(now);
         }
         let Some(news) = self.handle_aside(news, now) else { return };
         // A person accepted the pending tip: any later event about a tip ends that.
@@ -65,7 +66,7 @@ impl Core {
         if matches!(news, SourceEvent::Failed(_)) {
             self.continue_without_source();
         } else {
-            self.note_source_read();
+            self.note_source_read(now);
         }
         self.source_look = SourceLook::Seen;
         match news {
@@ -127,10 +128,21 @@ impl Core {
     }
 
     /// Decides now what waited while the source was unread.
-    pub(super) fn note_source_read(&mut self) {
+    pub(super) fn note_source_read(&mut self, now: Timestamp) {
         if std::mem::take(&mut self.fleet.source_unread) {
-            self.queue.placements.extend(self.placements.keys().cloned());
+            self.decide_what_waited(now);
         }
+    }
+
+    /// Decides about all placements. Deletions waited as well, and work that waits for them is not complete: that is no failure of the
+    /// clusters, so their deadlines count from now on.
+    fn decide_what_waited(&mut self, now: Timestamp) {
+        for heard in self.fleet.heard.values_mut().flat_map(BTreeMap::values_mut) {
+            if let Heard::Since(at) = heard {
+                *at = now;
+            }
+        }
+        self.queue.placements.extend(self.placements.keys().cloned());
     }
 
     /// Handles events that concern no tip; returns the others.
@@ -178,12 +190,12 @@ impl Core {
     }
 
     /// Lets the accepted commit continue in this process on a person's command, although a newer commit may stop or correct it.
-    pub(super) fn continue_unread(&mut self) {
+    pub(super) fn continue_unread(&mut self, now: Timestamp) {
         if !std::mem::take(&mut self.fleet.source_unread) {
             return;
         }
         tracing::warn!("the source cannot be read; a person lets gitfleet continue with the accepted commit");
-        self.queue.placements.extend(self.placements.keys().cloned());
+        self.decide_what_waited(now);
         if let Some(failure) = &mut self.source.failure {
             *failure = failure.replace(NOTHING_NEW, "; a person lets gitfleet continue with the accepted commit");
         }

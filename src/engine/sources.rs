@@ -92,16 +92,16 @@ impl Core {
         };
         if is_read {
             record.failure = None;
-            self.note_source_read();
+            self.note_source_read(now);
         }
         self.source.sources.insert(name.to_owned(), record);
         self.summarise_sources();
     }
 
     /// Notes that each of several sources was asked once: what was new then is accepted or refused.
-    pub(super) fn note_first_round(&mut self) {
+    pub(super) fn note_first_round(&mut self, now: Timestamp) {
         self.source_look = SourceLook::Seen;
-        self.note_source_read();
+        self.note_source_read(now);
     }
 
     fn hold(&mut self, record: &mut SourceRecord, commit: CommitId, why: Option<String>, now: Timestamp) {

@@ -26,7 +26,7 @@ impl Core {
             self.changed.source = true;
         }
         if batch.continues {
-            self.continue_unread();
+            self.continue_unread(now);
         }
         // A command changes a copy: the core takes it over once it is stored.
         if batch.adopts {

@@ -140,7 +140,7 @@ fn at_stage(one: Waiting, run: &RunRecord, gate: &ClosedGate, approvers: Option<
         stage: Some(gate.stage.name.clone()),
         before: gate.before,
         opens: opened.map(|stage| stage.name.clone()),
-        clusters: opened.map_or(0, |stage| stage.clusters.len()),
+        clusters: opened.map_or(0, |stage| stage.remaining().count()),
         by: Some(who_may(run.approvers.as_deref(), approvers)),
         digest: Some(gate.stage.digest.short().to_owned()),
         ..one

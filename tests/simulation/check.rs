@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use decide::deliver::inventory::applyset_id;
+use decide::deliver::lists::kind_of;
+use decide::deliver::live::LiveObject;
 use engine::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
     cluster_of, placement_of, snapshot_key,
@@ -139,6 +141,9 @@ pub struct Checker {
     unsaid: BTreeMap<String, Option<Arc<[u8]>>>,
     /// Snapshots that were held, and are not any more though nobody said so.
     pub(super) released: Vec<(PlacementKey, HeldSnapshot)>,
+    /// When clusters were given what they have. A binding begins again with another name, policy or deadline as well, and its cluster
+    /// gets nothing by that.
+    pub(super) given: BTreeMap<Spot, Timestamp>,
     /// Bindings that were given a snapshot since the last look at them.
     pub(super) moves: Vec<(Spot, u64)>,
     /// What was written on members, and when the last of it was, or became available.
@@ -157,6 +162,8 @@ pub struct Checker {
     pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
+    /// The namespaces that clusters have, as far as records say.
+    namespaces: BTreeMap<ClusterName, BTreeSet<String>>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
     /// What a life may begin with.
     pub(super) start: super::starts::Start,
@@ -166,10 +173,14 @@ pub struct Checker {
     pub(super) owned: super::owners::Owned,
     /// Objects that somebody changed: a cluster that is down while they are put back is not down by our doing.
     pub(super) changed: BTreeSet<(ClusterName, ObjectKey)>,
+    /// Objects that somebody had changed when their cluster left: it returns with them as they are, as docs/design/003 says.
+    pub(super) left_changed: BTreeSet<(ClusterName, ObjectKey)>,
     /// Lists may show what was there a while ago.
     pub is_stale: bool,
     /// Since when placements are to be where they are to be.
     pub(super) wanted_since: super::hand_over::WantedSince,
+    /// Placements that came back to git with this batch, each with the unfinished runs that it has no more.
+    pub(super) returned: BTreeMap<PlacementKey, Vec<String>>,
     /// Runs that are gone, by name.
     pub(super) forgotten_runs: BTreeMap<String, RunRecord>,
     /// What people said of placements that are gone, until the batch is kept.
@@ -346,6 +357,7 @@ impl Checker {
         self.words.iter_mut().for_each(|word| moved(&mut word.at));
         self.runs.values_mut().for_each(|run| shift_run(run, by));
         self.bindings.values_mut().filter_map(|binding| binding.started_at.as_mut()).for_each(moved);
+        self.given.values_mut().for_each(moved);
         for record in self.placements.values_mut() {
             record.held.iter_mut().for_each(|held| moved(&mut held.since));
             record.paused.iter_mut().for_each(|pause| moved(&mut pause.at));
@@ -423,6 +435,10 @@ impl Checker {
         }
         if let Some(value) = value.filter(|_| key.starts_with(CLUSTER_PREFIX)) {
             let record: ClusterRecord = parse(key, value)?;
+            match record.namespaces {
+                Some(found) => self.namespaces.insert(record.name.clone(), found),
+                None => self.namespaces.remove(&record.name),
+            };
             if record.online {
                 self.silent.remove(&record.name);
                 self.unheard.retain(|(_, cluster), _| *cluster != record.name);
@@ -457,6 +473,9 @@ impl Checker {
             return Err(format!("3: the deletion gate of {placement} is open, and nobody approved {}", gate.digest));
         }
         self.keeps_word(&placement, &record)?;
+        if !record.removed && self.placements.get(&placement).is_some_and(|before| before.removed) {
+            self.returned.entry(placement.clone()).or_default();
+        }
         self.note_guard(&placement, &record);
         if let Some(IntOrPercent::Int(limit)) =
             record.spec.strategy.rolling_update.as_ref().and_then(|rolling| rolling.max_unavailable.clone())
@@ -587,13 +606,14 @@ impl Checker {
         let content = |b: &Binding| (b.snapshot, b.overrides.clone(), b.apply_strategy.clone());
         if binding.state == BindingState::Bound && !binding.deleting && before.map(content) != Some(content(&binding)) {
             // What failed already is repaired although others have failed.
-            let is_repair = before.is_some_and(Binding::has_failed);
+            let is_repair = before.is_some_and(|before| before.has_failed() || self.was_late(before, &binding));
             let spot = (binding.placement.clone(), binding.cluster.clone());
             self.gates.moved.push((spot, Some(self.seen).filter(|_| !is_repair)));
         }
         if is_new {
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
         }
+        self.note_recovery(&binding);
         self.bindings.insert(key.to_owned(), binding);
         Ok(())
     }
@@ -612,8 +632,14 @@ impl Checker {
         Ok(())
     }
 
-    /// What is taken off a cluster must be unwanted there, by the accepted commit.
+    /// What is taken off a cluster must be unwanted there, by the accepted commit. A cluster that lacks the Namespace of a
+    /// ResourcePlacement, and so never got anything of it, may leave with another policy: it is picked again with its Namespace.
     fn may_leave(&self, binding: &Binding) -> Verdict {
+        let namespace = binding.placement.namespace.as_deref().filter(|_| binding.snapshot.is_none());
+        let found = self.namespaces.get(&binding.cluster);
+        if namespace.zip(found).is_some_and(|(namespace, found)| !found.contains(namespace)) {
+            return Ok(());
+        }
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
         let want = wish.and_then(|wish| wish.placements.get(&binding.placement));
         // A rollback takes the policy back as well.
@@ -824,10 +850,10 @@ impl Checker {
             return Ok(());
         }
         let [run] = runs[..] else { return Ok(()) };
+        let given = self.given.get(&spot(order));
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
-            let is_early = |c: &model::runs::RunCluster| {
-                c.name == order.cluster && binding.is_some_and(|b| b.started_at > run.frozen.as_ref().map(|f| f.at))
-            };
+            let is_early =
+                |c: &RunCluster| c.name == order.cluster && given > run.frozen.as_ref().map(|frozen| &frozen.at);
             if stage.clusters.iter().any(is_early) {
                 return Err(format!("2: {} moves in {} before stage {}", order.cluster, run.name, stage.name));
             }
@@ -881,7 +907,11 @@ impl Checker {
                 let Some(member) = fleet.get(cluster) else {
                     return Err(format!("6: nobody ever talked to {cluster}"));
                 };
-                let held = member.objects.iter().filter(|(_, live)| *live.applyset == *label);
+                // Where a list showed what was there a while ago, and its connection ended before the rest came, the inventory does not name
+                // all kinds any more: nobody sees these objects. An API server whose lists are consistent never does that.
+                let parent = member.inventories.get(placement).filter(|_| self.is_stale);
+                let is_unseen = |key: &ObjectKey| parent.is_some_and(|it| !it.group_kinds.contains(&kind_of(key)));
+                let held = member.objects.iter().filter(|(key, live)| *live.applyset == *label && !is_unseen(key));
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let spot = (placement.clone(), cluster.clone());
                 let is_bound = self.is_bound(&spot);
@@ -907,9 +937,11 @@ impl Checker {
                     let unlike = unlike(&found, objects);
                     return Err(format!("6: {placement} on {cluster} is not as declared: {unlike}"));
                 }
-                if let Some(live) =
-                    held.values().find(|live| Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref())
-                {
+                let is_other = |key: &ObjectKey, live: &LiveObject| {
+                    Some(&live.owned) != live.manifest.as_ref().map(owned).as_ref()
+                        && !self.left_changed.contains(&(cluster.clone(), key.clone()))
+                };
+                if let Some((_, live)) = held.iter().find(|(key, live)| is_other(key, live)) {
                     return Err(format!("6: {} on {cluster} was changed by somebody, and is not put back", live.id));
                 }
                 let binding = self.binding(&spot);

@@ -7,7 +7,7 @@ use model::api::staged::StageTaskType;
 use model::commands::Verb;
 use model::id::{ClusterName, PlacementKey};
 use model::records::BindingState;
-use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord, WantedBy};
+use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord, WantedBy, WhileEmpty};
 use serde_json::Value;
 
 use super::check::{Checker, Spot, Verdict};
@@ -62,6 +62,7 @@ impl Checker {
     /// 14: asked when a whole batch is kept.
     pub(super) fn asks_before_all(&mut self) -> Verdict {
         for (spot, seen) in std::mem::take(&mut self.gates.moved) {
+            self.note_given(&spot);
             seen.map_or(Ok(()), |seen| self.stays_halted(&spot, seen))?;
             self.asks_before(&spot)?;
         }
@@ -82,6 +83,21 @@ impl Checker {
         let placements = &self.placements;
         self.gates.before.retain(|(placement, _), _| placements.contains_key(placement));
         Ok(())
+    }
+
+    /// Returns how many approvals before a cluster an earlier run of the same snapshot has, where the stage that asked them has no clusters
+    /// any more and passes.
+    fn given_before(&self, run: &RunRecord, cluster: &ClusterName) -> usize {
+        let is_done = |task: &TaskRecord| task.done_at.is_some();
+        let given = |name: &str| {
+            let is_earlier = |of: &&RunRecord| {
+                is_it(&of.placement, &run.placement) && of.sequence < run.sequence && of.snapshot() == run.snapshot()
+            };
+            let stages = self.runs.values().filter(is_earlier).flat_map(|run| &run.stages).filter(|of| of.name == name);
+            stages.map(|stage| count(&stage.before, is_done) + count(&stage.after, is_done)).max().unwrap_or(0)
+        };
+        let earlier = run.stages.iter().take_while(|stage| stage.clusters.iter().all(|c| c.name != *cluster));
+        earlier.filter(|stage| stage.while_empty == Some(WhileEmpty::Passed)).map(|stage| given(&stage.name)).sum()
     }
 
     fn asks_before(&mut self, spot: &Spot) -> Verdict {
@@ -107,11 +123,17 @@ impl Checker {
         let asked = self.gates.before.get(spot).filter(|(sequence, _)| is_earlier(*sequence));
         let asked = asked.map_or(0, |(_, asked)| *asked);
         let given = bringing.and_then(|run| before(run, cluster, |task| task.done_at.is_some())).unwrap_or(0);
+        let given = given + bringing.map_or(0, |run| self.given_before(run, cluster));
+        // A stage asks once before it begins, however many approvals stood before a cluster that came from a later stage: the same people
+        // would say yes to the same digest. All that stands before the cluster has to be given for that.
+        let standing = bringing.and_then(|run| before(run, cluster, |_| true)).unwrap_or(0);
+        let is_asked_once =
+            given == standing && stage.is_some_and(|stage| count(&stage.before, |task| task.done_at.is_some()) > 0);
         // Who resumes a placement that lost its stages says yes to all of it.
         let is_rolling = self.placements.get(placement).is_some_and(|record| !record.is_external());
         let is_said = |(of, verb): &(PlacementKey, Verb)| *verb == Verb::Resume && is_it(of, placement);
         let is_resumed = is_rolling && self.commands.iter().any(is_said);
-        if given < asked && !is_known && !is_rollback && !is_resumed && !self.is_lenient {
+        if given < asked && !is_asked_once && !is_known && !is_rollback && !is_resumed && !self.is_lenient {
             let by = bringing.map_or("no run", |run| run.name.as_str());
             return Err(format!(
                 "14: {cluster} gets snapshot {snapshot} of {placement} by {by} after {given} approvals, and {asked} protected it"

@@ -12,6 +12,7 @@ use model::records::BindingState;
 use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord};
 
 use super::check::{Checker, Spot, Verdict};
+use super::records::Binding;
 
 /// What was wanted when a cluster failed, the count of facts then, and the stage, if it was in one.
 type Failure = (String, u64, String);
@@ -90,6 +91,15 @@ impl Checker {
         let failed = self.halts.failed.entry((placement.clone(), snapshot)).or_default();
         for cluster in down {
             failed.entry(cluster).or_insert_with(|| (wanted.0.clone(), wanted.1, String::new()));
+        }
+    }
+
+    /// A cluster on which it is available has recovered, whatever it gets after that.
+    pub(super) fn note_recovery(&mut self, binding: &Binding) {
+        let is_up = binding.says(ConditionStatus::True, "Available", None);
+        let Some(snapshot) = binding.snapshot.filter(|_| is_up) else { return };
+        if let Some(failed) = self.halts.failed.get_mut(&(binding.placement.clone(), snapshot)) {
+            failed.remove(&binding.cluster);
         }
     }
 

@@ -39,6 +39,33 @@ impl Checker {
         self.bindings.values().any(|b| b.cluster == *cluster && is_other(&b.placement) && has_it(b))
     }
 
+    /// Notes when a cluster was given what it has. Under another name of its placement it had that before.
+    pub(super) fn note_given(&mut self, spot: &Spot) {
+        let Some(binding) = self.binding(spot) else { return };
+        let hash = |b: &Binding| {
+            let assigned = b.snapshot.map(|index| snapshot_key(&b.placement, index));
+            assigned.and_then(|key| self.snapshots.get(&key)).map(|snapshot| snapshot.hash.clone())
+        };
+        let wanted = hash(binding);
+        let is_former = |b: &&Binding| {
+            b.cluster == spot.1
+                && b.placement != spot.0
+                && is_same_thing(&b.placement, &spot.0)
+                && wanted.is_some()
+                && hash(b) == wanted
+                && (&b.overrides, &b.apply_strategy) == (&binding.overrides, &binding.apply_strategy)
+        };
+        let former: Vec<Spot> =
+            self.bindings.values().filter(is_former).map(|b| (b.placement.clone(), b.cluster.clone())).collect();
+        let at = if former.is_empty() {
+            binding.started_at
+        } else {
+            former.iter().filter_map(|spot| self.given.get(spot)).min().copied()
+        };
+        self.given.remove(spot);
+        self.given.extend(at.map(|at| (spot.clone(), at)));
+    }
+
     /// 7: what people said of a placement stands under its new name. Asked when a whole batch is kept.
     pub(super) fn words_stand(&mut self) -> Verdict {
         for (gone, (paused, held)) in std::mem::take(&mut self.said_of_gone) {
@@ -64,6 +91,21 @@ impl Checker {
                 && held.is_some_and(|held| held.inputs.is_none())
             {
                 return Err(format!("7: the newest snapshot of {gone} was held, and that of {heir} is not"));
+            }
+        }
+        Ok(())
+    }
+
+    /// 7: a placement that comes back to git has its runs, unless another one takes its name and brings its own. Asked when a whole batch
+    /// is kept.
+    pub(super) fn returns_with_runs(&mut self) -> Verdict {
+        for (placement, forgotten) in std::mem::take(&mut self.returned) {
+            let is_renamed = self
+                .placements
+                .iter()
+                .any(|(key, record)| *key != placement && is_same_thing(key, &placement) && record.removed);
+            if let Some(why) = forgotten.into_iter().next().filter(|_| !is_renamed) {
+                return Err(why);
             }
         }
         Ok(())

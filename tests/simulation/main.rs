@@ -416,7 +416,8 @@ impl Run {
         Ok(())
     }
 
-    /// 6: a Namespace goes after what the same order takes out of it, and after what other placements have in it.
+    /// 6: a Namespace goes after what the same order takes out of it, and after what other placements have in it. A list that shows the
+    /// Namespace and is older than what is in it hides that, and all of it is to go.
     fn goes_last(&self, fact: &Fact) -> Verdict {
         let Fact::Deleted { order, object, .. } = fact else { return Ok(()) };
         let Some(member) = self.simulation.members.get(&order.cluster) else { return Ok(()) };
@@ -424,7 +425,8 @@ impl Run {
             return Ok(());
         }
         let label = applyset_id(&order.placement);
-        let is_listed = self.simulation.deployment.faults.stale_list == 0 && !self.checker.is_lenient;
+        let is_stale = self.simulation.deployment.faults.stale_list > 0;
+        let is_listed = !is_stale && !self.checker.is_lenient;
         let others: BTreeSet<String> = self
             .checker
             .bindings
@@ -433,7 +435,7 @@ impl Run {
             .map(|binding| applyset_id(&binding.placement))
             .collect();
         let is_in = |(key, live): &(&ObjectKey, &LiveObject)| {
-            let is_ours = order.prune.contains(key) && *live.applyset == *label;
+            let is_ours = !is_stale && order.prune.contains(key) && *live.applyset == *label;
             key.is_inside(object) && !live.terminating && (is_ours || others.contains(&*live.applyset))
         };
         match member.objects.iter().find(is_in) {

@@ -96,12 +96,15 @@ impl Run {
     pub(super) fn changes_are_told(&mut self) -> Verdict {
         let members = &self.simulation.members;
         let live = |(cluster, key): &(ClusterName, ObjectKey)| members.get(cluster)?.objects.get(key);
-        // What was changed on a cluster that has left is not seen when it returns: docs/design/003 says so.
-        let clusters = &self.clusters;
         let stands = |spot: &(ClusterName, ObjectKey)| {
-            clusters.contains(&spot.0) && live(spot).is_some_and(|live| is_changed(live) && !live.applyset.is_empty())
+            live(spot).is_some_and(|live| is_changed(live) && !live.applyset.is_empty())
         };
         self.changed.retain(|spot, _| stands(spot));
+        // What was changed on a cluster that has left is not seen when it returns: docs/design/003 says so.
+        let clusters = &self.clusters;
+        let left = self.changed.keys().filter(|(cluster, _)| !clusters.contains(cluster));
+        self.checker.left_changed.extend(left.cloned());
+        self.changed.retain(|(cluster, _), _| clusters.contains(cluster));
         let Some(core) = self.simulation.core() else { return Ok(()) };
         for (spot, since) in &self.changed {
             let is_seen = !self.checker.silent.contains(&spot.0) && !self.checker.is_blind;

@@ -133,6 +133,12 @@ impl PlacementRecord {
         self.annotations.get("gitfleet.io/max-failures").map_or(Some(0), |value| value.parse().ok())
     }
 
+    /// How long a cluster may take.
+    pub(super) fn progress_deadline(&self) -> Option<jiff::SignedDuration> {
+        let deadline = model::api::annotations::progress_deadline(&self.annotations).ok()?;
+        jiff::SignedDuration::try_from(deadline).ok()
+    }
+
     /// Staged runs move it.
     pub(super) fn is_external(&self) -> bool {
         self.spec.strategy.type_ == Some(StrategyType::External)
@@ -184,6 +190,19 @@ impl Binding {
 }
 
 impl Checker {
+    /// Tells whether a cluster had failed with what it had before, because it never had all of it until its deadline. No report says that.
+    pub(super) fn was_late(&self, before: &Binding, after: &Binding) -> bool {
+        let spot = (before.placement.clone(), before.cluster.clone());
+        let had_all = self.was_complete.get(&spot) == Some(&before.generation);
+        if had_all || before.says(ConditionStatus::True, "Available", None) {
+            return false;
+        }
+        let deadline = self.placements.get(&before.placement).and_then(|record| record.progress_deadline());
+        let times = before.started_at.zip(after.started_at);
+        let lasted = times.map(|(from, to)| to.duration_since(from));
+        deadline.zip(lasted).is_some_and(|(deadline, lasted)| lasted >= deadline)
+    }
+
     /// Looks at what other files promise.
     pub(super) fn see_beside(&mut self, fact: &Fact) -> Verdict {
         self.note_start(fact);
@@ -198,6 +217,7 @@ impl Checker {
         self.note_fixes();
         self.forgotten_runs.clear();
         self.words_stand()?;
+        self.returns_with_runs()?;
         self.asks_before_all()?;
         self.asks_about_no_hand_over()
     }

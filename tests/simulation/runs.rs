@@ -137,13 +137,19 @@ impl Checker {
     }
 
     /// 7: a run that is not over goes only with its document or its placement.
-    fn may_forget(&self, run: &RunRecord) -> Verdict {
+    fn may_forget(&mut self, run: &RunRecord) -> Verdict {
         let is_written = matches!(run.cause, RunCause::Written { .. });
         let is_removed = self.placements.get(&run.placement).is_none_or(|record| record.removed);
         if run.phase.is_final() || is_written || is_removed {
             return Ok(());
         }
-        Err(format!("7: the run {} is forgotten, and it was {:?}", run.name, run.phase))
+        let why = format!("7: the run {} is forgotten, and it was {:?}", run.name, run.phase);
+        // It was gone when this batch began. Whether another one came back under its name is seen when the batch is whole.
+        if let Some(forgotten) = self.returned.get_mut(&run.placement) {
+            forgotten.push(why);
+            return Ok(());
+        }
+        Err(why)
     }
 
     /// 3: an open gate cites approvals of exactly its digest, which people gave who may, as many as it takes.

@@ -162,9 +162,12 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
         let named = run.and_then(|run| run.stages.iter().find(|stage| stage.name == name));
         named.filter(|stage| waits_for_person(stage)).map(|stage| stage.phase)
     };
-    // A commit was accepted this instant, and what it deletes is to be decided.
+    // A commit was accepted and is to be decided: this instant, or once the payloads are read after a restart. What it deletes, and what it
+    // pauses for, nobody was told yet.
+    let decided = || decide(state.clone(), core.fleet(), now).state;
     let gated = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
-    let is_outdated = || gated(&decide(state.clone(), core.fleet(), now).state) != gated(state);
+    let is_outdated = || gated(&decided()) != gated(state);
+    let is_paused_again = || decided().record.paused != state.record.paused;
     let leave = || state.record.closed_gate().is_some_and(|gate| !gate.leaving.is_empty());
     let happens = match (command.verb, target.stage.as_deref()) {
         // Where clusters leave, what is deleted on the others is asked next.
@@ -173,7 +176,7 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
         }
         // The gate at the other side of the stage may be the next.
         (Verb::Approve, Some(name)) => gate(&after, name).is_none_or(|phase| Some(phase) != gate(state, name)),
-        (Verb::Resume, _) => after.record.paused.is_none(),
+        (Verb::Resume, _) => after.record.paused.is_none() || is_paused_again(),
         // It may fail again at once, and be rolled back again.
         (Verb::Retry, _) if said.contains("is rolled out again") => {
             after.record.held.as_ref().is_none_or(|held| held.since == now)

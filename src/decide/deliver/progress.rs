@@ -84,7 +84,8 @@ pub struct Progress {
     pub baselines: Arc<Baselines>,
     /// The last checks of gitfleet's objects that are left as they are.
     pub drift_checks: BTreeMap<Arc<ObjectKey>, DriftCheck>,
-    /// An earlier process reported the work: an object missing in that report was applied, if at all, without a report.
+    /// An earlier process reported the work, or this one has dropped baselines: what has none was applied, if at all, without a report, or may
+    /// have changed since.
     pub is_reported: bool,
 }
 
@@ -105,7 +106,7 @@ impl Progress {
     }
 
     /// Drops what a new generation of the order must try again: refusals, every comparison if the order only compares, and
-    /// objects that it does not contain (if they return, they are applied and not put back). Baselines stay, or drift could not
+    /// objects that it does not contain (if they return, they are applied and not put back). Other baselines stay, or drift could not
     /// be told from a change.
     pub fn restart(&mut self, order: &WorkOrder) {
         let compares = order.strategy.type_ == ApplyStrategyType::ReportDiff;
@@ -115,6 +116,8 @@ impl Progress {
         });
         if self.baselines.keys().any(|key| !held.contains(key.as_ref())) {
             Arc::make_mut(&mut self.baselines).retain(|key, _| held.contains(key.as_ref()));
+            // A removal that is taken back finds them as somebody may have changed them: that is not the baseline.
+            self.is_reported = true;
         }
         self.drift_checks.clear();
     }

@@ -123,7 +123,9 @@ pub fn failed(
         return (false, None);
     }
     let Some(started_at) = started_at else { return (false, None) };
-    let lost_at = available.map(|(condition, _)| condition.last_transition_time);
+    // Without it, work that was complete is under way again: an object is put back, or deletions were approved.
+    let under_way = || state(&ConditionType::Applied).filter(|(_, holds)| !holds);
+    let lost_at = available.or_else(under_way).map(|(condition, _)| condition.last_transition_time);
     let from = lost_at.filter(|lost_at| remaining(started_at, deadline, *lost_at).is_none()).unwrap_or(started_at);
     let rest = remaining(from, deadline, now);
     (rest.is_none(), rest)

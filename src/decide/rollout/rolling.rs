@@ -220,9 +220,9 @@ pub fn roll(views: &[BindingView], failed_before: &BTreeSet<ClusterName>, limits
     let mut update = buckets.update_failed.clone();
     // While clusters fail with the current snapshot, it is no repair for those of an older one.
     update.extend(buckets.update_unavailable.iter().filter(|_| may_start));
-    // What is no repair for others is one for the cluster that failed.
+    // What is no repair for others is one for the cluster that failed. A new binding would get what it failed with.
     let (repaired, others): (Vec<&BindingView>, Vec<&BindingView>) =
-        buckets.update.iter().partition(|view| failed_before.contains(&view.cluster));
+        buckets.update.iter().partition(|view| view.assigned && failed_before.contains(&view.cluster));
     update.extend(repaired);
     update.extend(others.into_iter().take(rest));
     let bind =

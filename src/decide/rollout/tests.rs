@@ -262,6 +262,11 @@ fn failures_halt() {
     let again = ["a Bound failed", "b Bound failed outdated", "c Bound ready outdated", "d Bound ready outdated"];
     assert_eq!(rolled(&strict, &again), "update b; stale c d");
 
+    // One that was taken off and is picked again would get what it failed with; another gets something else.
+    let picked_again = BindingView { had_before: true, ..view("b Scheduled untold outdated") };
+    let views = [view("a Bound failed"), picked_again, view("c Bound ready outdated")];
+    assert_eq!(roll(&views, &BTreeSet::from(["b".into(), "c".into()]), &strict).update, ["c"]);
+
     let views: Vec<BindingView> = (0..7).map(|n| view(&format!("b{n} Bound failed"))).collect();
     assert_eq!(
         roll(&views, &BTreeSet::new(), &strict).halted.unwrap(),

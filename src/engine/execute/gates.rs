@@ -174,8 +174,8 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
     }
     // What an empty stage holds back is the next stage with clusters.
     let from = if stage.phase == StagePhase::WaitingBefore { at } else { at + 1 };
-    let next = run.stages[from..].iter().find(|stage| !stage.clusters.is_empty());
-    let clusters: Vec<ClusterName> = next.iter().flat_map(|s| &s.clusters).map(|c| c.name.clone()).collect();
+    let next = run.stages[from..].iter().find(|stage| stage.remaining().next().is_some());
+    let clusters: Vec<ClusterName> = next.iter().flat_map(|s| s.remaining()).map(|c| c.name.clone()).collect();
     let name = run_word(run, of.shared_name);
     let opens = next.map_or_else(|| "no stage is left after it".to_owned(), |next| opens(stage, next));
     let opens = until(of, run).map_or_else(|| opens.clone(), |until| format!("{until}; then {opens}"));
@@ -196,7 +196,7 @@ fn until(of: &PlacementState, run: &RunRecord) -> Option<String> {
 }
 
 fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
-    let (count, at_once) = (next.clusters.len(), next.max_concurrency);
+    let (count, at_once) = (next.remaining().count(), next.max_concurrency);
     let clusters = if count == 1 { "1 cluster".to_owned() } else { format!("{count} clusters, {at_once} at once") };
     if waiting.name == next.name {
         format!("stage {} begins: {clusters}", next.name)

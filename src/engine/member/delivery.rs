@@ -172,8 +172,9 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
         _ => Arc::new(id.key()),
     };
     let is_same = reported.complete && reported.generation == order.generation;
-    // A first report lists what the member holds before it gets orders; such a report says nothing about single objects.
-    let mut progress = Progress { is_reported: !reported.manifests.is_empty(), ..Progress::default() };
+    // A first report lists what the member holds before it gets orders; such a report says nothing about single objects. One about a
+    // removal names none, and what is taken back then was known before.
+    let mut progress = Progress { is_reported: reported.generation > 0, ..Progress::default() };
     let (mut attempts, mut baselines) = (Vec::new(), Vec::new());
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };

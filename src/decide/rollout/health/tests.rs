@@ -137,6 +137,14 @@ fn failures_are_real_or_late() {
             (true, None),
         ),
         (
+            "put back long after",
+            vec![condition("Applied", False, "ApplyInProgress", 5000)],
+            false,
+            Some(0),
+            5100,
+            rest(500),
+        ),
+        (
             "lost before its deadline",
             vec![condition("Available", False, "NotAllWorkAreAvailable", 599)],
             true,

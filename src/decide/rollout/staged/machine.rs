@@ -57,6 +57,11 @@ impl Seen {
     pub(super) fn has_failed(&self) -> bool {
         self.bound_to && self.health.failed && !self.is_ready()
     }
+
+    /// Tells whether a report or a passed deadline says that it is unavailable. Without either it may as well be available.
+    pub(super) fn is_known_down(&self) -> bool {
+        self.health.seen_unavailable || self.health.failed
+    }
 }
 
 /// The inputs of a run, beside its record.

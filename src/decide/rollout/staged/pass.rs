@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
     /// Walks a reached stage in order: marks clusters that are right already, and starts those that may start. A cluster that
     /// waits because an earlier run left others unavailable does not block those others.
     pub(super) fn start_clusters(&mut self, stage: &mut StageRecord, may_start: bool) {
-        use ClusterPhase::{Deferred, Failed, Pending, Succeeded, Updating};
+        use ClusterPhase::{Deferred, Pending, Succeeded, Updating};
         let ended = self.ended;
         let waits = |cluster: &RunCluster| match cluster.phase {
             Deferred => true,
@@ -144,15 +144,15 @@ impl<'a> Pass<'a> {
         }
         let max = stage.max_concurrency;
         let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
-        let is_unavailable = |cluster: &&RunCluster| match cluster.phase {
-            Updating => true,
-            // `max_failures` limits failed clusters; counted here too, they would block their own stage.
-            Failed => false,
-            _ => self.seen(cluster).is_some_and(|seen| seen.unavailable),
+        let situation = self.situation;
+        let counts = |cluster: &RunCluster| {
+            let seen = situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet);
+            cluster.phase == Updating || seen.is_some_and(|seen| is_unavailable(cluster.phase, seen))
         };
-        let mut unavailable = stage.clusters.iter().filter(is_unavailable).count();
+        let mut unavailable = stage.clusters.iter().filter(|cluster| counts(cluster)).count();
         for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
             let Some(seen) = self.seen(cluster) else { continue };
+            let own = usize::from(counts(cluster));
             // It needs no turn and uses no concurrency.
             if seen.is_ready() {
                 stage.started_at.get_or_insert(self.now);
@@ -163,11 +163,11 @@ impl<'a> Pass<'a> {
                 if cluster.phase == Pending {
                     self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
                 }
-            } else if seen.unavailable || unavailable < max {
-                // Starting an unavailable cluster makes nothing worse. If it had to wait although only this snapshot repairs
-                // it, it would block the stage forever.
+            } else if (own == 1 && seen.is_known_down()) || unavailable - own < max {
+                // Starting a cluster that is known to be unavailable makes nothing worse. If it had to wait although only this
+                // snapshot repairs it, it would block the stage forever. One without a report is known by its deadline.
                 updating += 1;
-                unavailable += usize::from(!seen.unavailable);
+                unavailable += 1 - own;
                 stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Updating, "");
                 self.step.start.push(cluster.name.clone());
@@ -366,6 +366,17 @@ impl<'a> Pass<'a> {
             }
         }
         self.step.wake_at = wake_at;
+    }
+}
+
+/// Tells whether a cluster that is not on its way counts as unavailable.
+fn is_unavailable(phase: ClusterPhase, seen: &Seen) -> bool {
+    match phase {
+        // `max_failures` limits failed clusters; counted here too, they would block their own stage.
+        ClusterPhase::Failed => false,
+        // What failed and is to be tried again is as unavailable as before.
+        ClusterPhase::Pending | ClusterPhase::Deferred if seen.online && seen.has_failed() => true,
+        _ => seen.unavailable,
     }
 }
 

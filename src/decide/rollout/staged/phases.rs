@@ -38,6 +38,7 @@ pub const RUN: Transitions<RunPhase> = {
         (&[Pending], Initialized, "prepared, and state: Initialize is written"),
         (NOT_BEGUN, Updating, "it begins"),
         (NOT_BEGUN, Waiting, "it begins, and the first stage has a closed gate"),
+        (NOT_BEGUN, Halted, "more clusters failed before with the same content than may"),
         (NOT_BEGUN, Stopped, "stopped or paused"),
         (NOT_BEGUN, Succeeded, "nothing is to be done"),
         (&[Updating], Waiting, "a gate is closed"),

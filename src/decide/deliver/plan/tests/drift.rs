@@ -73,6 +73,21 @@ fn w3_what_no_report_names_is_applied_once_more() {
 }
 
 #[test]
+fn w3_what_was_changed_before_a_removal_is_taken_back_is_applied_once_more() {
+    let mut member = Member::default();
+    let kept = order("p", web());
+    let leaving = WorkOrder { remove: true, ..order("p", vec![]) };
+    member.settle(&kept);
+    member.log.clear();
+    member.change(&kept.manifests[1].key, true);
+    member.progress.restart(&leaving);
+    member.progress.restart(&kept);
+    member.settle(&kept);
+    assert!(member.log.contains(&"apply ConfigMap n/settings".to_owned()), "{:?}", member.log);
+    assert_eq!(member.outcome(&kept, 1), State::Done);
+}
+
+#[test]
 fn if_not_drifted_leaves_drift_and_reports_it() {
     let mut member = Member::default();
     let mut order = order("p", web());

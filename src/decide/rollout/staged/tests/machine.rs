@@ -238,6 +238,21 @@ fn concurrency_counts_what_an_earlier_run_left() {
             "s: a b",
             &[("b broken, b offline", "Updating | s Updating a=P b=D"), ("b failed", "Updating | s Updating a=U b=D")],
         ),
+        (
+            "what nobody knows anything of may be available",
+            "s: a b",
+            &[("a untold, b untold", "Updating | s Updating a=P b=P"), ("b ready", "Updating | s Updating a=U b=P")],
+        ),
+        (
+            "those that are tried again go before one that is available",
+            "s/2: a b c",
+            &[
+                ("a offline", "Updating | s Updating a=D b=U c=U"),
+                ("b failed, c failed", "Halted | s Updating a=D b=F c=F"),
+                ("a online, retry", "Updating | s Updating a=D b=U c=U"),
+                ("b ready", "Updating | s Updating a=U b=S c=U"),
+            ],
+        ),
         ("right ones need no turn", "s: a b c", &[("c right", "Updating | s Updating a=U b=P c=S")]),
     ]);
 }

@@ -31,7 +31,6 @@ fn forbidden_transitions() {
         (RunPhase::Succeeded, RunPhase::Updating),
         (RunPhase::Succeeded, RunPhase::RolledBack),
         (RunPhase::Updating, RunPhase::Rejected),
-        (RunPhase::Pending, RunPhase::Halted),
         (RunPhase::Pending, RunPhase::Rejected),
         (RunPhase::Pending, RunPhase::RolledBack),
         (RunPhase::Stopped, RunPhase::Stopping),

@@ -112,7 +112,11 @@ fn check(before: &World, after: &World, step: &Step) -> Result<(), TestCaseError
         };
         let started: Vec<_> = stage.clusters.iter().filter(|cluster| started(&cluster.name)).collect();
         prop_assert!(in_flight(stage) <= stage.max_concurrency, "{}", after.text());
-        let breaks_one = started.iter().any(|cluster| !before.clusters[&cluster.name].unavailable);
+        let breaks = |cluster: &&RunCluster| {
+            let seen = &before.clusters[&cluster.name];
+            !seen.unavailable && !seen.has_failed()
+        };
+        let breaks_one = started.iter().copied().any(|cluster| breaks(&cluster));
         prop_assert!(!breaks_one || unavailable(after, stage) <= stage.max_concurrency, "{}", after.text());
         let stops = before.stop || before.run.state == Some(RunState::Initialize);
         prop_assert!(started.is_empty() || !stops, "started while stopped: {}", after.text());

@@ -228,7 +228,11 @@ impl World {
                 (seen.health, seen.unavailable) = (health(false, true), false);
                 "its image is missing".clone_into(&mut seen.failure);
             }
-            "broken" => (seen.health, seen.unavailable) = (health(false, false), true),
+            "broken" => {
+                (seen.health, seen.unavailable) = (health(false, false), true);
+                seen.health.seen_unavailable = true;
+            }
+            "untold" => (seen.health, seen.unavailable) = (health(false, false), true),
             "lost" => (seen.bound_to, seen.health, seen.unavailable) = (false, health(false, false), false),
             "offline" => seen.online = false,
             "online" => seen.online = true,
