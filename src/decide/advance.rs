@@ -261,6 +261,7 @@ impl Pass<'_> {
                 unavailable: is_bound && !is_ready && !health.failed,
                 removed: of.is_empty(),
                 held: gate.is_some_and(|gate| gate.holds(&cluster.name)),
+                kept: !of.is_empty() && of.iter().all(|b| b.deleting) && self.is_kept_whole(&cluster.name),
                 failure: forbidden
                     .or_else(|| binding.filter(|_| health.failed).map(|b| why_failed(b)))
                     .unwrap_or_default(),

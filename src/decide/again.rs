@@ -23,7 +23,6 @@ impl Pass<'_> {
             RunCause::Written { .. } => {
                 let why = "git has other overrides, apply strategy or stages for it by now: it begins again";
                 self.end_run(&run.name, RunPhase::Superseded, why);
-                self.remember_approvals(&run.name);
                 self.leave_behind(run.sequence);
                 self.begin_run(run.name, run.cause, run.strategy, run.wanted_snapshot, run.state);
             }

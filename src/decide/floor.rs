@@ -81,8 +81,8 @@ impl Pass<'_> {
             let facts = json!({"run": run.name, "stage": stage.name, "wantedBy": wanted_by});
             self.note(JournalKind::ApprovalKept, None, facts);
         }
-        // From now on the run itself records which approvals protected these clusters.
-        let reached = run.stages.iter().flat_map(|stage| &stage.clusters);
+        // From now on the run itself records which approvals protected these clusters. Nothing is compared with a rollback.
+        let reached = run.stages.iter().flat_map(|stage| &stage.clusters).filter(|_| !is_rollback);
         for cluster in reached {
             self.state.record.asked_before.remove(&cluster.name);
         }
@@ -192,14 +192,16 @@ impl Pass<'_> {
         clusters.any(|known| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides))
     }
 
-    /// Remembers the approvals of a run that goes, for clusters that have been in no run since.
+    /// Remembers the approvals of a run that goes, for clusters that have been in no run since. Also for those that left the placement or
+    /// the fleet: one may come back with what it has and other labels.
     pub(super) fn remember_approvals(&mut self, name: &str) {
         let Some(run) = self.state.runs.get(name).filter(|run| counts(run)) else { return };
         let newer = self.state.runs.values().filter(|other| counts(other) && other.sequence > run.sequence);
         let clusters = newer.flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
         let since: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
-        let bound: BTreeSet<&ClusterName> = self.state.bindings().map(|binding| &binding.cluster).collect();
-        let is_last = |cluster: &ClusterName| bound.contains(cluster) && !since.contains(cluster);
+        // Of clusters that were ever there: what is remembered grows no further than the records of them.
+        let records = &self.fleet.records;
+        let is_last = |cluster: &ClusterName| records.contains_key(cluster) && !since.contains(cluster);
         let asked = asked(run).into_iter().map(|(name, asked)| (name, asked.approvals));
         let asked: Vec<_> = asked.filter(|(name, count)| *count > 0 && is_last(name)).collect();
         self.state.record.asked_before.extend(asked);

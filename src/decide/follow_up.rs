@@ -21,7 +21,7 @@ struct Owed {
     /// Offline when they were to be removed: the run that deferred the removal completes it.
     to_go: BTreeSet<ClusterName>,
     /// The snapshots that unsuccessful runs left on clusters: a cluster stays there until a person or another snapshot moves
-    /// it.
+    /// it. A full run that succeeded since would have moved it, unless it was away from the placement then and came back with what it has.
     stranded: BTreeMap<ClusterName, u64>,
     /// Clusters of follow-up runs that a person rejected: they stay as they are.
     rejected: BTreeSet<ClusterName>,
@@ -217,6 +217,10 @@ impl Pass<'_> {
 
     fn owed(&self) -> Owed {
         let mut owed = Owed::default();
+        let is_full = |run: &&RunRecord| {
+            run.phase == RunPhase::Succeeded && !matches!(run.cause, RunCause::FollowUp { .. }) && self.is_current(run)
+        };
+        let last_full = self.state.runs.values().filter(is_full).map(|run| run.sequence).max();
         for (run, own) in self.answering() {
             let deferred = |stage: &StageRecord| -> Vec<ClusterName> {
                 let deferred = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Deferred);
@@ -228,7 +232,7 @@ impl Pass<'_> {
                     owed.to_come.extend(run.stages.iter().flat_map(deferred));
                     owed.to_go.extend(run.deletion.iter().flat_map(deferred));
                 }
-                Some(snapshot) if run.phase != RunPhase::Succeeded => {
+                Some(snapshot) if run.phase != RunPhase::Succeeded && Some(run.sequence) > last_full => {
                     owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
                 }
                 // A run without effect on the present: a follow-up run updates its clusters.

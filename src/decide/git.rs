@@ -82,7 +82,7 @@ impl Pass<'_> {
         match self.fleet.tree.placements.get(&record.key) {
             None => record.removed = true,
             Some(placement) => {
-                record.removed = false;
+                (record.removed, record.renamed_to) = (false, None);
                 record.origin = Some(placement.origin.clone());
                 if record.generation == 0
                     || record.spec != placement.spec

@@ -264,11 +264,12 @@ fn awaited(
 }
 
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
-/// members that it leaves, or that an upcoming snapshot lacks, and objects whose removal was decided although they cannot be listed
-/// now.
+/// members that it leaves, or that an upcoming snapshot lacks, objects whose removal was decided although they cannot be listed
+/// now, and those that its orders would ask for again although other placements may have them.
 fn given_up(state: &PlacementState) -> Claims {
     // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
+    add(&mut given_up, &outdated(state));
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
@@ -278,6 +279,18 @@ fn given_up(state: &PlacementState) -> Claims {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
+}
+
+/// Returns what clusters that a placement leaves have by their snapshot. What another placement took over is in no inventory of this one any
+/// more, and claims are not stored: after a start nothing else tells that an order must not ask for it again.
+fn outdated(state: &PlacementState) -> Claims {
+    let mut outdated = Claims::new();
+    for binding in state.bindings().filter(|b| b.state == BindingState::Unscheduled && !b.deleting) {
+        let Some(index) = binding.snapshot else { continue };
+        let keys = ids_of(state, index, binding.overrides.variant.as_ref()).map(ObjectId::key);
+        outdated.entry(binding.cluster.clone()).or_default().extend(keys);
+    }
+    outdated
 }
 
 /// Removes from the objects that a placement yields those that it is to have itself. Otherwise two placements could yield the same object

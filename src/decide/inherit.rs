@@ -61,14 +61,21 @@ impl Inheritance {
     ) -> Option<Self> {
         let newest = heir.newest()?;
         let snapshot = newest.index;
-        if clusters.is_empty() || heir.record.inherited.get(from) == Some(&snapshot) {
+        // Under its new name it has all of this.
+        let is_same = state.record.renamed_to.as_ref() == Some(&heir.record.key);
+        if clusters.is_empty() || is_same || heir.record.inherited.get(from) == Some(&snapshot) {
             return None;
         }
         let (old, new) = (state.protections(), heir.protections());
         let approvals = |of: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName| {
             of.get(cluster).map_or(0, |protection| protection.approvals)
         };
-        let asked = clusters.iter().map(|cluster| ((*cluster).clone(), approvals(&old, cluster)));
+        // One that lost its stages with this decision is paused for what it remembered, and remembers it no longer.
+        let forgotten = |cluster: &ClusterName| {
+            before.and_then(|before| before.record.asked_before.get(cluster)).copied().unwrap_or_default()
+        };
+        let known = |cluster: &ClusterName| approvals(&old, cluster).max(forgotten(cluster));
+        let asked = clusters.iter().map(|cluster| ((*cluster).clone(), known(cluster)));
         let asked: BTreeMap<_, _> = asked.filter(|(_, asked)| *asked > 0).collect();
         let replaced = if asked.is_empty() { Vec::new() } else { decided(from, &state.record, &heir.record, fleet) };
         let asked = asked.into_iter().filter(|(cluster, asked)| *asked > approvals(&new, cluster));

@@ -67,8 +67,8 @@ impl Renamed {
             };
             decision.journal.insert(0, entry);
             decided.insert(to.clone(), decision);
+            let rest = left_behind(old, &to);
             renamed.0.insert(to, state);
-            let rest = left_behind(old);
             decided.insert(from.clone(), decide(rest.clone(), fleet, now));
             renamed.0.insert(from, rest);
         }
@@ -231,8 +231,12 @@ fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> Placem
     }
 }
 
-/// Returns what is left of a placement under its old name: what members hold until they have it under the new one.
-fn left_behind(mut old: PlacementState) -> PlacementState {
+/// Returns what is left of a placement under its old name: what members hold until they have it under the new one, and the approvals that
+/// protected them. Where the old name comes back before that, what it has changes no hands, and nobody else would know them.
+fn left_behind(mut old: PlacementState, to: &PlacementKey) -> PlacementState {
+    let asked = old.protections().into_iter().map(|(cluster, protection)| (cluster, protection.approvals));
+    old.record.asked_before = asked.filter(|(_, approvals)| *approvals > 0).collect();
+    old.record.renamed_to = Some(to.clone());
     old.runs = Runs::default();
     let record = &mut old.record;
     (record.paused, record.held, record.goal, record.back, record.failed) = (None, None, None, None, None);

@@ -20,7 +20,7 @@ use model::journal::JournalKind;
 use model::overrides::{OverrideRef, PickedOverrides};
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, ClusterRecord, FailedClusters, WorkStatus};
-use model::runs::RunRecord;
+use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 use schedule::target;
 
 impl Pass<'_> {
@@ -46,6 +46,7 @@ impl Pass<'_> {
             self.note_turns(&BTreeSet::new());
             return self.stage();
         }
+        self.take_failed_in_runs();
         self.refuse_runs();
         if let Some(why) = self.lacks_stages() {
             self.state.record.halted = Some(why);
@@ -123,6 +124,41 @@ impl Pass<'_> {
         self.state.record.failed =
             Some(FailedClusters { content, clusters }).filter(|failed| !failed.clusters.is_empty());
         others
+    }
+
+    /// Takes over what failed with the content that is rolled out while stages moved the placement: another strategy repairs nothing. Asked
+    /// before the runs are history.
+    fn take_failed_in_runs(&mut self) {
+        let Some(goal) = self.goal() else { return };
+        let strategy = self.wanted_apply_strategy(goal);
+        let brings_it = |run: &&RunRecord| {
+            run.sequence >= self.state.record.runs_from
+                && run.phase != RunPhase::Superseded
+                && run.frozen.as_ref().is_some_and(|of| of.snapshot == goal && of.apply_strategy == strategy)
+        };
+        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(brings_it).collect();
+        runs.sort_by_key(|run| run.sequence);
+        // Other overrides may be the repair. One that has left tells nothing: its labels are gone.
+        let gets_another = |cluster: &RunCluster| {
+            self.updated().any(|binding| binding.cluster == cluster.name)
+                && cluster.overrides != self.desired_overrides(&cluster.name, goal)
+        };
+        let mut clusters = BTreeSet::new();
+        for cluster in runs.into_iter().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters) {
+            let has_failed = cluster.phase == ClusterPhase::Failed && !gets_another(cluster);
+            if has_failed {
+                clusters.insert(cluster.name.clone());
+            } else if matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Updating) {
+                clusters.remove(&cluster.name);
+            }
+        }
+        if clusters.is_empty() {
+            return;
+        }
+        let content = self.content(goal);
+        let known = self.state.record.failed.take().filter(|failed| failed.content == content);
+        clusters.extend(known.into_iter().flat_map(|failed| failed.clusters));
+        self.state.record.failed = Some(FailedClusters { content, clusters });
     }
 
     /// Returns the digest of what is rolled out, whichever cluster gets it and whatever the placement's name is: content, overrides and

@@ -191,11 +191,10 @@ impl Pass<'_> {
         state: Option<RunState>,
     ) {
         let sequence = self.newest_run().map_or(0, |run| run.sequence + 1).max(self.state.record.runs_from);
-        self.note(
-            JournalKind::RunCreated,
-            None,
-            json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot}),
-        );
+        // A run that begins again under its name takes the place of what is known of it.
+        self.remember_approvals(&name);
+        let facts = json!({"run": name, "strategy": strategy, "snapshot": wanted_snapshot});
+        self.note(JournalKind::RunCreated, None, facts);
         let run = RunRecord {
             name,
             placement: self.state.record.key.clone(),

@@ -14,7 +14,6 @@ pub use super::payload::{Payload, desired};
 use super::strategies::Staged;
 use crate::deliver::inventory::Held;
 use crate::rollout::Heard;
-use crate::rollout::rights::{Approving, Policy};
 use crate::snapshot;
 use crate::status::placement::PlacementView;
 use crate::status::records::PlacementRecords;
@@ -31,6 +30,7 @@ use model::records::{
     Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
     SnapshotResource, WorkStatus,
 };
+use model::rights::{Approving, Policy};
 use model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
 use model::tenants::{Tenant, Tenants};
 use model::tree::{JoinedSource, Placement, Tree};
@@ -240,6 +240,7 @@ impl PlacementState {
             unreadable: BTreeSet::new(),
             guard_off_at: None,
             asked_before: BTreeMap::new(),
+            renamed_to: None,
             inherited: BTreeMap::new(),
             handing_over: BTreeSet::new(),
             ignored: BTreeSet::new(),

@@ -11,10 +11,10 @@ use super::persist::write_down;
 use super::{Batch, Core, agent_tokens};
 use crate::store;
 use crate::store::{Op, records};
-use decide::rollout::rights::may;
 use model::commands::{Command, Done, ExecutedCommand, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use model::journal::JournalKind;
 use model::records::JournalEntry;
+use model::rights::may;
 
 impl Core {
     /// Says what an approval would open, and changes nothing.

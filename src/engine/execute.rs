@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use decide::Pass;
-use decide::rollout::rights::{Approving, Policy, may};
 use decide::rollout::staged;
 use decide::state::{FleetState, PlacementState};
 use decide::status::work::counted;
@@ -22,6 +21,7 @@ use model::journal::JournalKind;
 use model::names::first_of;
 use model::placement_phase::{COMMANDED, violation};
 use model::records::{BindingState, HeldSnapshot, JournalEntry, Pause};
+use model::rights::{Approving, Policy, may};
 use model::runs::{ApprovalRules, Channel, DELETION_GATE, Gate, MetricServers, RunCause, RunPhase, RunRecord};
 
 mod gates;

@@ -35,6 +35,7 @@ pub mod progress;
 pub mod pushed;
 pub mod records;
 pub mod rendering;
+pub mod rights;
 pub mod runs;
 pub mod secrets;
 pub mod shared;

@@ -234,6 +234,10 @@ pub struct PlacementRecord {
     /// Approvals that protected clusters in runs that are gone, and that no newer run has asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked_before: BTreeMap<ClusterName, usize>,
+    /// The name under which it continues, as long as members hold something of it under this one. It keeps what protected its clusters here
+    /// as well: this name may come back before they have it under the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renamed_to: Option<PlacementKey>,
     /// Clusters that it leaves, and where all that is left is to be taken over by other placements.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub handing_over: BTreeSet<ClusterName>,

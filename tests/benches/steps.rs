@@ -17,7 +17,7 @@ use decide::state::Payload;
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
 use model::cluster::Cluster;
-use model::id::{BlobId, ClusterName, PlacementKey};
+use model::id::{BlobId, ClusterName, ObjectKey, PlacementKey};
 use model::tree::Tree;
 use model::work::WorkOrder;
 use schedule::{BadValues, Fleet, Request, schedule};
@@ -118,6 +118,10 @@ impl Peers for Alone {
 
     fn are_known(&self) -> bool {
         true
+    }
+
+    fn may_have_unseen(&self, _container: &ObjectKey, _ours: &str) -> bool {
+        false
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Machines {
     history: History,
     /// An earlier state of members, which a list may show.
     earlier: BTreeMap<ClusterName, BTreeMap<ObjectKey, LiveObject>>,
+    /// The life and the connection in which members were listed last.
+    listed_over: BTreeMap<ClusterName, (u64, u64)>,
     backups: BTreeMap<ClusterName, Backup>,
     /// `None`: one daemon has the store for itself.
     replicas: Option<Replicas>,

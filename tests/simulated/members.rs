@@ -50,7 +50,7 @@ pub(crate) fn fail_to_connect(sim: &mut Sim, cluster: &ClusterName, connection: 
 }
 
 /// Lists a kind, or fails: at the start, or after some objects. A list may show an earlier state; later changes arrive
-/// afterwards.
+/// afterwards. It shows nothing older than its connection: gitfleet asks for what is there then, not for what a cache has.
 pub(crate) fn list(sim: &mut Sim, cluster: &ClusterName, kind: &WatchedKind, failures: u32) {
     let fails = sim.dice.chance(sim.deployment.faults.list_fails);
     let cut = if fails { sim.dice.below(LIST_CUT_MAX) } else { u64::MAX };
@@ -59,6 +59,10 @@ pub(crate) fn list(sim: &mut Sim, cluster: &ClusterName, kind: &WatchedKind, fai
     let (Some(member), Some(link)) = (sim.members.get(cluster), sim.process.links.get_mut(cluster)) else { return };
     let (connection, Some(reconciler)) = (link.connection, &mut link.reconciler) else { return };
     let earlier = sim.deployment.earlier.entry(cluster.clone()).or_default();
+    let over = (sim.process.life, connection);
+    if sim.deployment.faults.stale_list > 0 && sim.deployment.listed_over.insert(cluster.clone(), over) != Some(over) {
+        earlier.clone_from(&member.objects);
+    }
     let listed = if is_stale { &*earlier } else { &member.objects };
     let there = listed.iter().filter(|(key, live)| is_listed(kind, key, live));
     reconciler.list_begun(kind);

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use decide::deliver::inventory::applyset_id;
-use decide::deliver::lists::kind_of;
 use decide::deliver::live::LiveObject;
 use engine::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
@@ -52,6 +51,8 @@ pub struct Want {
     pub who: Who,
     /// The objects as they are to be on clusters where overrides change them.
     pub overridden: BTreeMap<ClusterName, BTreeMap<ObjectKey, Digest>>,
+    /// The values of its override's rules, also of those that fit no cluster.
+    pub rules: [Option<u64>; 2],
     /// Clusters it is to leave once, though it may come back.
     pub evicted: BTreeSet<ClusterName>,
     /// It may own objects together with somebody else.
@@ -162,8 +163,8 @@ pub struct Checker {
     pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
     pub(super) silent: BTreeSet<ClusterName>,
-    /// The namespaces that clusters have, as far as records say.
-    namespaces: BTreeMap<ClusterName, BTreeSet<String>>,
+    /// The namespaces that clusters have, as far as records say, and since when they say it.
+    pub(super) namespaces: BTreeMap<ClusterName, BTreeMap<String, Timestamp>>,
     in_flight: BTreeMap<Spot, ((u64, u64), i64, usize)>,
     /// What a life may begin with.
     pub(super) start: super::starts::Start,
@@ -389,18 +390,20 @@ impl Checker {
     /// The next life begins with what the store has, whether it said so or not. Not as soon as the one before ends: a batch of that may
     /// still arrive in the store.
     fn begins_again(&mut self) -> Verdict {
-        let unsaid = std::mem::take(&mut self.unsaid).into_iter();
-        // As in a batch: the record of a placement comes first, and its moves are judged with all of the rest.
-        let (first, rest): (Vec<_>, Vec<_>) = unsaid.partition(|(key, _)| key.starts_with(PLACEMENT_PREFIX));
-        for (key, value) in first.into_iter().chain(rest) {
-            if let Some(value) = value.as_ref().filter(|_| key.starts_with(SOURCE_PREFIX)) {
-                let source: SourceRecord = parse(&key, value)?;
-                self.stored = source.accepted;
-            } else {
-                self.kept(&key, value.as_deref())?;
-            }
+        let mut unsaid = std::mem::take(&mut self.unsaid);
+        // What the rest of a batch does is right by the commit that the same batch accepts.
+        for (key, value) in unsaid.extract_if(SOURCE_PREFIX.to_owned().., |key, _| key.starts_with(SOURCE_PREFIX)) {
+            let Some(value) = value else { continue };
+            let source: SourceRecord = parse(&key, &value)?;
+            self.stored = source.accepted;
         }
         self.accepted.clone_from(&self.stored);
+        // As in a batch: the record of a placement comes first, and its moves are judged with all of the rest.
+        let (first, rest): (Vec<_>, Vec<_>) =
+            unsaid.into_iter().partition(|(key, _)| key.starts_with(PLACEMENT_PREFIX));
+        for (key, value) in first.into_iter().chain(rest) {
+            self.kept(&key, value.as_deref())?;
+        }
         Ok(())
     }
 
@@ -435,13 +438,11 @@ impl Checker {
         }
         if let Some(value) = value.filter(|_| key.starts_with(CLUSTER_PREFIX)) {
             let record: ClusterRecord = parse(key, value)?;
-            match record.namespaces {
-                Some(found) => self.namespaces.insert(record.name.clone(), found),
-                None => self.namespaces.remove(&record.name),
-            };
+            self.note_namespaces(&record);
             if record.online {
                 self.silent.remove(&record.name);
-                self.unheard.retain(|(_, cluster), _| *cluster != record.name);
+                // Before this life has told any member what to hold, one that answers has compared nothing.
+                self.unheard.retain(|(_, cluster), _| self.is_blind || *cluster != record.name);
             } else {
                 self.silent.insert(record.name);
             }
@@ -633,11 +634,12 @@ impl Checker {
     }
 
     /// What is taken off a cluster must be unwanted there, by the accepted commit. A cluster that lacks the Namespace of a
-    /// ResourcePlacement, and so never got anything of it, may leave with another policy: it is picked again with its Namespace.
+    /// ResourcePlacement may leave with another policy, even if it was given a snapshot before anybody knew that: nothing can be there
+    /// without the Namespace, and the cluster is picked again with it.
     fn may_leave(&self, binding: &Binding) -> Verdict {
-        let namespace = binding.placement.namespace.as_deref().filter(|_| binding.snapshot.is_none());
+        let namespace = binding.placement.namespace.as_deref();
         let found = self.namespaces.get(&binding.cluster);
-        if namespace.zip(found).is_some_and(|(namespace, found)| !found.contains(namespace)) {
+        if namespace.zip(found).is_some_and(|(namespace, found)| !found.contains_key(namespace)) {
             return Ok(());
         }
         let wish = self.accepted.as_ref().and_then(|commit| self.wishes.get(commit));
@@ -727,6 +729,8 @@ impl Checker {
             ));
         }
         let spot = spot(order);
+        // It has compared what it has with what it is to have.
+        self.unheard.remove(&spot);
         let unavailable = self.unavailable.entry(spot.clone()).or_default();
         if available {
             unavailable.remove(object);
@@ -851,6 +855,15 @@ impl Checker {
         }
         let [run] = runs[..] else { return Ok(()) };
         let given = self.given.get(&spot(order));
+        // An ended run gave it to the cluster, which was offline at its turn: the gates of that run were open for it.
+        let gave = |c: &RunCluster| c.name == order.cluster && c.started_at.as_ref() >= given;
+        let is_before = |other: &&RunRecord| {
+            other.placement == order.placement && other.phase.is_final() && other.snapshot() == Some(order.snapshot)
+        };
+        let mut reached = self.runs.values().filter(is_before).flat_map(|run| &run.stages);
+        if reached.any(|stage| stage.phase.is_reached() && stage.clusters.iter().any(gave)) {
+            return Ok(());
+        }
         for stage in run.stages.iter().filter(|stage| !stage.phase.is_reached()) {
             let is_early =
                 |c: &RunCluster| c.name == order.cluster && given > run.frozen.as_ref().map(|frozen| &frozen.at);
@@ -907,11 +920,7 @@ impl Checker {
                 let Some(member) = fleet.get(cluster) else {
                     return Err(format!("6: nobody ever talked to {cluster}"));
                 };
-                // Where a list showed what was there a while ago, and its connection ended before the rest came, the inventory does not name
-                // all kinds any more: nobody sees these objects. An API server whose lists are consistent never does that.
-                let parent = member.inventories.get(placement).filter(|_| self.is_stale);
-                let is_unseen = |key: &ObjectKey| parent.is_some_and(|it| !it.group_kinds.contains(&kind_of(key)));
-                let held = member.objects.iter().filter(|(key, live)| *live.applyset == *label && !is_unseen(key));
+                let held = member.objects.iter().filter(|(_, live)| *live.applyset == *label);
                 let held: BTreeMap<_, _> = held.map(|(key, live)| (key.clone(), live)).collect();
                 let spot = (placement.clone(), cluster.clone());
                 let is_bound = self.is_bound(&spot);

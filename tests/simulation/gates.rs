@@ -110,7 +110,13 @@ impl Checker {
         let has_it =
             |run: &&RunRecord| run.placement == *placement && run.frozen.is_some() && run.snapshot() == Some(snapshot);
         let runs = self.runs.values().filter(has_it);
-        let bringing = runs.filter(|run| before(run, cluster, |_| true).is_some()).max_by_key(|run| run.sequence);
+        // A run that takes over at the same instant, because the cluster failed at once, has not brought it.
+        let began = |run: &RunRecord| {
+            let mut clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+            clusters.any(|c| c.name == *cluster && c.started_at.is_some() && c.started_at >= binding.started_at)
+        };
+        let bringing =
+            runs.filter(|run| before(run, cluster, |_| true).is_some()).max_by_key(|run| (began(run), run.sequence));
         let stage = bringing.and_then(|run| run.stages.iter().find(|s| s.clusters.iter().any(|c| c.name == *cluster)));
         let of_stage = (placement.clone(), stage.map(|stage| stage.name.clone()));
         let is_rollback = bringing.is_some_and(|run| matches!(run.cause, RunCause::Rollback { .. }));

@@ -103,12 +103,14 @@ impl Checker {
         }
     }
 
-    /// Returns what the accepted commit wants of a placement, whichever cluster gets it: something else is other content.
+    /// Returns what the accepted commit wants of a placement, whichever cluster gets it: something else is other content, and so is another
+    /// rule of an override, whether or not it fits a cluster.
     fn wanted_of(&self, placement: &PlacementKey) -> String {
         let wish = self.accepted().and_then(|commit| self.wishes.get(commit));
         let Some(want) = wish.and_then(|wish| wish.placements.get(placement)) else { return String::new() };
         let overridden: BTreeSet<String> = want.overridden.values().map(|of| format!("{of:?}")).collect();
-        format!("{:?} {overridden:?} {} {} {:?}", want.objects, want.shares, want.reports, want.failing)
+        let (objects, rules) = (&want.objects, want.rules);
+        format!("{objects:?} {overridden:?} {rules:?} {} {} {:?}", want.shares, want.reports, want.failing)
     }
 
     /// A person asks for it once more.

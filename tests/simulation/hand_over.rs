@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::store::records::snapshot_key;
 use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use model::records::{BindingState, HeldSnapshot, Pause, ResourceSnapshot};
+use model::records::{BindingState, ClusterRecord, HeldSnapshot, Pause, ResourceSnapshot};
 use model::work::WorkOrder;
 use simulated::Fact;
 
@@ -123,6 +123,22 @@ impl Checker {
         })
     }
 
+    /// Tells whether an object that a snapshot of a placement has is another one's now: the newest snapshot has it no more, and the other one
+    /// is bound to it. A rollback, or a run that was queued before, does not take it back.
+    pub(super) fn has_changed_hands(&self, placement: &PlacementKey, cluster: &ClusterName, key: &ObjectKey) -> bool {
+        let newest = self.newest_snapshot(placement);
+        let has_it = |b: &Binding| {
+            let record = self.placements.get(&b.placement);
+            record.is_some_and(|record| record.takes_over())
+                && b.snapshot.is_some_and(|index| self.snapshot_has(&b.placement, index, key))
+        };
+        let is_other = |b: &&Binding| {
+            b.placement != *placement && b.cluster == *cluster && b.state == BindingState::Bound && !b.deleting
+        };
+        !newest.is_some_and(|newest| self.snapshot_has(placement, newest, key))
+            && self.bindings.values().filter(is_other).any(has_it)
+    }
+
     /// 4: no member has the order to delete what another placement is to hold there.
     fn prunes_nothing_claimed(&self, order: &WorkOrder) -> Verdict {
         let claimed = |key: &&ObjectKey| self.claims(&order.placement, &order.cluster, key).is_some();
@@ -178,15 +194,32 @@ impl Checker {
         }
     }
 
+    /// Notes which namespaces a cluster has by its record.
+    pub(super) fn note_namespaces(&mut self, record: &ClusterRecord) {
+        let Some(found) = &record.namespaces else {
+            self.namespaces.remove(&record.name);
+            return;
+        };
+        let known = self.namespaces.entry(record.name.clone()).or_default();
+        known.retain(|namespace, _| found.contains(namespace));
+        for namespace in found {
+            known.entry(namespace.clone()).or_insert(self.now);
+        }
+    }
+
     /// 4: what the accepted commit wants on a cluster is not deleted there, whatever placement has held it. Where nobody knew of
-    /// the cluster since, nothing could be placed there.
+    /// the cluster since, nothing could be placed there, and no ResourcePlacement where nobody knew that its Namespace is there: a list may
+    /// show what was there a while ago, and simulated members say nothing of a Namespace that somebody else made.
     fn deletes_nothing_wanted(&self, order: &WorkOrder, object: &ObjectKey) -> Verdict {
         let Some(wish) = self.accepted().and_then(|commit| self.wishes.get(commit)) else { return Ok(()) };
         for (placement, want) in wish.placements.iter().filter(|(of, _)| **of != order.placement) {
             let spot = (placement.clone(), order.cluster.clone());
             let is_for_long = |since: &Timestamp| self.now.duration_since(*since.max(&self.calm_since)) > UNDER_WAY;
             let wants = want.objects.contains_key(object) && self.wanted_since.get(&spot).is_some_and(is_for_long);
-            if wants && !self.silent.contains(&order.cluster) && !self.is_lenient {
+            let found = self.namespaces.get(&order.cluster);
+            let namespace = placement.namespace.as_deref().zip(found);
+            let may_go = namespace.is_none_or(|(name, found)| found.get(name).is_some_and(is_for_long));
+            if wants && may_go && !self.silent.contains(&order.cluster) && !self.is_lenient {
                 return Err(format!(
                     "4: {object} of {} was deleted on {}, and {placement} is to have it there",
                     order.placement, order.cluster

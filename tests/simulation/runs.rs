@@ -206,7 +206,10 @@ impl Checker {
             // What a later commit gives to another placement has changed hands while a run that was queued before it continues.
             let here =
                 || self.written.iter().filter(|((_, of), _)| *of == cluster.name).map(|(_, (written, _))| written);
-            let is_whole = snapshot.resources.iter().all(|resource| here().any(|written| has(written, resource)));
+            let is_whole = snapshot.resources.iter().all(|resource| {
+                here().any(|written| has(written, resource))
+                    || self.has_changed_hands(&run.placement, &cluster.name, &resource.id.key())
+            });
             let was_whole = self
                 .unheard
                 .get(&spot)
@@ -217,9 +220,11 @@ impl Checker {
             }
             let is_up = self.unavailable.get(&spot).is_none_or(BTreeSet::is_empty);
             let since = written.map_or(self.now, |(_, at)| *at).max(self.calm_since);
+            // What another placement has there it may keep until its own turn comes, so this one fails.
+            let is_own = written.is_some_and(|(own, _)| snapshot.resources.iter().all(|resource| has(own, resource)));
             if cluster.phase == ClusterPhase::Failed
                 && is_known
-                && is_whole
+                && is_own
                 && is_up
                 && !self.silent.contains(&cluster.name)
                 && !self.disturbed.contains(&cluster.name)

@@ -592,6 +592,7 @@ impl Timeline {
                 objects,
                 who,
                 overridden: overridden_in(&manifests),
+                rules: [self.overrides.get(number).copied(), self.overrides_of_b.get(number).copied()],
                 evicted: evicted.collect(),
                 shares: self.shares.contains(number),
                 reports: placement.reports_only,

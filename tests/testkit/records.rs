@@ -341,6 +341,7 @@ impl Case {
             unreadable: BTreeSet::new(),
             guard_off_at: None,
             asked_before: BTreeMap::new(),
+            renamed_to: None,
             ignored: BTreeSet::new(),
             behind: BTreeSet::new(),
             removed: false,

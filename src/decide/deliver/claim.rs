@@ -21,6 +21,10 @@ pub trait Peers: Sync {
 
     /// Tells whether the member knows which placements it has.
     fn are_known(&self) -> bool;
+
+    /// Tells whether placements other than the one of a label may have objects in a Namespace or of a definition that are not seen, because
+    /// their kinds are not listed completely.
+    fn may_have_unseen(&self, container: &ObjectKey, ours: &str) -> bool;
 }
 
 /// The placement that a label names.

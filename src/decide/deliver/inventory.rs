@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use model::api::RESERVED_NAMESPACE;
 use model::api::annotations::{COMMIT, DIGEST, HELD, PAUSED, PLACED_BY, PLACEMENT, SNAPSHOT_INDEX, SOURCE};
-use model::id::{CommitId, Digest, PlacementKey};
+use model::id::{CommitId, Digest, ObjectKey, PlacementKey};
 use model::manifest::malformed_metadata;
 use model::records::{Kept, Pause};
 use model::shared::{Pool, Pooled};
@@ -117,6 +117,15 @@ impl Parent {
                 held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
             },
         }
+    }
+
+    /// Returns the kinds of parts that may be in a Namespace, or of a definition: those of its group.
+    pub fn kinds_in(&self, container: &ObjectKey) -> impl Iterator<Item = &String> {
+        let is_namespace = container.is_namespace();
+        let is_there = is_namespace && self.namespaces.contains(&*container.name);
+        let group = container.name.split_once('.').map(|(_, group)| group);
+        let is_of_group = move |kind: &str| !is_namespace && kind.split_once('.').map(|(_, of)| of) == group;
+        self.group_kinds.iter().filter(move |kind| is_there || is_of_group(kind))
     }
 
     /// Returns the complete ConfigMap of a placement's parent, for server-side apply.

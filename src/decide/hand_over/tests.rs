@@ -24,3 +24,44 @@ fn w16_what_was_decided_to_go_is_given_up_though_it_cannot_be_listed() {
     state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
     assert_eq!(given_up(&state), Claims::from([("a".into(), BTreeSet::from([key]))]));
 }
+
+/// What another placement has taken over is in no inventory of this one, and a daemon that starts knows no claims: the order of a cluster that
+/// leaves must not ask for it again.
+#[test]
+fn w16_what_the_snapshot_of_a_leaving_cluster_has_is_given_up_though_its_inventory_is_empty() {
+    let tree = tree(&[("p.yaml", &placement("p", "", ""))]);
+    let mut state = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped("p")], Timestamp::UNIX_EPOCH);
+    let object = |name: &str| {
+        json!({
+            "version": "v1", "kind": "ConfigMap", "namespace": "n", "name": name, "digest": "d",
+            "origin": {"path": "x.yaml", "line": 1, "blob": "b", "ordinal": 0},
+        })
+    };
+    for (index, names) in [(0, vec!["kept", "gone"]), (1, vec!["kept"])] {
+        let resources: Vec<_> = names.into_iter().map(object).collect();
+        let snapshot = json!({
+            "placement": "p", "index": index, "commit": "c", "hash": index.to_string(), "resources": resources,
+            "parts": [1], "createdAt": "2026-01-01T00:00:00Z",
+        });
+        state.snapshots.insert(index, Arc::new(serde_json::from_value(snapshot).expect("a snapshot")));
+    }
+    let key = |name: &str| ObjectKey {
+        kind: "ConfigMap".into(),
+        namespace: "n".into(),
+        name: name.into(),
+        ..ObjectKey::default()
+    };
+    // state, snapshot, what is given up
+    let rows = [("Unscheduled", 0, vec!["gone", "kept"]), ("Unscheduled", 1, vec!["kept"]), ("Bound", 0, vec![])];
+    for (binding_state, snapshot, wanted) in rows {
+        let binding: Binding = serde_json::from_value(json!({
+            "name": "b", "placement": "p", "cluster": "a", "state": binding_state, "policyIndex": 0, "generation": 2,
+            "decision": {"clusterName": "a", "selected": true, "reason": ""}, "deleting": false, "snapshot": snapshot,
+        }))
+        .expect("a binding");
+        state.bindings.insert(binding.name.clone(), Arc::new(binding));
+        let wanted: BTreeSet<ObjectKey> = wanted.into_iter().map(key).collect();
+        let found = given_up(&state).remove(&ClusterName::from("a")).unwrap_or_default();
+        assert_eq!(found, wanted, "{binding_state} {snapshot}");
+    }
+}

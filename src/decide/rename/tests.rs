@@ -135,6 +135,21 @@ fn a_rename_that_is_taken_back_gives_the_first_name_everything() {
     assert_eq!(fleet.clusters_of("p"), ["a Some(0)", "b Some(0)"]);
 }
 
+/// Members hold everything under the first name still, so that nothing changes hands when it comes back.
+#[test]
+fn what_protected_clusters_does_so_where_the_first_name_comes_back_in_part() {
+    let mut fleet = Fleet::begin();
+    fleet.push(&[("p", &["one", "two"], None)], 1, false);
+    let p = fleet.placements.get_mut(&PlacementKey::cluster_scoped("p")).expect("it is there");
+    p.record.asked_before.insert("a".into(), 2);
+    assert_eq!(fleet.push(&[("q", &["one", "two"], None)], 1, true).len(), 1);
+    assert!(fleet.push(&[("p", &["one"], None), ("r", &["two"], None)], 1, true).is_empty(), "split");
+    for name in ["p", "r"] {
+        let record = &fleet.placements[&PlacementKey::cluster_scoped(name)].record;
+        assert!(record.paused.is_some(), "{name} moves, and approvals protected it");
+    }
+}
+
 #[test]
 fn clusters_that_the_new_policy_does_not_pick_stay_with_the_old_name() {
     let mut fleet = Fleet::begin();

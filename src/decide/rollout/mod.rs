@@ -8,7 +8,6 @@
 
 mod health;
 mod limits;
-pub mod rights;
 mod rolling;
 pub mod staged;
 #[cfg(test)]

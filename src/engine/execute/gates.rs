@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::{CommandTarget, Execution, execute, is_at_gate, is_waiting, policy, refusal, resolve};
 use decide::Pass;
-use decide::rollout::rights::may;
 use decide::rollout::staged;
 use decide::rollout::staged::GateName;
 use decide::state::{FleetState, PlacementState};
@@ -17,6 +16,7 @@ use model::api::staged::RunState;
 use model::commands::{Command, Person, Refusal, RefusalReason, Verb, WaitingGate};
 use model::id::{ClusterName, Digest, PlacementKey};
 use model::journal::JournalKind;
+use model::rights::may;
 use model::runs::{Approval, Channel, DELETION_GATE, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Characters of a digest that must be shown at least.

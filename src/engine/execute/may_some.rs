@@ -1,8 +1,8 @@
 //! Who may give a command at all, before it is known what it is about.
 
-use decide::rollout::rights::{Approving, Policy, may};
 use model::commands::{Person, Verb};
 use model::id::PlacementKey;
+use model::rights::{Approving, Policy, may};
 use model::runs::ApprovalRules;
 
 /// A gate that waits, who may approve it by its strategy, and who by the CODEOWNERS file.

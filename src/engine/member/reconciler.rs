@@ -450,6 +450,14 @@ impl Peers for Reconciler {
     fn are_known(&self) -> bool {
         self.told.is_some()
     }
+
+    fn may_have_unseen(&self, container: &ObjectKey, ours: &str) -> bool {
+        let own = self.placements.get(ours);
+        self.parents.iter().filter(|(placement, _)| Some(*placement) != own).any(|(placement, parent)| {
+            let unlisted = self.lists.unlisted(parent.kinds_in(container).cloned());
+            !unlisted.is_empty() && !matches!(self.holder(&applyset_id(placement)), Holder::Nobody)
+        })
+    }
 }
 
 /// Returns the kinds of an order, with the version of its manifests: of desired objects, of objects to prune, and of objects on

@@ -130,6 +130,25 @@ fn a_joiner_of_a_placement_that_had_moved_by_itself_gets_a_run() {
 }
 
 #[test]
+fn what_failed_in_a_run_counts_when_the_placement_moves_by_itself() {
+    let mut case = Case::of(&[("p.yaml", placement(AUTOMATIC)), ("s.yaml", ONE_STAGE.to_owned())]);
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.manner("a", Manner::Refuses);
+    case.content("1");
+    assert_eq!(case.settle(), "a1 b1 c1 d1");
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Halted");
+    // With another policy no report covers the binding of a: only the run knows that it failed.
+    let rolling = testkit::trees::placement("p", "", ", policy: {placementType: PickN, numberOfClusters: 5}");
+    case.commit(&[("p.yaml", rolling), ("e.yaml", member("e", "one"))]);
+    case.settle();
+    assert_eq!(case.later(600), "a1 b1 c1 d1 e-", "{:?}", case.state.record.halted);
+    case.manner("a", Manner::Well);
+    case.say(Verb::Retry, "p").expect("a failed");
+    case.settle();
+    assert_eq!(case.later(600), "a1 b1 c1 d1 e1");
+}
+
+#[test]
 fn a_rejected_snapshot_stays_held_when_the_placement_moves_by_itself() {
     let mut case = Case::rolled_out(&[]);
     case.content("1");
@@ -190,6 +209,20 @@ fn a_written_run_takes_no_run_under_way_off_its_name() {
     case.say(Verb::Approve, "p-0-2 one").expect("the gate opens");
     case.settle();
     assert_eq!(case.places(), "a0 b0 c0 d0 e0");
+}
+
+#[test]
+fn another_strategy_in_the_same_document_is_no_way_round_an_approval() {
+    let open = ONE_STAGE.replace("name: s", "name: t");
+    let mut case = Case::of(&[("p.yaml", placement("")), ("r.yaml", run("r", "")), ("t.yaml", open)]);
+    case.settle();
+    case.say(Verb::Approve, "r one").expect("the gate opens");
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    let by_t = run("r", "").replace("stagedRolloutStrategyName: s", "stagedRolloutStrategyName: t");
+    case.commit(&[("r.yaml", by_t), ("x.yaml", payload("1"))]);
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.say(Verb::Approve, "r all").expect("it is asked once more");
+    assert_eq!(case.settle(), "a1 b1 c1 d1");
 }
 
 #[test]

@@ -37,6 +37,20 @@ fn a_cluster_that_leaves_is_skipped() {
 }
 
 #[test]
+fn leaving_the_fleet_is_no_way_round_an_approval() {
+    let mut case = Case::of(&[("p.yaml", placement("")), ("r.yaml", run("r", ""))]);
+    case.settle();
+    case.say(Verb::Approve, "r one").expect("the gate opens");
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.commit(&[("d.yaml", String::new()), ("r.yaml", String::new())]);
+    assert_eq!(case.settle(), "a0 b0 c0");
+    case.commit(&[("d.yaml", member("d", "one")), ("q.yaml", run("q", "")), ("x.yaml", payload("1"))]);
+    assert_eq!(case.settle(), "a0 b0 c0 d-", "an approval stood before d");
+    case.say(Verb::Approve, "q one").expect("it is asked once more");
+    assert_eq!(case.settle(), "a1 b0 c0 d1");
+}
+
+#[test]
 fn a_cluster_that_joins_is_taken_by_a_follow_up_run() {
     let joins = || [("e.yaml", member("e", "two"))];
     let mut case = before_b();

@@ -255,3 +255,27 @@ async fn a_silent_list_is_given_up_though_inventories_change_without_end() {
     let MemberEvent::Online { inventory, .. } = online else { panic!("{online:?}") };
     assert!(inventory[&before.placement].complaint().is_some_and(|why| why.contains("brought nothing")));
 }
+
+#[test]
+fn d02_a_namespace_stays_while_a_kind_that_another_placement_has_in_it_is_not_listed() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    let id = ObjectId::of(&namespace).expect("an object");
+    let mut leave = order(2, &[]);
+    (leave.remove, leave.prune) = (true, [id.key()].into());
+    let other = PlacementKey::cluster_scoped("q");
+    let mut reconciler = connected(&order(1, &[namespace]));
+    let inside = Parent { placement: Some(other.clone()), ..parent(&order(1, &[map("a", "1")])) };
+    reconciler.take_parent(inside, 0);
+    reconciler.command(MemberCommand::Placements([other].into()));
+    assign(&mut reconciler, &leave);
+    let there = live("n", "", 1).with(|content| content.id = id);
+    list(&mut reconciler, &WatchedKind { group: String::new(), kind: "Namespace".into() }, [there]);
+    reconciler.list_failed(&maps(), "403".to_owned());
+    assert_eq!(steps(&mut reconciler), [], "nobody knows what is in it");
+    let others =
+        live("a", "1", 1).with(|content| content.applyset = applyset_id(&PlacementKey::cluster_scoped("q")).into());
+    list(&mut reconciler, &maps(), [others]);
+    assert_eq!(steps(&mut reconciler), [], "there is something in it");
+    list(&mut reconciler, &maps(), []);
+    assert!(matches!(&steps(&mut reconciler)[..], [Step::Delete { .. }]), "it is empty");
+}

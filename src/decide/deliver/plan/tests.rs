@@ -91,6 +91,8 @@ struct Others {
     awaited: Vec<PlacementKey>,
     /// Placements of another source.
     elsewhere: Vec<PlacementKey>,
+    /// Not all kinds of them are listed.
+    unseen: bool,
 }
 
 impl Peers for Others {
@@ -111,6 +113,10 @@ impl Peers for Others {
 
     fn are_known(&self) -> bool {
         self.awaited.is_empty()
+    }
+
+    fn may_have_unseen(&self, _container: &ObjectKey, _ours: &str) -> bool {
+        self.unseen
     }
 }
 

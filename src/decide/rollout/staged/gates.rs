@@ -10,7 +10,7 @@ use model::runs::{
 };
 
 use super::phases::end_run;
-use crate::rollout::rights::{Policy, may};
+use model::rights::{Policy, may};
 
 /// The least digits of a digest that identify it.
 const DIGEST_PREFIX_MIN: usize = 7;

@@ -47,6 +47,8 @@ pub struct Seen {
     pub removed: bool,
     /// Deletion stage: a closed deletion gate protects it.
     pub held: bool,
+    /// Deletion stage: it is told to leave, and all that is left there stays for other placements.
+    pub kept: bool,
 }
 
 impl Seen {
@@ -56,6 +58,11 @@ impl Seen {
 
     pub(super) fn has_failed(&self) -> bool {
         self.bound_to && self.health.failed && !self.is_ready()
+    }
+
+    /// Tells whether it failed with whatever it is to have, and does not run. What was never handed over broke nothing.
+    pub(super) fn is_broken(&self) -> bool {
+        self.picked && self.health.failed && !self.health.undelivered && self.health.ready != Readiness::Ready
     }
 
     /// Tells whether a report or a passed deadline says that it is unavailable. Without either it may as well be available.

@@ -20,6 +20,8 @@ pub(super) const DEFERRED: &str = "offline or suspended at its turn; it moves wh
 pub(super) const TAKEN: &str = "a newer run takes it";
 /// Why a cluster was not removed.
 pub(super) const HELD: &str = "the deletion gate is closed";
+/// Why a run waits no longer for a removal.
+pub(super) const KEPT: &str = "what is left there stays for other placements";
 
 /// Returns `1 cluster`, `2 clusters`.
 pub(super) fn clusters(count: usize) -> String {

@@ -109,7 +109,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Records the observed state of the clusters to remove. One that becomes unreachable was told to remove its objects, and
-    /// does so when it returns: nothing waits for it.
+    /// does so when it returns: nothing waits for it. Nor for what other placements are to take over or need: that may be there for good,
+    /// and all that comes after the run would wait as long.
     pub(super) fn settle_removals(&mut self, stage: &mut StageRecord) {
         use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
         for cluster in &mut stage.clusters {
@@ -120,6 +121,7 @@ impl<'a> Pass<'a> {
                 Some(seen) if seen.taken && self.ended.is_some() && cluster.phase != Pending => {
                     (Skipped, messages::TAKEN)
                 }
+                Some(seen) if seen.kept && cluster.phase == Updating => (Skipped, messages::KEPT),
                 Some(seen) if !seen.online && cluster.phase == Updating => (Deferred, messages::DEFERRED),
                 Some(_) => continue,
                 None => (Skipped, "it left the fleet: its objects stay"),
@@ -147,7 +149,7 @@ impl<'a> Pass<'a> {
         let situation = self.situation;
         let counts = |cluster: &RunCluster| {
             let seen = situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet);
-            cluster.phase == Updating || seen.is_some_and(|seen| is_unavailable(cluster.phase, seen))
+            cluster.phase == Updating || seen.is_some_and(|seen| is_unavailable(cluster.phase, seen, waits(cluster)))
         };
         let mut unavailable = stage.clusters.iter().filter(|cluster| counts(cluster)).count();
         for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
@@ -370,12 +372,12 @@ impl<'a> Pass<'a> {
 }
 
 /// Tells whether a cluster that is not on its way counts as unavailable.
-fn is_unavailable(phase: ClusterPhase, seen: &Seen) -> bool {
+fn is_unavailable(phase: ClusterPhase, seen: &Seen, waits: bool) -> bool {
     match phase {
         // `max_failures` limits failed clusters; counted here too, they would block their own stage.
         ClusterPhase::Failed => false,
-        // What failed and is to be tried again is as unavailable as before.
-        ClusterPhase::Pending | ClusterPhase::Deferred if seen.online && seen.has_failed() => true,
+        // What failed, with this or with something else, is unavailable until it is started. It needs no turn, and so blocks nothing.
+        _ if waits && seen.online && seen.is_broken() => true,
         _ => seen.unavailable,
     }
 }

@@ -39,6 +39,7 @@ fn outcome(other: &str, known: Known, is_labelled: bool, (mine, others): (bool, 
         orders: if has_order { vec![(of_other.clone(), progress)] } else { Vec::new() },
         awaited: if matches!(known, Known::Awaited) { vec![of_other.placement.clone()] } else { Vec::new() },
         elsewhere: if matches!(known, Known::Elsewhere) { vec![of_other.placement.clone()] } else { Vec::new() },
+        unseen: false,
     };
     let wanted = if wants { wanted(&[&own, &of_other]) } else { wanted(&[&own]) };
     let ours = &applyset_id(&own.placement);

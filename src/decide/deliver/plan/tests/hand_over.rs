@@ -47,3 +47,16 @@ fn m08_a_namespace_goes_after_what_other_placements_have_in_it() {
         assert!(deletes(&member), "{name}, and is gone");
     }
 }
+
+/// A list that failed does not show what is there.
+#[test]
+fn m08_a_namespace_stays_while_what_others_may_have_in_it_is_not_listed() {
+    let leaves = WorkOrder { remove: true, ..order("p", vec![]) };
+    for unseen in [true, false] {
+        let mut member = Member { others: Others { unseen, ..Others::default() }, ..Member::default() };
+        member.settle(&order("p", vec![desired("Namespace", "n", "")]));
+        let plan = member.plan(&leaves, &wanted(&[&leaves]));
+        assert_eq!(plan.steps.iter().any(|step| matches!(step, Step::Delete { .. })), !unseen);
+        assert!(!plan.complete);
+    }
+}

@@ -213,6 +213,15 @@ fn removals_come_last_and_at_once() {
             ],
         ),
         (
+            "kept for other placements: nothing waits for it",
+            "s: a; delete: x y",
+            &[
+                ("a right", "Updating | s Succeeded a=S | delete Updating x=U y=U"),
+                ("x kept", "Updating | s Succeeded a=S | delete Updating x=x y=U"),
+                ("y removed", "Succeeded | s Succeeded a=S | delete Succeeded x=x y=S"),
+            ],
+        ),
+        (
             "offline: when it returns",
             "s: a; delete: x",
             &[

@@ -253,6 +253,14 @@ fn concurrency_counts_what_an_earlier_run_left() {
                 ("b ready", "Updating | s Updating a=U b=S c=U"),
             ],
         ),
+        (
+            "those that failed with something else go before one that is available",
+            "s/2: a b c",
+            &[
+                ("a failed, c failed", "Updating | s Updating a=U b=P c=U"),
+                ("a ready", "Updating | s Updating a=S b=U c=U"),
+            ],
+        ),
         ("right ones need no turn", "s: a b c", &[("c right", "Updating | s Updating a=U b=P c=S")]),
     ]);
 }

@@ -114,7 +114,7 @@ fn check(before: &World, after: &World, step: &Step) -> Result<(), TestCaseError
         prop_assert!(in_flight(stage) <= stage.max_concurrency, "{}", after.text());
         let breaks = |cluster: &&RunCluster| {
             let seen = &before.clusters[&cluster.name];
-            !seen.unavailable && !seen.has_failed()
+            !seen.unavailable && !seen.is_broken()
         };
         let breaks_one = started.iter().copied().any(|cluster| breaks(&cluster));
         prop_assert!(!breaks_one || unavailable(after, stage) <= stage.max_concurrency, "{}", after.text());

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::rollout::rights::Policy;
 use crate::rollout::staged::*;
 use crate::rollout::{Health, MaxFailures, Readiness};
 use model::api::stage_checks::{Checks, MetricCheck};
@@ -14,6 +13,7 @@ use model::api::staged::{RunState, StageTaskType, StagedUpdateStrategySpec};
 use model::commands::{Command, Person, Refusal, Verb};
 use model::id::{ClusterName, Digest, PlacementKey};
 use model::overrides::PickedOverrides;
+use model::rights::Policy;
 use model::runs::*;
 
 /// What a stage's digest begins with.
@@ -116,6 +116,7 @@ fn seen(picked: bool) -> Seen {
         taken: false,
         removed: false,
         held: false,
+        kept: false,
     }
 }
 
@@ -243,6 +244,7 @@ impl World {
             "removed" => seen.removed = true,
             "held" => seen.held = true,
             "free" => seen.held = false,
+            "kept" => seen.kept = true,
             _ => {
                 let minutes = word.strip_prefix("in=").unwrap().parse().unwrap();
                 seen.health.changes_in = Some(Duration::from_mins(minutes));

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use model::commands::Grant;
-use model::forge::Credentials;
-use model::runs::Channel;
+use crate::commands::Grant;
+use crate::forge::Credentials;
+use crate::runs::Channel;
 
 fn commenter(name: &str, permission: Permission, teams: &[&str], took_part: Option<&str>) -> Person {
     let credentials = Credentials {

@@ -6,10 +6,10 @@
 
 use std::iter;
 
-use model::commands::{Person, Verb};
-use model::forge::Permission;
-use model::id::PlacementKey;
-use model::runs::ApprovalRules;
+use crate::commands::{Person, Verb};
+use crate::forge::Permission;
+use crate::id::PlacementKey;
+use crate::runs::ApprovalRules;
 
 /// The rights in configuration and strategy.
 #[derive(Clone, Debug, Default)]
