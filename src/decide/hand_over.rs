@@ -46,11 +46,11 @@ pub fn decide_each(
     }
     let renamed = Renamed::find(all, &mut decided, &before, fleet, now);
     let before = |key: &PlacementKey| renamed.state(key).or_else(|| before(key));
-    let mut again = concerned(all, &decided, &before, fleet, now);
-    decide_again(&again, &mut decided, &before, fleet, now);
+    let mut again = concerned(all, &decided, before, fleet, now);
+    decide_again(&again, &mut decided, before, fleet, now);
     let late = claimed_after_all(&decided, &mut again, fleet);
     again.retain(|key, _| late.contains(key));
-    decide_again(&again, &mut decided, &before, fleet, now);
+    decide_again(&again, &mut decided, before, fleet, now);
     decided
 }
 

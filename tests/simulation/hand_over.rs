@@ -129,7 +129,7 @@ impl Checker {
         let newest = self.newest_snapshot(placement);
         let has_it = |b: &Binding| {
             let record = self.placements.get(&b.placement);
-            record.is_some_and(|record| record.takes_over())
+            record.is_some_and(PlacementRecord::takes_over)
                 && b.snapshot.is_some_and(|index| self.snapshot_has(&b.placement, index, key))
         };
         let is_other = |b: &&Binding| {

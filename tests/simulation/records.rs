@@ -197,7 +197,7 @@ impl Checker {
         if had_all || before.says(ConditionStatus::True, "Available", None) {
             return false;
         }
-        let deadline = self.placements.get(&before.placement).and_then(|record| record.progress_deadline());
+        let deadline = self.placements.get(&before.placement).and_then(PlacementRecord::progress_deadline);
         let times = before.started_at.zip(after.started_at);
         let lasted = times.map(|(from, to)| to.duration_since(from));
         deadline.zip(lasted).is_some_and(|(deadline, lasted)| lasted >= deadline)
