@@ -64,7 +64,8 @@ impl Pass<'_> {
     }
 
     /// Tells whether what a commit brought is rolled out with the consent of those who decided before it: its run has succeeded. A rollout
-    /// that failed or that a person rejected changes nothing about who decides. Without stages a person has nothing to resume.
+    /// that failed or that a person rejected changes nothing about who decides. A placement without stages must not be paused: it is paused
+    /// when it loses stages with approvals, and who resumes it agrees.
     fn is_settled(&self) -> bool {
         let is_staged = self.state.record.spec.strategy.type_ == StrategyType::External;
         let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();

@@ -1,5 +1,5 @@
-//! What goes with objects to another placement that gets them: approvals, a hold and what was returned to, a pause. None of this ends with
-//! the name of a placement. Pure.
+//! What goes with objects to another placement that gets them: approvals and who gives them, a hold and what was returned to, a pause.
+//! None of this ends with the name of a placement. Pure.
 //!
 //! One that only has another name keeps all of its state: see [`rename`](super::rename).
 
@@ -108,8 +108,8 @@ impl Inheritance {
     }
 }
 
-/// Returns who decides about a placement whose objects go to an heir, where others decide about that: whoever does now, and those before
-/// what is not rolled out.
+/// Returns who may approve rollouts of a placement whose objects go to an heir: now, and before each commit that is not rolled out yet.
+/// Leaves out those who are also the approvers of the heir.
 fn decided(
     from: &PlacementKey,
     record: &PlacementRecord,

@@ -232,7 +232,7 @@ fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> Placem
 }
 
 /// Returns what is left of a placement under its old name: what members hold until they have it under the new one, and the approvals that
-/// protected them. Where the old name comes back before that, what it has changes no hands, and nobody else would know them.
+/// protected them. If the old name comes back before that, no object changes hands, and no other record has these approvals.
 fn left_behind(mut old: PlacementState, to: &PlacementKey) -> PlacementState {
     let asked = old.protections().into_iter().map(|(cluster, protection)| (cluster, protection.approvals));
     old.record.asked_before = asked.filter(|(_, approvals)| *approvals > 0).collect();

@@ -81,6 +81,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_store_of_an_earlier_version_has_one_replaced_ownership() {
+        let one = r#"{"before": {"path": "a.yaml", "owners": ["user:ann"]}, "by": "c1"}"#;
+        let read = |text: &str| one_or_many(&mut serde_json::Deserializer::from_str(text)).expect("it can be read");
+        let earlier = read(one);
+        assert_eq!(earlier.len(), 1);
+        assert_eq!(earlier[0].before.owners, ["user:ann"]);
+        assert_eq!(read(&format!("[{one}]")), earlier);
+    }
+
+    #[test]
     fn the_deepest_folder_around_a_file_decides() {
         let folders = [("teams", "user:all"), ("teams/shop", "user:shop"), ("x", "user:x")];
         let folders = folders.map(|(folder, approver)| (folder.to_owned(), vec![approver.to_owned()]));

@@ -116,7 +116,7 @@ impl Progress {
         });
         if self.baselines.keys().any(|key| !held.contains(key.as_ref())) {
             Arc::make_mut(&mut self.baselines).retain(|key, _| held.contains(key.as_ref()));
-            // A removal that is taken back finds them as somebody may have changed them: that is not the baseline.
+            // If the removal is taken back, somebody may have changed these objects meanwhile: what is found then is no baseline.
             self.is_reported = true;
         }
         self.drift_checks.clear();

@@ -271,7 +271,7 @@ fn d02_a_namespace_stays_while_a_kind_that_another_placement_has_in_it_is_not_li
     let there = live("n", "", 1).with(|content| content.id = id);
     list(&mut reconciler, &WatchedKind { group: String::new(), kind: "Namespace".into() }, [there]);
     reconciler.list_failed(&maps(), "403".to_owned());
-    assert_eq!(steps(&mut reconciler), [], "nobody knows what is in it");
+    assert_eq!(steps(&mut reconciler), [], "what is in it is unknown");
     let others =
         live("a", "1", 1).with(|content| content.applyset = applyset_id(&PlacementKey::cluster_scoped("q")).into());
     list(&mut reconciler, &maps(), [others]);

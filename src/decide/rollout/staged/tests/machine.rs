@@ -239,7 +239,7 @@ fn concurrency_counts_what_an_earlier_run_left() {
             &[("b broken, b offline", "Updating | s Updating a=P b=D"), ("b failed", "Updating | s Updating a=U b=D")],
         ),
         (
-            "what nobody knows anything of may be available",
+            "a cluster without a report may be available",
             "s: a b",
             &[("a untold, b untold", "Updating | s Updating a=P b=P"), ("b ready", "Updating | s Updating a=U b=P")],
         ),
