@@ -238,7 +238,7 @@ impl Daemon {
                 // In this order, so that a stop is handled before any other event, and what may arrive without a pause comes last. Reports of
                 // members are also taken in after each other event.
                 biased;
-                _ = stop.changed() => return self.core.standing(clock::now()),
+                _ = stop.changed() => return self.core.cut_short(clock::now()),
                 () = stepping_down.wait() => return self.core.standing(clock::now()),
                 Some(news) = self.news.recv() => self.handle_source(news),
                 Some(report) = self.hub_reports.recv() => self.take_in(Event::Hub(report)),
@@ -261,7 +261,7 @@ impl Daemon {
                 }
                 () = tokio::time::sleep_until(wake_at) => {}
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(|| tokio::time::Instant::now() + FAR)), if once.is_some() => {
-                    return self.core.standing(clock::now());
+                    return self.core.cut_short(clock::now());
                 }
             }
             // Reports that arrive together cost one decision, and not one for each cluster.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Pass, is_guarded, only_reports, runs};
+use super::state::{FleetState, PlacementState};
+use super::{Pass, is_guarded, only_reports};
 use model::along::Along;
-use model::api::annotations::DELETION_GUARD;
+use model::api::annotations::{DELETION_GUARD, STAGED_UPDATE_STRATEGY};
 use model::api::placement::StrategyType;
 use model::approvers::{Ownership, ReplacedOwnership};
 use model::id::ClusterName;
@@ -48,7 +49,7 @@ impl Pass<'_> {
     /// Copies whom the strategy names from the accepted commit, and remembers who decided before. Where there is no strategy any more those
     /// before still decide about what waits.
     pub(super) fn follow_narrowed(&mut self) {
-        let narrowed = runs::narrowed(&self.state, self.fleet).map(str::to_owned);
+        let narrowed = narrowed(&self.state, self.fleet).map(str::to_owned);
         let old = ownership(&self.state.record);
         let known = std::mem::replace(&mut self.state.record.narrowed, narrowed);
         self.replace(old.filter(|_| known.is_some() && known != self.state.record.narrowed));
@@ -150,4 +151,21 @@ impl Pass<'_> {
 pub(super) fn ownership(record: &PlacementRecord) -> Option<Ownership> {
     let path = record.origin.as_ref()?.path.to_string();
     Some(Ownership { path, owners: record.owners.clone(), narrowed: record.narrowed.clone() })
+}
+
+/// Returns whom the strategy of a placement names as approvers, at the last commit that had the strategy: that of the active run, of the
+/// annotation, or of the newest run. Absent means no restriction.
+fn narrowed<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
+    let record = &state.record;
+    if record.spec.strategy.type_ != StrategyType::External {
+        return None;
+    }
+    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
+    let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
+    let named = named.or_else(|| newest.map(|run| &run.strategy));
+    match named.and_then(|name| fleet.staged.strategy(&record.key, name)) {
+        Some(strategy) => strategy.approvers.as_deref(),
+        None => record.narrowed.as_deref().or_else(|| newest.and_then(|run| run.approvers.as_deref())),
+    }
 }

@@ -80,7 +80,9 @@ impl Inheritance {
         let replaced = if asked.is_empty() { Vec::new() } else { decided(from, &state.record, &heir.record, fleet) };
         let asked = asked.into_iter().filter(|(cluster, asked)| *asked > approvals(&new, cluster));
         let asked: BTreeMap<_, _> = asked.collect();
-        let is_new = |held: &HeldSnapshot| held.hash == newest.hash && heir.record.held.is_none();
+        // Content without objects is no content that another placement had: no object went to it.
+        let is_empty = newest.resources.is_empty() && newest.variants.is_none();
+        let is_new = |held: &HeldSnapshot| held.hash == newest.hash && !is_empty && heir.record.held.is_none();
         let holding = [Some(state), before].into_iter().flatten();
         let mut holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
         let hold = holding.find(|(held, _)| is_new(held)).map(|(held, state)| Hold::of(held, state));

@@ -6,12 +6,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Pass;
-use super::state::{FleetState, PlacementState};
 use super::strategies::WrittenRun;
 use super::unready::Unready;
 use crate::rollout::staged::{failed_checks, phases::end_run};
 use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDED};
-use model::api::placement::StrategyType;
 use model::api::staged::RunState;
 use model::journal::JournalKind;
 use model::placement_phase::PhaseAct;
@@ -219,8 +217,13 @@ impl Pass<'_> {
         self.state.runs.insert(run);
     }
 
-    /// Restarts the written run whose snapshot is held. Returns its name, if there is one.
+    /// Restarts the written run whose snapshot is held, where no other waits to bring it. Returns the name of the one that brings it, if there
+    /// is one.
     pub fn begin_written_again(&mut self, index: u64) -> Option<String> {
+        let waits = |run: &&RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.wanted_snapshot.is_none();
+        if let Some(waiting) = self.state.runs.values().find(waits) {
+            return Some(waiting.name.clone());
+        }
         let is_it = |run: &&RunRecord| {
             matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
         };
@@ -464,23 +467,6 @@ impl Pass<'_> {
             self.remember_approvals(&name);
             self.state.runs.remove(&name);
         }
-    }
-}
-
-/// Returns whom the strategy of a placement names as approvers, at the last commit that had the strategy: that of the active run, of the
-/// annotation, or of the newest run. Absent means no restriction.
-pub(super) fn narrowed<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
-    let record = &state.record;
-    if record.spec.strategy.type_ != StrategyType::External {
-        return None;
-    }
-    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-    let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
-    let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
-    let named = named.or_else(|| newest.map(|run| &run.strategy));
-    match named.and_then(|name| fleet.staged.strategy(&record.key, name)) {
-        Some(strategy) => strategy.approvers.as_deref(),
-        None => newest.and_then(|run| run.approvers.as_deref()),
     }
 }
 

@@ -13,7 +13,7 @@ use decide::status::placement::why;
 use decide::status::rollout::{RolloutState, rollout_state};
 use decide::status::work::{counted, listing};
 use model::api::placement::ApplyStrategyType;
-use model::id::{ClusterName, ObjectId, PlacementKey};
+use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
 use model::records::{ApplyOutcome, JournalEntry};
 use model::work::WorkOrder;
@@ -121,6 +121,26 @@ impl Core {
         self.sent.values().any(|sent| sent.iter().any(is_untried))
     }
 
+    /// Returns what a member with an order of a placement was last seen to hold of it.
+    fn held(&self, placement: &PlacementKey, cluster: &ClusterName) -> Option<&BTreeSet<ObjectKey>> {
+        self.sent.get(placement).filter(|sent| sent.contains_key(cluster))?;
+        Some(self.placements.get(placement)?.works.get(cluster)?.inventory.seen())
+    }
+
+    /// Tells whether a placement still has a record only because an online member has not reported yet that another placement has taken
+    /// over its objects: an object has one label, so of two reports that name it one is out of date.
+    fn awaits_old_holder(&self) -> bool {
+        let is_taken = |old: &PlacementKey, cluster: &ClusterName| {
+            let Some(left) = self.held(old, cluster) else { return false };
+            let mut others = self.sent.keys().filter(|other| *other != old);
+            others.any(|other| self.held(other, cluster).is_some_and(|taken| !taken.is_disjoint(left)))
+        };
+        self.placements.iter().any(|(key, state)| {
+            let mut leaving = state.record.handing_over.iter().filter(|cluster| self.fleet.is_online(cluster));
+            leaving.any(|cluster| is_taken(key, cluster))
+        })
+    }
+
     /// Has members try again what they refused, before a single pass ends with a failure: what an object needs may have come with another
     /// placement meanwhile, as the right of a tenant's account to write it. Nothing if all that was tried again last is refused still, so
     /// that a pass ends. Agents try again by themselves.
@@ -185,8 +205,17 @@ impl Core {
             {
                 None
             }
+            RolloutState::AllAtTarget if self.awaits_old_holder() => None,
             RolloutState::WaitingForTime(Some(at)) if at < deadline => None,
             standing => Some(standing),
+        }
+    }
+
+    /// Returns the state of a single pass that is ended before it has finished: what nobody has confirmed does not count as done.
+    pub fn cut_short(&self, now: Timestamp) -> RolloutState {
+        match self.standing(now) {
+            RolloutState::AllAtTarget => self.finished(now, now).unwrap_or(RolloutState::Progressing),
+            standing => standing,
         }
     }
 }

@@ -20,7 +20,7 @@ impl Core {
         now: Timestamp,
     ) -> Vec<(PlacementKey, Decision, Result<Vec<Op>>)> {
         let before = |key: &PlacementKey| {
-            let mut before = self.placements.get(key).filter(|_| !self.is_reading(key))?.clone();
+            let mut before = self.placements.get(key).filter(|_| !self.awaits_payload(key))?.clone();
             before.works.extend(self.reports.get(key).cloned().unwrap_or_default());
             Some(before)
         };

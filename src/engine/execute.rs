@@ -118,9 +118,10 @@ pub fn execute(
 /// Returns the approval policy of the target, from the configuration and the strategy.
 fn policy<'a>(state: &'a PlacementState, fleet: &'a FleetState, target: &'a CommandTarget) -> Policy<'a> {
     let named = target.run.as_ref().and_then(|name| state.runs.get(name));
-    // A command that names the placement alone needs the approvers of its last run.
+    // A command that names the placement alone needs the approvers of the run that is under way.
     let run = named.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
-    let narrowed = match run.filter(|_| target.stage.as_deref() != Some(DELETION_GATE)) {
+    let is_open = |run: &&RunRecord| !run.phase.is_final() && target.stage.as_deref() != Some(DELETION_GATE);
+    let narrowed = match run.filter(is_open) {
         Some(run) => run.approvers.as_deref(),
         None => state.record.narrowed.as_deref(),
     };

@@ -346,11 +346,22 @@ impl Core {
         may_begin && knows_payloads && self.fleet.tree.commit.is_some() && !self.outstanding
     }
 
-    /// Tells whether something in the queue can be decided: a placement waits only for its own payloads.
+    /// Tells whether something in the queue can be decided.
     fn is_due(&self) -> bool {
-        let is_due = |key: &PlacementKey| !self.is_reading(key);
+        let is_due = |key: &PlacementKey| !self.awaits_payload(key);
         let is_ocm_due = !self.queue.ocm.is_empty() && !self.fleet.source_unread;
         !self.queue.clusters.is_empty() || is_ocm_due || self.queue.placements.iter().any(is_due)
+    }
+
+    /// Tells whether a placement waits for payloads: for its own, or, where git has just brought it, for those of a placement that git has no
+    /// more. Both may be one that was renamed, and only a decision about both finds that out.
+    fn awaits_payload(&self, key: &PlacementKey) -> bool {
+        let is_in_git = |key: &PlacementKey| self.fleet.tree.placements.contains_key(key);
+        let record = |key: &PlacementKey| self.placements.get(key).map(|state| &state.record);
+        let is_coming = || is_in_git(key) && record(key).is_some_and(|record| record.generation == 0 || record.removed);
+        let is_going = |key: &PlacementKey| !is_in_git(key) && record(key).is_some_and(|record| !record.removed);
+        self.is_reading(key)
+            || is_coming() && self.reading.iter().any(|(other, _)| is_going(other) && self.is_reading(other))
     }
 
     /// Tells whether a payload of the placement is being read for the first time. A payload that could not be read holds nothing up
@@ -443,7 +454,7 @@ impl Core {
     fn decide_placements(&mut self, batch: &mut Batch, now: Timestamp) {
         self.find_what_is_held();
         let all = std::mem::take(&mut self.queue.placements);
-        let (waiting, due) = all.into_iter().partition(|key| self.is_reading(key));
+        let (waiting, due) = all.into_iter().partition(|key| self.awaits_payload(key));
         // Each of them is queued when its payload arrives.
         self.queue.placements = waiting;
         let mut given = GivenNames::default();

@@ -275,7 +275,7 @@ impl Core {
             }
             let why = if state.is_some() { "does not go there any more" } else { "is not in git any more" };
             tracing::warn!(cluster = %cluster, placement = %placement,
-                "holds objects of a placement that {why}; remove them by hand, or bring the placement back");
+                "holds objects of a placement that {why}; remove by hand those that no other placement selects, or bring the placement back");
         }
     }
 

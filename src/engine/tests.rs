@@ -39,6 +39,7 @@ mod doubt;
 mod hub;
 mod measures;
 mod pushes;
+mod renamed;
 mod servers;
 mod source;
 mod sources;

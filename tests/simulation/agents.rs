@@ -21,9 +21,6 @@ use super::{Line, Run, configuration_of, is_each_missed, play_all};
 
 /// Of the seeds of a run one of this number is run here.
 const SHARE: u64 = 4;
-/// Seeds that fail today, each with what it says: whoever ends the fault takes it out.
-const KNOWN: [(u64, &str); 1] =
-    [(21, "18: p1 shows `gitfleet resume p1`: it answers \"resumed: p1 continues\", and that does not happen")];
 /// How long a silent agent keeps its members.
 const AGENT_LEASE: Duration = Duration::from_secs(20);
 /// How long something is wrong with an agent, in seconds: some outlasts the lease.
@@ -348,7 +345,7 @@ fn begin(seed: u64, guards: AgentGuards) -> Run {
 /// Every promise holds with agents, too, and a seed is the same twice, and as the kept digests say.
 #[test]
 fn agents_keep_the_promises() {
-    let (count, played) = play_all(SHARE, &KNOWN, |seed| match play(seed, AgentGuards::default()) {
+    let (count, played) = play_all(SHARE, &[], |seed| match play(seed, AgentGuards::default()) {
         Ok((shown, digest, met)) => {
             let again = || play(seed, AgentGuards::default()).is_ok_and(|(_, again, _)| again == digest);
             if seed.is_multiple_of(super::TWICE_EVERY) && !again() {

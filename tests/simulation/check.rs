@@ -61,6 +61,8 @@ pub struct Want {
     pub reports: bool,
     /// It has an override that fails.
     pub failing: bool,
+    /// Whom its strategy names as approvers.
+    pub approvers: super::approvers::Named,
 }
 
 /// Where something is to be.
@@ -198,6 +200,8 @@ pub struct Checker {
     pub(super) gates: super::gates::Gates,
     /// What may be deleted, as far as it needs a person.
     pub(super) deletions: super::deletions::Deletions,
+    /// Who may approve.
+    pub(super) approvers: super::approvers::Approvers,
     /// Facts so far.
     pub(super) seen: u64,
 }
@@ -884,6 +888,7 @@ impl Checker {
             return Err(format!("4: {object} was deleted on {} though {} wants it", order.cluster, order.placement));
         }
         self.forget(order, object);
+        self.note_taken_off(order);
         Ok(())
     }
 

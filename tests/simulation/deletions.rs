@@ -70,6 +70,14 @@ impl Checker {
         Ok(())
     }
 
+    /// A cluster that is picked again before its removal has ended gets what was deleted as with a first delivery: the removal took it down,
+    /// and not what it gets.
+    pub(super) fn note_taken_off(&mut self, order: &WorkOrder) {
+        if order.remove {
+            self.was_complete.remove(&(order.placement.clone(), order.cluster.clone()));
+        }
+    }
+
     /// 4: of a placement that is removed everywhere nothing is left.
     pub fn is_gone<'a>(
         &self,

@@ -380,6 +380,11 @@ fn every_broken_promise_is_caught() {
     let rows: Vec<Row> = vec![
         ("one is down", [both(), vec![applied("a", false)]].concat(), None),
         ("two are down", [both(), vec![applied("a", false), applied("b", false)]].concat(), Some("1:")),
+        (
+            "two are down, and one gets back what its removal took off",
+            [both(), vec![gone(&pruning(&[object()], true)), applied("a", false), applied("b", false)]].concat(),
+            None,
+        ),
         ("a stage in its turn", vec![run(false, false)], None),
         ("a stage before its time", vec![run(false, true)], Some("2:")),
         ("a gate nobody opened", vec![run(true, true)], Some("3:")),

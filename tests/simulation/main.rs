@@ -10,6 +10,7 @@
 
 mod agent_conversation;
 mod agents;
+mod approvers;
 mod at_rest;
 mod check;
 mod contested;
@@ -258,6 +259,7 @@ impl Run {
             timeline.split(&mut kinds);
         }
         timeline.has_tenant = kinds.chance(200) || themes.has(pairs::TENANT);
+        timeline.keepers = approvers::keepers(seed, rules.map_or(1, |rules| rules.required));
         themes.suit(&mut timeline);
         let refused = put_backs::Refused::default();
         let mut simulation = simulation_with(rules, timeline.has_tenant, seed, Box::new(fate_with(&refused)));
@@ -509,7 +511,8 @@ impl Run {
         self.command(&command, &person)
     }
 
-    fn command(&mut self, command: &Command, person: &Person) -> Verdict {
+    /// A person says something. Returns whether the strategy names the person, as far as that was asked.
+    fn say_as(&mut self, command: &Command, person: &Person) -> Result<bool, String> {
         let mut command = command.clone();
         // Most people name the stage that waits.
         if command.verb == Verb::Approve && command.stage.is_none() && self.timeline.dice.chance(900) {
@@ -531,7 +534,11 @@ impl Run {
                 self.expired = true;
                 self.pairs.note_expired(&placement);
             }
-            return Ok(());
+            let is_named = !refusal.message.contains("may not approve here");
+            if !is_named && shown.is_some() && command.stage.is_some() {
+                self.checker.may_be_refused(&placement, &person.name)?;
+            }
+            return Ok(is_named);
         }
         let is_taken = matches!(answer, Some(Ok(_)));
         if verb == Verb::Approve && is_taken && command.stage.is_none() {
@@ -539,6 +546,9 @@ impl Run {
         }
         if verb == Verb::Approve && is_taken && (is_stranger(person) || command.digest.as_deref() == Some("0000000")) {
             return Err(format!("3: {} approved {target}: {words}", person.name));
+        }
+        if verb == Verb::Approve && is_taken {
+            self.checker.may_approve(&placement, &person.name)?;
         }
         if verb == Verb::Resume && target.is_empty() {
             self.checker.continue_unread();
@@ -558,7 +568,8 @@ impl Run {
             self.watch_agents(&fact)?;
             self.checker.see(&fact)?;
         }
-        word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))
+        word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))?;
+        Ok(true)
     }
 
     /// 7: after a rollback that was not refused, clusters are to have what they had, or a run brings it that nothing overtook.

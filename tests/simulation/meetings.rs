@@ -11,9 +11,9 @@ use plan::simulate::Dice;
 
 use super::check::Verdict;
 use super::pairs::{
-    self, CLUSTER_SCOPED, DELETION_GATE, EVICT, EXPIRED, FAILURE, FOLLOW_UP, HAND_OVER, HOLD, JOIN, LEAVE, NAMESPACED,
-    OFFLINE, OVERRIDES, PAUSE, RELABEL, RENAME, RESTART, ROLLBACK, ROLLING, STAGED, SUPERSEDED, SUSPEND, TENANT,
-    WRITTEN_RUN,
+    self, APPROVERS, CLUSTER_SCOPED, DELETION_GATE, EVICT, EXPIRED, FAILURE, FOLLOW_UP, HAND_OVER, HOLD, JOIN, LEAVE,
+    NAMESPACED, OFFLINE, OVERRIDES, PAUSE, RELABEL, RENAME, RESTART, ROLLBACK, ROLLING, STAGED, SUPERSEDED, SUSPEND,
+    TENANT, WRITTEN_RUN,
 };
 use super::timeline::{Act, PLACEMENTS_MAX, Timeline};
 use super::{Run, key_of, order, person};
@@ -55,7 +55,7 @@ const fn act(act: Act) -> What {
 }
 
 /// What provokes each feature: one of these ways. Where there is none, the placement only is so.
-const WAYS: [(&str, &[Way]); 24] = [
+const WAYS: [(&str, &[Way]); 25] = [
     (CLUSTER_SCOPED, &[]),
     (NAMESPACED, &[]),
     (STAGED, &[]),
@@ -98,6 +98,21 @@ const WAYS: [(&str, &[Way]); 24] = [
         EXPIRED,
         &[&[(-52, act(Act::Renew)), (5, Say(Verb::Approve)), (58, Say(Verb::Approve)), (75, Say(Verb::Approve))]],
     ),
+    (
+        APPROVERS,
+        &[
+            &[(0, act(Act::Renew)), (0, act(Act::Approvers)), (8, Say(Verb::Approve)), (16, Say(Verb::Approve))],
+            &[(-12, act(Act::Renew)), (0, act(Act::Approvers)), (4, Say(Verb::Approve)), (12, Say(Verb::Approve))],
+            &[(-8, act(Act::Approvers)), (0, act(Act::Renew)), (8, Say(Verb::Approve)), (16, Say(Verb::Approve))],
+            &[
+                (-12, act(Act::Renew)),
+                (-12, act(Act::Approvers)),
+                (-2, Say(Verb::Approve)),
+                (0, act(Act::ApproversBack)),
+                (8, Say(Verb::Approve)),
+            ],
+        ],
+    ),
     (FAILURE, &[&[(0, act(Act::Break))], &[(-15, act(Act::Break))]]),
     (RESTART, &[&[(3, Crash)]]),
 ];
@@ -106,7 +121,14 @@ const WAYS: [(&str, &[Way]); 24] = [
 const EASY: [&str; 8] = [CLUSTER_SCOPED, STAGED, ROLLING, RELABEL, SUSPEND, OFFLINE, TENANT, RESTART];
 
 /// What meets seldom: each placement has one of these beside its pair.
-const HARD: [&str; 9] = [ROLLBACK, HOLD, DELETION_GATE, EVICT, WRITTEN_RUN, EXPIRED, HAND_OVER, JOIN, FOLLOW_UP];
+const HARD: [&str; 10] =
+    [ROLLBACK, HOLD, DELETION_GATE, EVICT, WRITTEN_RUN, EXPIRED, HAND_OVER, JOIN, FOLLOW_UP, APPROVERS];
+
+/// What meets too seldom although seeds are about it (`pairs/rare.txt`): several times as many seeds are about these pairs as about others.
+const RARE: [[&str; 2]; 4] =
+    [[HAND_OVER, ROLLBACK], [HAND_OVER, EVICT], [HAND_OVER, WRITTEN_RUN], [HAND_OVER, FAILURE]];
+/// So many seeds more are about each of them.
+const RARE_MORE: usize = 4;
 
 fn ways(feature: &str) -> &'static [Way] {
     WAYS.iter().find(|(of, _)| *of == feature).map_or(&[], |(_, ways)| ways)
@@ -125,7 +147,9 @@ impl Themes {
         let is_one = |[first, second]: &[&'static str; 2]| {
             !(EASY.contains(first) && EASY.contains(second)) && pairs::can_meet(first, second)
         };
-        let pairs: Vec<[&str; 2]> = pairs.filter(is_one).collect();
+        let mut pairs: Vec<[&str; 2]> = pairs.filter(is_one).collect();
+        let rare = RARE.iter().filter(|pair| pair.iter().all(|feature| !without.contains(feature)));
+        pairs.extend(rare.copied().collect::<Vec<_>>().repeat(RARE_MORE));
         let count = pairs.len() as u64;
         // Seeds that follow one another are about other features, and another placement gets the pair the next time.
         let theme = |number: u64| {
@@ -323,7 +347,9 @@ impl Run {
                 let target = self.meetings.target(number, &self.timeline);
                 let stage = self.waiting(&target).filter(|_| verb == Verb::Approve);
                 let word = self.meetings.word(verb, &target, self.simulation.core());
-                return self.command(&Command { stage, ..word }, &person(0));
+                // Who approves first is sometimes the one who is not named.
+                let by = if verb == Verb::Approve { self.checker.seen % 2 } else { 0 };
+                return self.command(&Command { stage, ..word }, &person(by));
             }
             Step::Away(number) => {
                 let cluster = self.timeline.any_of(number, &mut self.meetings.dice);

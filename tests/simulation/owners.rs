@@ -15,6 +15,7 @@ use simulated::{Fact, MachineFact};
 use super::Run;
 use super::check::{Checker, Verdict};
 use super::forged::Row;
+use super::hand_over::is_same_thing;
 use super::records::PlacementRecord;
 use super::timeline::{CLUSTERS_MAX, PLACEMENTS_MAX};
 use super::twists::CONTENT;
@@ -91,8 +92,10 @@ impl Checker {
 
     /// 4: an order lets a member own objects together with somebody else only where a commit has said so.
     fn may_share(&self, order: &WorkOrder) -> Verdict {
-        let mut wants = self.wishes.values().filter_map(|wish| wish.placements.get(&order.placement));
-        if !order.strategy.allow_co_ownership || wants.any(|want| want.shares) {
+        // A placement that is renamed continues with what it was given under its old name.
+        let is_it = |key: &PlacementKey| is_same_thing(key, &order.placement);
+        let mut wants = self.wishes.values().flat_map(|wish| &wish.placements);
+        if !order.strategy.allow_co_ownership || wants.any(|(key, want)| want.shares && is_it(key)) {
             return Ok(());
         }
         Err(format!("4: {} may share objects on {}, and no commit says so", order.placement, order.cluster))

@@ -9,16 +9,19 @@ use std::{env, fs};
 
 use engine::store::records::{BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX};
 use engine::store::{MemoryStore, Store as _};
+use model::api::staged::StageTaskType;
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::journal::JournalKind;
 use model::records::{ClusterRecord, JournalEntry};
-use model::runs::{RunCause, RunRecord};
+use model::runs::{RunCause, RunRecord, StagePhase, StageRecord};
 use serde::Deserialize;
 use simulated::{Fact, MachineFact};
 use testservers::repository;
 
+use super::approvers::Named as Approvers;
 use super::check::{Wish, parse};
 use super::digests::Fleet;
+use super::hand_over::is_same_thing;
 use super::records::{Binding, PlacementRecord};
 use super::seeds_count;
 
@@ -27,7 +30,7 @@ const HITS_MIN: u64 = 500;
 const SEEDS: u64 = 20_000;
 
 /// What is played, in the order of the table.
-const FEATURES: [&str; 28] = [
+const FEATURES: [&str; 29] = [
     CLUSTER_SCOPED,
     NAMESPACED,
     STAGED,
@@ -50,6 +53,7 @@ const FEATURES: [&str; 28] = [
     SUPERSEDED,
     RENAME,
     EXPIRED,
+    APPROVERS,
     FAILURE,
     RESTART,
     LOST_STORE,
@@ -79,6 +83,7 @@ pub const WRITTEN_RUN: &str = "written run";
 pub const SUPERSEDED: &str = "superseded run";
 pub const RENAME: &str = "rename";
 pub const EXPIRED: &str = "approval expires";
+pub const APPROVERS: &str = "approvers";
 pub const FAILURE: &str = "failed cluster";
 pub const RESTART: &str = "restart";
 pub const LOST_STORE: &str = "lost store";
@@ -92,9 +97,9 @@ const IMPOSSIBLE: [(&str, &[&str], &str); 7] = [
     (STAGED, &[ROLLING], "a placement has one strategy at a time"),
     (
         ROLLING,
-        &[SUPERSEDED, EXPIRED],
-        "a run gives way to another where both are of stages, and the approval of a stage expires: the commit that takes the stages away \
-         ends the runs",
+        &[SUPERSEDED, EXPIRED, APPROVERS],
+        "a run gives way to another where both are of stages, the approval of a stage expires, and a strategy of stages names approvers: \
+         the commit that takes the stages away ends the runs",
     ),
     (NAMESPACED, &[EVICT], "KubeFleet evicts ClusterResourcePlacements alone"),
     (LOST_STORE, &[SHARED_STORE, STAND_BY, AGENT], "the fleets that lose a store have one daemon with a file"),
@@ -124,6 +129,8 @@ pub struct Pairs {
     /// Clusters that the commit added, labelled or suspended otherwise than the one before.
     joined: BTreeSet<ClusterName>,
     relabelled: BTreeSet<ClusterName>,
+    /// Placements for whose strategy the commit named other approvers.
+    relisted: BTreeSet<PlacementKey>,
     /// What happened to each placement, and to all of them.
     acting: BTreeMap<PlacementKey, BTreeSet<&'static str>>,
     on_all: BTreeSet<&'static str>,
@@ -212,6 +219,10 @@ impl Pairs {
             is_in(&mut self.offline, &name, !record.online);
         } else if key.starts_with(RUN_PREFIX) {
             let Ok(run) = parse::<RunRecord>(key, value) else { return };
+            // What is decided has waited.
+            if self.relisted.contains(&run.placement) && run.stages.iter().any(waits_for_people) {
+                self.acts(&run.placement, APPROVERS);
+            }
             match run.cause {
                 RunCause::FollowUp { .. } => self.acts(&run.placement, FOLLOW_UP),
                 RunCause::Written { .. } => self.acts(&run.placement, WRITTEN_RUN),
@@ -239,12 +250,13 @@ impl Pairs {
 
     /// A commit ends what acted together under the one before.
     fn accept(&mut self, commit: &CommitId, wish: Option<&Wish>) {
-        (self.acting, self.on_all) = (BTreeMap::new(), BTreeSet::new());
+        (self.acting, self.on_all, self.relisted) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         self.commit = Some(commit.clone());
         let (Some(before), Some(wish)) = (std::mem::replace(&mut self.wish, wish.cloned()), wish) else { return };
         let is_other = |cluster: &&ClusterName| before.labels.get(*cluster) != wish.labels.get(*cluster);
         self.joined = wish.clusters.difference(&before.clusters).cloned().collect();
         self.relabelled = wish.clusters.intersection(&before.clusters).filter(is_other).cloned().collect();
+        self.relisted = wish.placements.keys().filter(|key| is_relisted(key, &before, wish)).cloned().collect();
         let number = |key: &PlacementKey| key.name.chars().take(2).collect::<String>();
         let new = wish.placements.keys().filter(|key| !before.placements.contains_key(key));
         let gone = before.placements.keys().filter(|key| !wish.placements.contains_key(key));
@@ -322,6 +334,24 @@ fn is_in(clusters: &mut BTreeSet<ClusterName>, name: &ClusterName, is_so: bool) 
     } else {
         clusters.remove(name);
     }
+}
+
+/// Tells whether a commit names other approvers for a placement than the one before, maybe under another name.
+fn is_relisted(key: &PlacementKey, before: &Wish, wish: &Wish) -> bool {
+    let former = before.placements.iter().find(|(was, _)| is_same_thing(was, key)).map(|(_, want)| want);
+    let was = before.placements.get(key).or(former).map(|want| &want.approvers);
+    let now = &wish.placements[key].approvers;
+    was.is_some_and(|was| was != now && *was != Approvers::Unknown) && *now != Approvers::Unknown
+}
+
+/// Tells whether a stage waits for people.
+fn waits_for_people(stage: &StageRecord) -> bool {
+    let tasks = match stage.phase {
+        StagePhase::WaitingBefore => &stage.before,
+        StagePhase::WaitingAfter => &stage.after,
+        _ => return false,
+    };
+    tasks.iter().any(|task| task.type_ == StageTaskType::Approval && task.done_at.is_none())
 }
 
 #[derive(Deserialize)]

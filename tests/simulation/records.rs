@@ -206,6 +206,7 @@ impl Checker {
     /// Looks at what other files promise.
     pub(super) fn see_beside(&mut self, fact: &Fact) -> Verdict {
         self.note_start(fact);
+        self.note_approvers(fact);
         self.respects_owners(fact)?;
         self.abandons(fact)?;
         self.hands_over(fact)
@@ -214,6 +215,7 @@ impl Checker {
     /// Looks at a whole batch that was kept.
     pub(super) fn see_batch(&mut self) -> Verdict {
         self.note_abandoned();
+        self.settle_approvers();
         self.note_fixes();
         self.forgotten_runs.clear();
         self.words_stand()?;

@@ -176,7 +176,9 @@ impl Checker {
                 let is_there = after.approvals.iter().any(|other| other.by.name == word.by.name);
                 // Asked again, or pushed out by a later word: the time of that is the newest there is.
                 let newest = after.approvals.iter().map(|a| a.at).chain(after.asked_at).max();
-                !is_there && newest.is_none_or(|newest| newest.duration_since(word.at) < expire)
+                let is_due = newest.is_none_or(|newest| newest.duration_since(word.at) < expire);
+                // The next approval takes those away that do not count any more.
+                !is_there && is_due && self.is_on_all_lists(&run.placement, &word.by.name)
             };
             if let Some(word) = before.approvals.iter().find(is_lost).filter(|_| known.digest == stage.digest) {
                 let (who, stage, run) = (&word.by.name, &stage.name, &run.name);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 
 use daemon::published::changes;
 use decide::decide;
@@ -11,7 +11,7 @@ use decide::state::PlacementState;
 use engine::execute::{execute, resolve};
 use engine::{Changed, Core};
 use jiff::Timestamp;
-use model::commands::{Person, RefusalReason, Verb};
+use model::commands::{Command, Person, RefusalReason, Verb};
 use model::id::PlacementKey;
 use model::runs::{Channel, DELETION_GATE};
 use regex::Regex;
@@ -136,8 +136,20 @@ fn lines_work(core: &Core, key: &PlacementKey, shown: &Shown, now: Timestamp) ->
     Ok(())
 }
 
+/// Returns what the command line makes of a line. Kept: lines repeat, and its parser is built each time.
+fn parsed(line: &str) -> Result<Option<Command>, String> {
+    static PARSED: LazyLock<Mutex<BTreeMap<String, Result<Option<Command>, String>>>> = LazyLock::new(Mutex::default);
+    let mut parsed = PARSED.lock().expect("nobody panics with it");
+    if let Some(known) = parsed.get(line) {
+        return known.clone();
+    }
+    let new = gitfleet::told(line).map_err(|error| error.to_string());
+    parsed.insert(line.to_owned(), new.clone());
+    new
+}
+
 fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict {
-    let Some(command) = gitfleet::told(line).map_err(|error| error.to_string())? else { return Ok(()) };
+    let Some(command) = parsed(line)? else { return Ok(()) };
     let target = resolve(core.placements(), &command).map_err(|refusal| refusal.message)?;
     if target.placement != *key {
         return Err(format!("it means {}", target.placement));

@@ -16,6 +16,7 @@ use source::ParsedBlob;
 
 use serde_json::json;
 
+use super::approvers::Named;
 use super::check::{Want, Who, Wish};
 
 pub use acts::Act;
@@ -29,6 +30,9 @@ pub const CLUSTERS_MAX: u64 = 6;
 pub const PLACEMENTS_MAX: u64 = 3;
 /// The placement that is of a tenant, where there is one.
 const TENANT: u64 = 0;
+/// Lists of approvers that a strategy may have: none, who is on each, both people, and one more.
+const LISTS: u64 = 4;
+const BOTH: u64 = 2;
 
 /// A cluster as git has it.
 #[derive(Clone)]
@@ -123,6 +127,10 @@ pub struct Timeline {
     /// Placements that leave objects behind, and those that may own objects together with somebody else.
     abandons: BTreeSet<u64>,
     shares: BTreeSet<u64>,
+    /// The list of approvers of the strategy of a placement, and the one before.
+    approvers: BTreeMap<u64, (u64, u64)>,
+    /// Who is on each list.
+    pub keepers: &'static [&'static str],
     /// Placements, the clusters they were evicted from, and how often they had been renamed then.
     evictions: BTreeSet<(u64, u64, u64)>,
     /// The objects as they were, commit by commit: somebody may go back.
@@ -165,6 +173,8 @@ impl Timeline {
             most_names: BTreeMap::new(),
             abandons: BTreeSet::new(),
             shares: BTreeSet::new(),
+            approvers: BTreeMap::new(),
+            keepers: &["ann"],
             evictions: BTreeSet::new(),
             past: Vec::new(),
             value: 0,
@@ -597,6 +607,7 @@ impl Timeline {
                 shares: self.shares.contains(number),
                 reports: placement.reports_only,
                 failing: self.bad_overrides.contains(number),
+                approvers: self.named(*number, placement),
             };
             if is_split {
                 let objects = digests(&within);
@@ -618,6 +629,35 @@ impl Timeline {
 }
 
 impl Timeline {
+    /// Returns which list of approvers the strategy of a placement has.
+    fn list(&self, number: u64) -> u64 {
+        self.approvers.get(&number).map_or(0, |(now, _)| *now)
+    }
+
+    /// Returns that list, as people write it.
+    fn list_text(&self, number: u64) -> Option<String> {
+        let list = |kind: &str, people: &[&str]| {
+            let entries: Vec<String> = people.iter().map(|name| format!("{kind}:{name}")).collect();
+            Some(entries.join(", "))
+        };
+        match self.list(number) {
+            0 => None,
+            1 => list("token", self.keepers),
+            BOTH => list("user", &["ann", "bob"]),
+            _ => list("user", &["ann", "bob", "cyd"]),
+        }
+    }
+
+    /// Returns whom the strategy of a placement names. One that it does not name itself may have none for it.
+    fn named(&self, number: u64, placement: &Placement) -> Named {
+        let has_it = placement.staged.as_ref().is_some_and(|staged| staged.automatic && !staged.missing);
+        match self.list_text(number) {
+            _ if !has_it => Named::Unknown,
+            None => Named::Everybody,
+            Some(list) => Named::Only(list),
+        }
+    }
+
     /// Returns the ClusterRoles that a placement selects, with their values.
     fn roles_of(&self, placement: u64) -> impl Iterator<Item = (u64, u64)> {
         let roles = self.roles.iter().filter(move |(_, (of, _))| *of == placement);

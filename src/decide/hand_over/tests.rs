@@ -65,3 +65,30 @@ fn w16_what_the_snapshot_of_a_leaving_cluster_has_is_given_up_though_its_invento
         assert_eq!(found, wanted, "{binding_state} {snapshot}");
     }
 }
+
+/// Two placements that select nothing have the same digest, and nothing in common.
+#[test]
+fn w16_a_hold_goes_to_another_placement_with_objects_alone() {
+    let tree = tree(&[("p.yaml", &placement("p", "", "")), ("q.yaml", &placement("q", "", ""))]);
+    let begin = |name: &str| {
+        PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(name)], Timestamp::UNIX_EPOCH)
+    };
+    let object = json!({
+        "version": "v1", "kind": "ConfigMap", "namespace": "n", "name": "o", "digest": "d",
+        "origin": {"path": "x.yaml", "line": 1, "blob": "b", "ordinal": 0},
+    });
+    for (resources, goes) in [(vec![object], true), (Vec::new(), false)] {
+        let (mut from, mut heir) = (begin("p"), begin("q"));
+        let held = json!({"index": 0, "hash": "h", "why": "", "since": "2026-01-01T00:00:00Z"});
+        from.record.held = Some(serde_json::from_value(held).expect("a hold"));
+        let snapshot = json!({
+            "placement": "q", "index": 0, "commit": "c", "hash": "h", "resources": resources,
+            "parts": [resources.len()], "createdAt": "2026-01-01T00:00:00Z",
+        });
+        heir.snapshots.insert(0, Arc::new(serde_json::from_value(snapshot).expect("a snapshot")));
+        let cluster = ClusterName::from("a");
+        let clusters = BTreeSet::from([&cluster]);
+        let found = Inheritance::of(&from.record.key, &from, None, &heir, &clusters, &FleetState::default());
+        assert_eq!(found.is_some(), goes, "{} objects", resources.len());
+    }
+}

@@ -153,7 +153,14 @@ pub fn accept_rewrite(
         ));
     };
     source.accepted_rewrite = Some(commit.clone());
-    let what = if source.held_why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
-    let message = format!("{what} is accepted at {}", commit.short());
+    // Each of several sources has its own, and one is accepted at a time.
+    let mut held = source.sources.iter().filter(|(_, of)| of.held_rewrite.is_some());
+    let (of, why) = match held.next() {
+        Some((name, of)) => (format!(" of source {name}"), &of.held_why),
+        None => (String::new(), &source.held_why),
+    };
+    let next = held.next().map_or_else(String::new, |(name, _)| format!("; source {name} waits for the same"));
+    let what = if why.is_some() { "the branch that is checked out" } else { "the rewritten history" };
+    let message = format!("{what}{of} is accepted at {}{next}", commit.short());
     Ok((commit, Done { message, at: now, gate: None }))
 }

@@ -217,3 +217,37 @@ fn a_member_whose_task_began_again_is_told_its_placements_with_its_orders() {
     let all = BTreeSet::from([p(), PlacementKey::cluster_scoped("q")]);
     assert_eq!(told(&life), [all]);
 }
+
+/// A payload that could not be read counts as never read when the next commit is accepted.
+#[test]
+fn w16_a_renamed_placement_waits_for_a_payload_of_its_old_name() {
+    let commit = |name: &str, value: &str| {
+        let files = [("c.yaml", cluster("a", "")), ("d.yaml", payload(value)), ("p.yaml", placement(name, "", ""))];
+        SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str()))))
+    };
+    let fails = |snapshot| SourceEvent::Payload(snapshot, Err("the disk is away".to_owned()));
+    let mut life = Life::with(&[]);
+    for value in ["1", "2"] {
+        life.handle(commit("p", value));
+        life.online(BTreeSet::new());
+        life.settle();
+        let order = life.order(&p()).expect("it is told what to hold");
+        life.done(&order);
+        life.settle();
+    }
+    life.roll_back("p", 0);
+    life.settle();
+    let snapshot = life.reads().pop().expect("it is read again");
+    life.handle(fails(Arc::clone(&snapshot)));
+    life.settle();
+    life.handle(commit("r", "2"));
+    life.settle();
+    let r = PlacementKey::cluster_scoped("r");
+    assert_eq!(life.core.placements()[&r].record.generation, 0, "nothing of it is decided");
+    assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it waits for nothing without a pause");
+    life.handle(fails(snapshot));
+    life.settle();
+    let held = life.core.placements()[&r].record.held.as_ref().map(|held| held.index);
+    assert_eq!(held, Some(1), "what was held under the old name is held under the new one");
+    assert_eq!(life.core.placements()[&p()].record.renamed_to, Some(r));
+}

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use plan::simulate::Dice;
 
-use super::{CLUSTERS_MAX, Cluster, Object, Policy, Staged, Timeline, Written};
+use super::{BOTH, CLUSTERS_MAX, Cluster, LISTS, Object, Policy, Staged, Timeline, Written};
 use crate::pairs::{
-    EVICT, EXPIRED, FAILURE, FOLLOW_UP, NAMESPACED, OVERRIDES, ROLLBACK, ROLLING, STAGED, SUPERSEDED, WRITTEN_RUN,
+    APPROVERS, EVICT, EXPIRED, FAILURE, FOLLOW_UP, NAMESPACED, OVERRIDES, ROLLBACK, ROLLING, STAGED, SUPERSEDED,
+    WRITTEN_RUN,
 };
 
 /// Clusters that a fleet has between meetings: one may join, and one may leave.
@@ -38,6 +39,9 @@ pub enum Act {
     RemoveGuarded,
     Break,
     Unstage,
+    /// The strategy names other approvers, or the same as before.
+    Approvers,
+    ApproversBack,
 }
 
 impl Act {
@@ -123,6 +127,15 @@ impl Timeline {
                     placement.staged = None;
                 }
             }
+            Act::Approvers => {
+                let now = self.list(placement);
+                self.approvers.insert(placement, ((now + dice.between(1, LISTS - 1)) % LISTS, now));
+            }
+            Act::ApproversBack => {
+                if let Some((now, before)) = self.approvers.get_mut(&placement) {
+                    std::mem::swap(now, before);
+                }
+            }
         }
     }
 
@@ -176,11 +189,11 @@ impl Timeline {
             self.placements.insert(number, placement);
         }
         let Some(placement) = self.placements.get_mut(&number) else { return };
-        let is_staged = [STAGED, FOLLOW_UP, SUPERSEDED, EXPIRED, WRITTEN_RUN].into_iter().any(has);
+        let is_staged = [STAGED, FOLLOW_UP, SUPERSEDED, EXPIRED, WRITTEN_RUN, APPROVERS].into_iter().any(has);
         if is_staged {
             let staged = placement.staged.get_or_insert_with(Staged::plain);
             (staged.automatic, staged.missing, staged.in_no_stage) = (true, false, "Last");
-            if has(EXPIRED) || has(FOLLOW_UP) {
+            if has(EXPIRED) || has(FOLLOW_UP) || has(APPROVERS) {
                 staged.after_first = "Approval";
             }
             staged.before_second |= has(FOLLOW_UP);
@@ -227,6 +240,10 @@ impl Timeline {
         }
         self.runs.remove(&number);
         self.bad_overrides.remove(&number);
+        // Often both people are named before one of them is not.
+        if features.contains(&APPROVERS) && dice.chance(500) {
+            self.approvers.insert(number, (BOTH, BOTH));
+        }
         if self.evictions_of(number).count() * 2 > self.clusters.len() {
             self.evictions.retain(|(of, ..)| *of != number);
         }

@@ -25,17 +25,18 @@ impl Timeline {
             let folder = self.folder_of(*number);
             let (abandons, shares) = (self.abandons.contains(number), self.shares.contains(number));
             let strategy = placement.staged.as_ref().filter(|staged| !staged.missing);
+            let list = self.list_text(*number);
+            let strategy_text = |head: &Head| strategy.map(|staged| staged.text(head, list.as_deref()));
             let own = placement.text(*number, &self.cluster_scoped(*number), abandons, shares);
             files.push((format!("{folder}placements/p{number}.yaml"), own));
-            files.extend(
-                strategy.map(|staged| (format!("strategies/s{number}.yaml"), staged.text(&cluster_strategy(*number)))),
-            );
+            let own = strategy_text(&cluster_strategy(*number));
+            files.extend(own.map(|text| (format!("strategies/s{number}.yaml"), text)));
             if self.splits.contains(number) {
                 let within =
                     placement.text(*number, &within_namespace(*number, &self.within(*number)), abandons, shares);
                 files.push((format!("{folder}placements/q{number}.yaml"), within));
-                let head = namespaced_strategy(*number);
-                files.extend(strategy.map(|staged| (format!("{folder}strategies/s{number}.yaml"), staged.text(&head))));
+                let within = strategy_text(&namespaced_strategy(*number));
+                files.extend(within.map(|text| (format!("{folder}strategies/s{number}.yaml"), text)));
             }
         }
         files.extend(self.runs.iter().map(|(placement, run)| {
@@ -199,7 +200,8 @@ impl Placement {
 }
 
 impl Staged {
-    fn text(&self, Head { kind, metadata, .. }: &Head) -> String {
+    fn text(&self, Head { kind, metadata, .. }: &Head, approvers: Option<&str>) -> String {
+        let approvers = approvers.map_or(String::new(), |list| format!(", gitfleet.io/approvers: '{list}'"));
         let after = match self.after_first {
             "" => String::new(),
             "TimedWait" => "\n      afterStageTasks: [{type: TimedWait, waitTime: 30s}]".to_owned(),
@@ -211,7 +213,7 @@ impl Staged {
         let before = if self.before_second { "\n      beforeStageTasks: [{type: Approval}]" } else { "" };
         format!(
             "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: {kind}\nmetadata: {{{metadata}, \
-             annotations: {{gitfleet.io/clusters-in-no-stage: {}}}}}\nspec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
+             annotations: {{gitfleet.io/clusters-in-no-stage: {}{approvers}}}}}\nspec:\n  stages:\n    - name: first\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: a}}}}{more}{after}\n    - name: second\n      maxConcurrency: {max}\n      labelSelector: {{matchLabels: {{env: b}}}}{before}\n{third}",
             self.in_no_stage,
             max = self.max_concurrency
         )
