@@ -343,12 +343,25 @@ fn of_records() -> Vec<Row> {
     ]
 }
 
+fn of_orders() -> Vec<Row> {
+    let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
+    vec![
+        (
+            "one order after the other",
+            vec![sent(1), Fact::Answered { order: order("a", 1), connection: (1, 1) }, sent(2)],
+            None,
+        ),
+        ("two orders at once", vec![sent(1), sent(2)], Some("5:")),
+        ("an order that is stored", vec![binding("a", 1, false), Fact::Ordered(order("a", 1))], None),
+        ("an order before its record", vec![binding("a", 1, false), Fact::Ordered(order("a", 2))], Some("7:")),
+    ]
+}
+
 #[test]
 fn every_broken_promise_is_caught() {
     let closed = || Value::Null;
     let open = json!({"digest": "g", "reason": "", "deletions": {}, "since": "2026-01-01T00:00:00Z", "openedAt": "2026-01-01T00:00:00Z"});
     let waiting = json!({"digest": "g", "reason": "", "deletions": {"a": [object()]}, "since": "2026-01-01T00:00:00Z"});
-    let sent = |generation| Fact::Sent { order: order("a", generation), connection: (1, 1) };
     let pruning = |prune: &[ObjectKey], remove: bool| {
         let prune = prune.iter().cloned().collect();
         Arc::new(WorkOrder { prune, remove, ..WorkOrder::clone(&order("a", 1)) })
@@ -430,16 +443,9 @@ fn every_broken_promise_is_caught() {
             vec![Fact::Accepted("1".into()), binding("a", 1, false), binding("a", 2, true)],
             Some("4:"),
         ),
-        (
-            "one order after the other",
-            vec![sent(1), Fact::Answered { order: order("a", 1), connection: (1, 1) }, sent(2)],
-            None,
-        ),
-        ("two orders at once", vec![sent(1), sent(2)], Some("5:")),
-        ("an order that is stored", vec![binding("a", 1, false), Fact::Ordered(order("a", 1))], None),
-        ("an order before its record", vec![binding("a", 1, false), Fact::Ordered(order("a", 2))], Some("7:")),
     ];
-    for (name, facts, wanted) in rows.into_iter().chain(of_runs()).chain(super::owners::rows()).chain(of_records()) {
+    let others = [of_orders(), of_runs(), super::owners::rows(), of_records()];
+    for (name, facts, wanted) in rows.into_iter().chain(others.into_iter().flatten()) {
         let mut checker = checker();
         let verdict = facts.iter().try_for_each(|fact| checker.see(fact));
         match (verdict, wanted) {

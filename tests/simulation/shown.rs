@@ -136,9 +136,12 @@ fn lines_work(core: &Core, key: &PlacementKey, shown: &Shown, now: Timestamp) ->
     Ok(())
 }
 
+/// The command that a line is, if it is one, or why the command line refuses it.
+type Parsed = Result<Option<Command>, String>;
+
 /// Returns what the command line makes of a line. Kept: lines repeat, and its parser is built each time.
-fn parsed(line: &str) -> Result<Option<Command>, String> {
-    static PARSED: LazyLock<Mutex<BTreeMap<String, Result<Option<Command>, String>>>> = LazyLock::new(Mutex::default);
+fn parsed(line: &str) -> Parsed {
+    static PARSED: LazyLock<Mutex<BTreeMap<String, Parsed>>> = LazyLock::new(Mutex::default);
     let mut parsed = PARSED.lock().expect("nobody panics with it");
     if let Some(known) = parsed.get(line) {
         return known.clone();
