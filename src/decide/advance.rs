@@ -66,9 +66,19 @@ impl Pass<'_> {
         step.wake_at
     }
 
+    /// Records what became of the clusters of ended runs, and starts none. Before the active run is advanced: what failed with the same
+    /// content halts it, and what recovered does not.
+    pub(super) fn settle_ended(&mut self) {
+        self.advance_ended(false);
+    }
+
     /// Updates clusters that were offline at their turn to the snapshot of their stage; each run updates the clusters it
     /// answers for. Returns when time alone takes one further.
     pub(super) fn catch_up(&mut self) -> Option<Timestamp> {
+        self.advance_ended(true)
+    }
+
+    fn advance_ended(&mut self, starts: bool) -> Option<Timestamp> {
         if !self.state.runs.values().any(owes) {
             return None;
         }
@@ -80,7 +90,7 @@ impl Pass<'_> {
             let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
             let situation = Situation {
                 clusters: &seen,
-                stop: !self.state.record.permits(PhaseAct::Start) || !is_current || is_unreadable,
+                stop: !starts || !self.state.record.permits(PhaseAct::Start) || !is_current || is_unreadable,
                 max_failures,
                 rules: self.fleet.approvals,
                 // The gates of the run's stages were opened for these clusters too.
@@ -239,6 +249,7 @@ impl Pass<'_> {
             health.failed |= forbidden.is_some();
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
+            let leaving = speaking.is_some() && of.iter().any(|b| b.deleting);
             let seen = Seen {
                 // Clusters that left in a mass removal count until a person has agreed.
                 in_fleet: self.fleet.clusters.contains(cluster.name.as_str())
@@ -251,11 +262,11 @@ impl Pass<'_> {
                         && b.apply_strategy == frozen.apply_strategy
                         && b.overrides == cluster.overrides
                 }),
+                leaving,
                 taken: taken.contains(&cluster.name),
                 // A cluster must report what it holds before a removal.
                 online: answers
-                    // The removal of an older binding goes first: until then orders and reports concern only that binding.
-                    && !of.iter().any(|b| b.deleting && speaking.is_some())
+                    && !leaving
                     && (speaking.is_some() || of.iter().all(|b| b.deleting) || self.knows_inventory(&cluster.name)),
                 health,
                 unavailable: is_bound && !is_ready && !health.failed,

@@ -12,7 +12,7 @@ use super::state::PlacementState;
 use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
-use model::overrides::{OverrideKey, OverrideRef, OverrideSnapshot, PickedOverrides};
+use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
 use model::records::{BindingState, HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
 use model::runs::{RunCause, RunRecord};
 
@@ -135,7 +135,7 @@ impl Pass<'_> {
     fn inputs_today(&self, snapshot: u64, back: &SucceededState) -> HeldInputs {
         let spec = &self.state.record.spec;
         let digests = |ids: &mut dyn Iterator<Item = &OverrideRef>| -> BTreeMap<String, Digest> {
-            ids.filter_map(|id| Some((text_of(&id.key), digest_of_override(self.fleet.overrides.get(id)?)))).collect()
+            ids.filter_map(|id| Some((text_of(&id.key), self.fleet.overrides.effect(id)?))).collect()
         };
         let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
         let picked: BTreeMap<&ClusterName, PickedOverrides> =
@@ -162,7 +162,7 @@ impl Pass<'_> {
     /// Tells whether the accepted commit has something else for what a rollback took back beside content.
     fn has_other_inputs(&self, snapshot: u64, held: &HeldInputs) -> bool {
         let spec = &self.state.record.spec;
-        let digest = |id: &OverrideRef| Some((text_of(&id.key), digest_of_override(self.fleet.overrides.get(id)?)));
+        let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.effect(id)?));
         let today: BTreeMap<String, Digest> = self.candidate_ids(snapshot).filter_map(digest).collect();
         let is_changed = |(key, known): (&String, &Option<Digest>)| match known {
             // Under another name it does the same.
@@ -255,15 +255,6 @@ impl Pass<'_> {
             (self.state.record.back, self.state.record.goal) = (None, None);
         }
     }
-}
-
-/// Returns the digest of what an override does, whichever placement it names.
-fn digest_of_override(snapshot: &OverrideSnapshot) -> Digest {
-    let mut spec = json!(snapshot.spec);
-    if let Some(fields) = spec.as_object_mut() {
-        fields.remove("placement");
-    }
-    digest_of(&spec)
 }
 
 /// Returns the digest of what overrides and renderings read of a cluster.

@@ -12,7 +12,9 @@ use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::records::{Binding, BindingState, Pause};
-use model::runs::{Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord, WantedBy, WhileEmpty};
+use model::runs::{
+    ClusterPhase, Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord, WantedBy, WhileEmpty,
+};
 
 /// The actor of the pause when a placement no longer has stages.
 const ITSELF: &str = "gitfleet";
@@ -134,13 +136,18 @@ impl Pass<'_> {
         let Some(frozen) = &run.frozen else { return BTreeSet::new() };
         let running = self.running(frozen);
         let nothing = BTreeSet::new();
-        let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
-        let new = clusters.filter(|cluster| {
-            // A cluster that joins may get what its stage runs; one that an approval protected may have been in another stage.
-            let running = if before.contains_key(&cluster.name) { &nothing } else { &running };
-            !self.is_approved(frozen, running, cluster)
-        });
-        new.map(|cluster| cluster.name.clone()).collect()
+        let (mut new, mut asks) = (BTreeSet::new(), false);
+        for stage in &run.stages {
+            let unapproved = stage.clusters.iter().filter(|cluster| {
+                // A cluster that joins may get what its stage runs; one that something protected may have been in another stage.
+                let was_protected = before.get(&cluster.name).is_some_and(|was| *was != Protection::default());
+                let running = if was_protected { &nothing } else { &running };
+                !self.is_approved(frozen, running, stage, cluster, asks)
+            });
+            new.extend(unapproved.map(|cluster| cluster.name.clone()));
+            asks |= has_approval(&stage.before) || has_approval(&stage.after);
+        }
+        new
     }
 
     /// Returns the stages of a run's strategy that a cluster of the placement belongs to, or will when it has the Namespace.
@@ -168,12 +175,15 @@ impl Pass<'_> {
         having.map(|binding| (self.stage_of(frozen, &binding.cluster), &binding.overrides)).collect()
     }
 
-    /// Tells whether an approval covers what a cluster gets: its stage runs the same, or the gates before its stage were opened for it.
+    /// Tells whether an approval covers what a cluster gets: its stage runs the same, or the gates before its stage were opened for it. Where
+    /// an earlier stage `asks` by now and no approval stood before the cluster then, nobody has agreed to it.
     fn is_approved(
         &self,
         frozen: &Frozen,
         running: &BTreeSet<(Option<&str>, &PickedOverrides)>,
+        stage: &StageRecord,
         cluster: &RunCluster,
+        asks: bool,
     ) -> bool {
         if running.contains(&(self.stage_of(frozen, &cluster.name), &cluster.overrides)) {
             return true;
@@ -187,9 +197,16 @@ impl Pass<'_> {
         };
         // A stage that was skipped, because its clusters had left, opened no gate.
         let had = |stage: &&StageRecord| stage.phase.is_reached() && stage.phase != StagePhase::Skipped;
-        let stages = self.state.runs.values().filter(is_of).flat_map(|run| &run.stages).filter(had);
-        let mut clusters = stages.flat_map(|stage| &stage.clusters);
-        clusters.any(|known| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides))
+        let opened_for_it = |of: &StageRecord| {
+            // Nobody was asked about one that left before its turn: in the same stage it joins those that it was asked for.
+            let was_asked_for = |known: &RunCluster| of.name == stage.name || !left_before_its_turn(known);
+            let is_it = |known: &RunCluster| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides);
+            of.clusters.iter().any(|known| is_it(known) && was_asked_for(known))
+        };
+        self.state.runs.values().filter(is_of).any(|run| {
+            let opened = run.stages.iter().filter(had).any(opened_for_it);
+            opened && (!asks || was_asked(run, &cluster.name))
+        })
     }
 
     /// Remembers the approvals of a run that goes, for clusters that have been in no run since. Also for those that left the placement or
@@ -266,6 +283,23 @@ impl PlacementState {
 /// Tells whether later runs are compared with a run.
 fn counts(run: &RunRecord) -> bool {
     run.frozen.is_some() && !matches!(run.cause, RunCause::Rollback { .. })
+}
+
+fn has_approval(tasks: &[TaskRecord]) -> bool {
+    tasks.iter().any(|task| task.type_ == StageTaskType::Approval)
+}
+
+/// Tells whether an approval stood before a cluster of a run. A stage that no cluster belonged to asked nobody.
+fn was_asked(run: &RunRecord, cluster: &ClusterName) -> bool {
+    let is_in = |stage: &StageRecord| stage.clusters.iter().any(|known| known.name == *cluster);
+    let Some(at) = run.stages.iter().position(is_in) else { return false };
+    let mut earlier = run.stages[..at].iter().filter(|stage| !stage.clusters.is_empty() || stage.while_empty.is_some());
+    has_approval(&run.stages[at].before)
+        || earlier.any(|stage| has_approval(&stage.before) || has_approval(&stage.after))
+}
+
+fn left_before_its_turn(cluster: &RunCluster) -> bool {
+    cluster.phase == ClusterPhase::Skipped && cluster.started_at.is_none()
 }
 
 fn has_tasks(stage: &StageRecord) -> bool {

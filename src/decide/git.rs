@@ -31,10 +31,8 @@ impl Pass<'_> {
     /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
     /// may approve what it deletes stays as it was.
     fn follow_owners(&mut self) {
-        let (fleet, commit) = (self.fleet, &self.fleet.tree.commit);
-        if self.is_settled() {
-            self.state.record.replaced.retain(|replaced| replaced.by == *commit);
-        }
+        let fleet = self.fleet;
+        self.forget_replaced();
         let Some(placement) = fleet.tree.placements.get(&self.state.record.key) else { return };
         let old = ownership(&self.state.record);
         self.state.record.owners.clone_from(&placement.owners);
@@ -53,6 +51,15 @@ impl Pass<'_> {
         let old = ownership(&self.state.record);
         let known = std::mem::replace(&mut self.state.record.narrowed, narrowed);
         self.replace(old.filter(|_| known.is_some() && known != self.state.record.narrowed));
+    }
+
+    /// Forgets who decided before a commit that is rolled out, where another one is accepted. At the end of a decision, too: before the
+    /// next one a person may begin another rollout, and those would have to agree to that.
+    pub(super) fn forget_replaced(&mut self) {
+        let commit = &self.fleet.tree.commit;
+        if self.is_settled() {
+            self.state.record.replaced.retain(|replaced| replaced.by == *commit);
+        }
     }
 
     /// Keeps an ownership as one that still counts, where none does that is older.

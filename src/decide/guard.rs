@@ -31,7 +31,7 @@ impl Pass<'_> {
     /// Returns what clusters that stay lose.
     fn lost(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Claims {
         let lost = |(cluster, kept): (&ClusterName, &BTreeSet<ObjectKey>)| {
-            let inventory = self.state.works.get(cluster)?.inventory.known()?;
+            let inventory = self.state.works.get(cluster)?.inventory.seen();
             Some((cluster.clone(), inventory.difference(kept).cloned().collect()))
         };
         kept.iter().filter_map(lost).collect()

@@ -4,28 +4,25 @@
 //! A renamed placement is a removed one and a new one. Decided separately, the removed one would ask a person about deletions
 //! that nobody executes, and keep the objects until then.
 
+mod contents;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use jiff::Timestamp;
 use rayon::prelude::*;
 
+use self::contents::{Contents, Selected, outdated};
 use super::guard::is_part_of;
 use super::inherit::Inheritance;
-use super::objects::{SnapshotObjects, ids_of, stays};
+use super::objects::{ids_of, stays};
 use super::rename::Renamed;
-use super::render::candidates;
 use super::state::{Claims, FleetState, Inhabited, PlacementState};
-use super::variants::pick;
 use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
-use crate::snapshot::{Candidates, left_out};
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::overrides::PickedOverrides;
-use model::records::{Binding, BindingState, EvictionRecord};
+use model::records::{BindingState, EvictionRecord};
 use model::runs::RunRecord;
-use model::variants::ClusterInputs;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
 /// decision, and a placement without such a state is not decided. The result also contains placements for which what other placements
@@ -41,9 +38,8 @@ pub fn decide_each(
     // Passing one decision to another thread costs more than the decision itself.
     let mut decided: BTreeMap<PlacementKey, Decision> =
         if due.len() == 1 { due.iter().filter_map(one).collect() } else { due.par_iter().filter_map(one).collect() };
-    if fleet.source_unread {
-        return decided;
-    }
+    // Also while the source is unread: claims are not stored, and without them a deletion that was decided before another placement was to
+    // hold the object would continue after a start.
     let renamed = Renamed::find(all, &mut decided, &before, fleet, now);
     let before = |key: &PlacementKey| renamed.state(key).or_else(|| before(key));
     let mut again = concerned(all, &decided, before, fleet, now);
@@ -74,8 +70,7 @@ fn concerned(
     let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
     let mut taken: BTreeMap<&PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
-        let given_up = given_up(state);
-        let claims = if given_up.is_empty() { Vec::new() } else { claims(key, &given_up, &states, fleet) };
+        let claims = claims(key, state, &states, fleet);
         // A copy of the whole state, so it is made once.
         let before = (!claims.is_empty()).then(|| before(key)).flatten();
         for claim in claims.iter().filter(|claim| claim.heir != *key && !claim.wanted.is_empty()) {
@@ -139,11 +134,7 @@ fn claimed_after_all(
         return late;
     }
     for (key, Decision { state, .. }) in decided {
-        let given_up = given_up(state);
-        if given_up.is_empty() {
-            continue;
-        }
-        let (claimed, _, inhabited) = sums(&claims(key, &given_up, &heirs, fleet));
+        let (claimed, _, inhabited) = sums(&claims(key, state, &heirs, fleet));
         if is_part_of(&claimed, &state.claimed) {
             continue;
         }
@@ -266,12 +257,12 @@ fn awaited(
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
 /// members that it leaves, or that an upcoming snapshot lacks, objects whose removal was decided although they cannot be listed
 /// now, and those that its orders would ask for again although other placements may have them.
-fn given_up(state: &PlacementState) -> Claims {
+fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
     // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
-    add(&mut given_up, &outdated(state));
+    add(&mut given_up, &outdated(state, fleet));
     let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
-    let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.known()?)));
+    let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.seen())));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
     let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
     let losing = state.losing.iter();
@@ -279,18 +270,6 @@ fn given_up(state: &PlacementState) -> Claims {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
-}
-
-/// Returns what clusters that a placement leaves have by their snapshot. What another placement took over is in no inventory of this one any
-/// more, and claims are not stored: after a start nothing else tells that an order must not ask for it again.
-fn outdated(state: &PlacementState) -> Claims {
-    let mut outdated = Claims::new();
-    for binding in state.bindings().filter(|b| b.state == BindingState::Unscheduled && !b.deleting) {
-        let Some(index) = binding.snapshot else { continue };
-        let keys = ids_of(state, index, binding.overrides.variant.as_ref()).map(ObjectId::key);
-        outdated.entry(binding.cluster.clone()).or_default().extend(keys);
-    }
-    outdated
 }
 
 /// Removes from the objects that a placement yields those that it is to have itself. Otherwise two placements could yield the same object
@@ -309,67 +288,6 @@ fn keep_wanted(state: &PlacementState, fleet: &FleetState, yielded: &mut Claims)
     yielded.retain(|_, keys| !keys.is_empty());
 }
 
-/// What a placement is to have on its clusters, by its newest snapshot and by the one that each of them is bound to.
-struct Contents<'a> {
-    state: &'a PlacementState,
-    fleet: &'a FleetState,
-    newest: Option<u64>,
-    candidates: Option<Candidates>,
-    objects: BTreeMap<(u64, Option<ClusterInputs>), Rc<SnapshotObjects<'a>>>,
-}
-
-/// What one cluster is to have of a snapshot.
-struct Selected<'a> {
-    of_snapshot: Rc<SnapshotObjects<'a>>,
-    /// What overrides remove.
-    left_out: BTreeSet<ObjectKey>,
-}
-
-impl Selected<'_> {
-    fn has(&self, key: &ObjectKey) -> bool {
-        self.of_snapshot.keys.contains(key) && !self.left_out.contains(key)
-    }
-
-    /// Tells whether objects of the snapshot are in a Namespace or of a definition.
-    fn inhabits(&self, key: &ObjectKey) -> bool {
-        if key.is_namespace() {
-            return self.of_snapshot.namespaces.contains(&*key.name);
-        }
-        key.is_container() && self.of_snapshot.keys.iter().any(|object| object.is_inside(key))
-    }
-}
-
-impl<'a> Contents<'a> {
-    fn of(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
-        let newest = state.newest().map(|newest| newest.index);
-        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
-        Self { state, fleet, newest, candidates, objects: BTreeMap::new() }
-    }
-
-    /// Returns what a cluster is to have once its turn comes, unless runs leave it as it is.
-    fn newest_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
-        let index = self.newest.filter(|_| !self.state.record.ignores(binding))?;
-        // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
-        let is_known = self.candidates.is_some() || self.fleet.overrides.is_empty();
-        let known = self.state.snapshots.get(&index).filter(|_| is_known);
-        let now = known.map(|of| pick(self.fleet, of, self.candidates.as_ref(), &binding.cluster));
-        Some(self.selected(index, &now.unwrap_or_else(|| binding.overrides.clone())))
-    }
-
-    fn held_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
-        Some(self.selected(binding.snapshot?, &binding.overrides))
-    }
-
-    fn selected(&mut self, index: u64, picked: &PickedOverrides) -> Selected<'a> {
-        let (state, inputs) = (self.state, picked.variant.as_ref());
-        let of_snapshot = self.objects.entry((index, picked.variant.clone()));
-        let of_snapshot = of_snapshot.or_insert_with(|| Rc::new(SnapshotObjects::of(state, index, inputs)));
-        let left_out = left_out(ids_of(state, index, inputs), picked, |id| self.fleet.overrides.get(id));
-        Selected { of_snapshot: Rc::clone(of_snapshot), left_out }
-    }
-}
-
 /// What another placement is to have of the objects that one gives up.
 struct HeirClaim<'a> {
     heir: &'a PlacementKey,
@@ -383,11 +301,21 @@ struct HeirClaim<'a> {
     left_in: BTreeSet<ObjectKey>,
 }
 
-/// Returns which of these objects other placements will hold on the same clusters: placements that are bound there and write,
+/// Returns which of the objects that a placement gives up others will hold on the same clusters: placements that are bound there and write,
 /// unless an override removes the object from the cluster. The placement itself counts where it is picked again beside a binding that
 /// leaves. A Namespace or a definition is kept as long as another placement is to have objects in it.
-fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet: &FleetState) -> Vec<HeirClaim<'a>> {
+fn claims<'a>(
+    key: &PlacementKey,
+    giver: &PlacementState,
+    states: &States<'a>,
+    fleet: &FleetState,
+) -> Vec<HeirClaim<'a>> {
     let mut claims = Vec::new();
+    let given_up = &given_up(giver, fleet);
+    if given_up.is_empty() {
+        return claims;
+    }
+    let staying: BTreeSet<&ClusterName> = giver.bindings().filter(|b| stays(b)).map(|b| &b.cluster).collect();
     for (heir, state) in states.iter().filter(|(_, state)| !only_reports(&state.record)) {
         let left_in = if *heir == key { BTreeSet::new() } else { left_in(state, given_up) };
         let mut claim =
@@ -404,11 +332,10 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
             // An eviction removes what is there, although the cluster is picked again.
             let of_cluster = |eviction: &EvictionRecord| eviction.cluster == binding.cluster;
             let is_evicted = is_own && state.record.evictions.values().any(of_cluster);
-            let newest = contents.newest_on(binding).map(|selected| (selected, false));
-            let held = contents.held_on(binding).map(|selected| (selected, true));
-            for (selected, is_due) in newest.into_iter().chain(held) {
+            let (newest, held) = (contents.newest_on(binding), contents.held_on(binding));
+            for (selected, is_due) in newest.iter().map(|it| (it, false)).chain(held.iter().map(|it| (it, true))) {
                 let is_wanted = |object: &&ObjectKey| {
-                    let may_stay = || takes_over_in(&selected, object, key, &binding.cluster, states);
+                    let may_stay = || takes_over_in(selected, object, key, &binding.cluster, states);
                     selected.has(object) && (!is_evicted || may_stay())
                 };
                 extend(&mut claim.wanted, &binding.cluster, keys.iter().filter(is_wanted));
@@ -416,7 +343,15 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
                     extend(&mut claim.inhabited, &binding.cluster, keys.iter().filter(|key| selected.inhabits(key)));
                 }
                 if is_due && !is_own {
-                    extend(&mut claim.due, &binding.cluster, keys.iter().filter(is_wanted));
+                    let cluster = &binding.cluster;
+                    // Of two that wait to lose an object one has it until then: neither would, if each left it to the other.
+                    let is_kept = |object: &ObjectKey| {
+                        let is_lost = contents.comes && newest.as_ref().is_some_and(|newest| !newest.has(object));
+                        is_lost
+                            && staying.contains(cluster)
+                            && rank(key, giver, cluster, object) < rank(heir, state, cluster, object)
+                    };
+                    extend(&mut claim.due, cluster, keys.iter().filter(is_wanted).filter(|key| !is_kept(key)));
                 }
             }
         }
@@ -425,6 +360,17 @@ fn claims<'a>(key: &PlacementKey, given_up: &Claims, states: &States<'a>, fleet:
         }
     }
     claims
+}
+
+/// Orders the placements that wait to lose an object of a cluster: the lowest has it until then.
+fn rank<'a>(
+    key: &'a PlacementKey,
+    state: &PlacementState,
+    cluster: &ClusterName,
+    object: &ObjectKey,
+) -> (bool, &'a PlacementKey) {
+    let held = state.works.get(cluster).map(|work| work.inventory.seen());
+    (!held.is_some_and(|held| held.contains(object)), key)
 }
 
 /// Tells whether what a placement is to have on a cluster is there already, of another placement and in this Namespace or of this definition.
@@ -440,7 +386,7 @@ fn takes_over_in(
     let mut others = states.iter().filter(|(other, _)| **other != of).map(|(_, state)| state);
     container.is_container()
         && others.any(|other| {
-            let held = other.works.get(cluster).and_then(|work| work.inventory.known());
+            let held = other.works.get(cluster).map(|work| work.inventory.seen());
             let claimed = other.claimed.get(cluster);
             held.into_iter().chain(claimed).flatten().any(is_taken)
         })
@@ -452,7 +398,7 @@ fn left_in(state: &PlacementState, given_up: &Claims) -> BTreeSet<ObjectKey> {
     let mut found = BTreeSet::new();
     for binding in state.bindings().filter(|b| !stays(b)) {
         let keys = given_up.get(&binding.cluster).into_iter().flatten().filter(|key| key.is_container());
-        let there = || state.works.get(&binding.cluster).and_then(|work| work.inventory.known()).into_iter().flatten();
+        let there = || state.works.get(&binding.cluster).map(|work| work.inventory.seen()).into_iter().flatten();
         found.extend(keys.filter(|key| there().any(|object| object.is_inside(key))).cloned());
     }
     found

@@ -179,6 +179,8 @@ impl Pass<'_> {
         // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
         let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
         let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming.0) };
+        // The guard may have closed a gate.
+        self.forget_replaced();
         self.note_removals();
         Followed { left, losing, wake_at }
     }

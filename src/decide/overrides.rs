@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use super::payload::Payload;
 use super::strategies::read;
@@ -94,6 +96,21 @@ impl Overrides {
     /// Returns a snapshot, also of an override that is gone.
     pub fn get(&self, id: &OverrideRef) -> Option<&OverrideSnapshot> {
         self.snapshots.get(&id.key)?.get(&id.index).map(AsRef::as_ref)
+    }
+
+    /// Returns the digest of what a snapshot does, whichever placement it names.
+    pub(super) fn effect(&self, id: &OverrideRef) -> Option<Digest> {
+        let mut spec = json!(self.get(id)?.spec);
+        if let Some(fields) = spec.as_object_mut() {
+            fields.remove("placement");
+        }
+        Some(Digest::new(format!("{:x}", Sha256::digest(spec.to_string()))))
+    }
+
+    /// Returns the newest snapshot of an override where it does the same as an older one, and only names another placement.
+    pub(super) fn renamed(&self, id: &OverrideRef) -> Option<&OverrideRef> {
+        let newest = self.newest().map(|snapshot| &snapshot.id).find(|newest| newest.key == id.key && *newest != id)?;
+        (self.effect(newest)? == self.effect(id)?).then_some(newest)
     }
 
     /// Tells whether the accepted commit has no overrides.

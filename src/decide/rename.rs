@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::overrides::PickedOverrides;
+use model::overrides::{OverrideRef, PickedOverrides};
 use model::records::{
     Binding, BindingState, HeldSnapshot, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot,
     SucceededState, WorkStatus,
@@ -20,6 +20,7 @@ use schedule::binding_name;
 use serde_json::json;
 
 use super::objects::{ids_of, stays};
+use super::render::named;
 use super::state::{FleetState, PlacementState};
 use super::{Decision, decide, only_reports};
 
@@ -48,7 +49,8 @@ impl Renamed {
             let mut lost = BTreeSet::new();
             // What the new policy does not pick stays with the old name, which removes it: one name for each cluster.
             let (state, mut decision) = loop {
-                let state = moved(&old, &new, &lost, now);
+                let mut state = moved(&old, &new, &lost, now);
+                rename_overrides(&mut state, fleet);
                 let decision = decide(state.clone(), fleet, now);
                 let left = decision.state.bindings().filter(|b| !stays(b)).map(|b| b.cluster.clone());
                 let left: BTreeSet<ClusterName> = left.chain(lost.iter().cloned()).collect();
@@ -191,9 +193,34 @@ fn moved(old: &PlacementState, new: &PlacementState, lost: &BTreeSet<ClusterName
         state.runs.insert(run);
     }
     state.works.clone_from(&new.works);
-    state.payloads = old.payloads.iter().map(|(index, payload)| (index + by, Arc::clone(payload))).collect();
-    state.unreadable = old.unreadable.iter().map(|index| index + by).collect();
+    // Both names may have a snapshot. What was read for one of them is there: nobody reads it again for the other.
+    state.payloads.clone_from(&new.payloads);
+    state.payloads.extend(old.payloads.iter().map(|(index, payload)| (index + by, Arc::clone(payload))));
+    let unreadable = old.unreadable.iter().map(|index| index + by);
+    state.unreadable = unreadable.filter(|index| !state.payloads.contains_key(index)).collect();
     state
+}
+
+/// An override that names the placement has another snapshot since the same commit. Where it does the same, clusters have it already: it
+/// is not rolled out, and what failed with it has failed.
+fn rename_overrides(state: &mut PlacementState, fleet: &FleetState) {
+    let new_name = |id: OverrideRef| fleet.overrides.renamed(&id).cloned().map(|name| (id, name));
+    let names: BTreeMap<OverrideRef, OverrideRef> = named([&*state]).into_iter().filter_map(new_name).collect();
+    if names.is_empty() {
+        return;
+    }
+    let bindings = state.bindings.values_mut().map(|binding| &mut Arc::make_mut(binding).overrides);
+    let stages = state.runs.some_mut(|_| true).flat_map(|run| &mut run.stages);
+    let clusters = stages.flat_map(|stage| &mut stage.clusters).map(|cluster| &mut cluster.overrides);
+    let states = state.record.succeeded.iter_mut().chain(&mut state.record.back);
+    let succeeded = states.flat_map(|state| &mut state.overrides).map(|shared| &mut shared.picked);
+    for picked in bindings.chain(clusters).chain(succeeded) {
+        for id in picked.cluster.iter_mut().chain(&mut picked.namespaced) {
+            if let Some(name) = names.get(&*id) {
+                id.clone_from(name);
+            }
+        }
+    }
 }
 
 /// Returns by how much the snapshots of a placement get higher indexes under its new name: no index means two contents.

@@ -17,7 +17,7 @@ use model::api::placement::{ApplyStrategy, StrategyType};
 use model::conditions::{ConditionType, Reason};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
-use model::overrides::{OverrideRef, PickedOverrides};
+use model::overrides::PickedOverrides;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, ClusterRecord, FailedClusters, WorkStatus};
 use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
@@ -94,7 +94,8 @@ impl Pass<'_> {
     /// Tells whether a cluster without a snapshot has objects of the placement already: of another placement that hands them over, or of an
     /// earlier store. What it gets is an update.
     fn had_before(&self, cluster: &ClusterName, work: Option<&WorkStatus>) -> bool {
-        let holds = work.and_then(|work| work.inventory.known()).is_some_and(|inventory| !inventory.is_empty());
+        // One object is enough, also where a kind could not be listed.
+        let holds = work.is_some_and(|work| !work.inventory.seen().is_empty());
         holds || self.state.taking_over.contains(cluster)
     }
 
@@ -165,7 +166,8 @@ impl Pass<'_> {
     /// apply strategy.
     fn content(&self, snapshot: u64) -> Digest {
         let hash = self.state.snapshots.get(&snapshot).map(|snapshot| &snapshot.hash);
-        let overrides: Vec<&OverrideRef> = self.candidate_ids(snapshot).collect();
+        let overrides: Vec<Option<Digest>> =
+            self.candidate_ids(snapshot).map(|id| self.fleet.overrides.effect(id)).collect();
         let text = json!([hash, overrides, self.wanted_apply_strategy(snapshot)]).to_string();
         Digest::new(format!("{:x}", Sha256::digest(text)))
     }

@@ -37,6 +37,7 @@ impl Pass<'_> {
             // Starts only if no run is left: the run of a new snapshot includes these clusters.
             self.begin_follow_up();
             self.freeze_next();
+            self.settle_ended();
             let wakes = [self.advance_active(), self.catch_up()];
             self.roll_back_on_failure();
             if self.run_phases() == before {
@@ -290,9 +291,9 @@ impl Pass<'_> {
             return false;
         }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
-        // A run that was queued before the rollback starts after it.
+        // A run that was queued before the rollback starts after it. One that cannot begin would take it back later.
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        let waited_before = is_rollback && to.created_at < run.created_at;
+        let waited_before = is_rollback && !run.refused && to.created_at < run.created_at;
         let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot() && !waited_before;
         // A rollback that has its clusters goes first, though none has begun.
         let is_waiting = run.phase == RunPhase::Pending && !(run.frozen.is_some() && is_rollback) && !waited_before;

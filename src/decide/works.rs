@@ -131,8 +131,8 @@ impl Pass<'_> {
         let mut all = BTreeMap::new();
         for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
-            // Nothing is pruned from an unknown inventory, so nothing is lost.
-            let Some(inventory) = held.get(cluster).and_then(|work| work.inventory.known()) else { continue };
+            // Nothing is pruned from an unknown inventory. What is seen of it is lost all the same: another placement may be to have it.
+            let Some(inventory) = held.get(cluster).map(|work| work.inventory.seen()) else { continue };
             let assigned = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
             let mut may_hold: Vec<_> = assigned.map(|index| (index, binding.overrides.clone())).into_iter().collect();
             for index in upcoming.iter().filter(|_| !self.state.record.ignores(binding)) {

@@ -335,10 +335,11 @@ impl Execution<'_> {
         let named = self.target.run.as_ref().and_then(|name| state.runs.get(name));
         let run = run_to_roll_back(state);
         if let Some(named) = named.filter(|named| is_external && run.is_none_or(|run| run.name != named.name)) {
-            let last = run.map_or_else(
-                || "it has moved nothing".to_owned(),
-                |run| format!("the last that moved clusters of {key} is {}", run.name),
-            );
+            let last = match run {
+                Some(run) => format!("the last that moved clusters of {key} is {}", run.name),
+                None if named.frozen.is_some() => format!("clusters of {key} were moved in another way since"),
+                None => "it has moved nothing".to_owned(),
+            };
             let line = run.map(|run| format!("; `gitfleet rollback {}` takes it back", run.name)).unwrap_or_default();
             let message = format!("the run {} cannot be rolled back: {last}{line}", named.name);
             return Err(refusal(RefusalReason::NotPossible, message));
@@ -357,8 +358,7 @@ impl Execution<'_> {
         // Where only overrides, apply strategy or policy changed since everything succeeded, these are taken back.
         let is_other = |current: &u64| pass.last_other_state(*current).is_some_and(|state| state.snapshot == *current);
         let same = current.filter(is_other);
-        let by_itself = same.or(by_itself);
-        let Some(to) = self.wanted_snapshot(state)?.or(by_itself) else {
+        let Some(to) = self.wanted_snapshot(state)?.or(same).or(by_itself) else {
             let message = format!("no snapshot of {key} has succeeded everywhere yet; name one with --to");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
@@ -380,12 +380,13 @@ impl Execution<'_> {
         }
         let what = if inputs_alone { ", with its earlier overrides, apply strategy and policy" } else { "" };
         let why = format!("{} rolled back", self.person.name);
-        if !is_external {
+        if !is_external || run.is_none() && returns_as_a_whole(state) {
             pass.return_to(to, &why);
             return Ok((to, format!("rolling back {key} to {}{what}", snapshot_text(pass, to))));
         }
         let Some(run) = run.map(|run| run.name.clone()) else {
-            let message = format!("no run of {key} has moved anything; write a run with resourceSnapshotIndex {to}");
+            let message =
+                format!("no run brought what clusters of {key} have; write a run with resourceSnapshotIndex {to}");
             return Err(refusal(RefusalReason::NotPossible, message));
         };
         let name = pass.begin_rollback(&run, to, Some(self.person.name.clone()));
@@ -434,15 +435,22 @@ impl Execution<'_> {
 }
 
 /// Returns the run that a rollback takes back: the last that moved anything, or where that is at what succeeded last, the last that left
-/// clusters at something else.
+/// clusters at something else. None where all runs are history: what clusters have came in another way.
 fn run_to_roll_back(state: &PlacementState) -> Option<&RunRecord> {
     let frozen = || state.runs.values().filter(|run| run.frozen.is_some());
-    let last = frozen().max_by_key(|run| run.sequence)?;
+    let last = frozen().max_by_key(|run| run.sequence).filter(|run| run.sequence >= state.record.runs_from)?;
     let succeeded = state.record.last_succeeded;
     let is_at = |index: Option<u64>| state.bindings().any(|b| b.state == BindingState::Bound && b.snapshot == index);
     let strays = |run: &&RunRecord| run.snapshot() != succeeded && run.snapshot().is_some() && is_at(run.snapshot());
     let strayed = frozen().filter(strays).max_by_key(|run| run.sequence);
     strayed.filter(|_| last.snapshot() == succeeded).or(Some(last))
+}
+
+/// Tells whether an External placement that no run moved last returns all of its clusters: the next decision begins a run that does, by the
+/// strategy that the placement names.
+fn returns_as_a_whole(state: &PlacementState) -> bool {
+    let names_strategy = state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
+    names_strategy && state.bindings().any(|binding| binding.state == BindingState::Bound)
 }
 
 /// Says which clusters are tried again, of a run or of a placement without one.

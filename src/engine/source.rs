@@ -293,11 +293,7 @@ impl Core {
         let disruptions = std::mem::replace(&mut self.fleet.disruptions, Disruptions::of(tree));
         self.note_members(&before, now);
         for key in self.placements.keys().cloned().collect::<Vec<_>>() {
-            // A payload that could not be read may be readable now, or a selection has provided it: a run that stopped for it continues.
-            let Some(state) = self.placements.get_mut(&key) else { continue };
-            if !std::mem::take(&mut state.unreadable).is_empty() {
-                self.queue.placements.insert(key.clone());
-            }
+            self.retry_unreadable(&key);
             self.load_payloads(&key);
         }
         for (key, placement) in &tree.placements {
@@ -360,13 +356,33 @@ impl Core {
     /// Requests payloads again that could not be read earlier and are still needed.
     pub(super) fn read_again(&mut self, now: Timestamp) {
         for key in self.queue.take_rereads(now) {
-            let Some(state) = self.placements.get(&key) else { continue };
-            for snapshot in state.snapshots_in_use().filter(|s| state.unreadable.contains(&s.index)) {
-                if self.reading.insert((key.clone(), snapshot.index)) {
-                    self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
-                }
+            self.read_unreadable(&key);
+        }
+    }
+
+    /// Requests payloads of a placement again. They count as unreadable until they are read, so that it does not wait for them: another
+    /// placement may get what it has, and both are decided together.
+    fn read_unreadable(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get(key) else { return };
+        for snapshot in state.snapshots_in_use().filter(|s| state.unreadable.contains(&s.index)) {
+            if self.reading.insert((key.clone(), snapshot.index)) {
+                self.effects.push(Effect::ReadPayload(Arc::clone(snapshot)));
             }
         }
+    }
+
+    /// Requests payloads that could not be read and may be readable at a new commit. Those that a selection has provided, or that nothing
+    /// needs any more, are not missing: a run that stopped for one continues.
+    fn retry_unreadable(&mut self, key: &PlacementKey) {
+        let Some(state) = self.placements.get_mut(key).filter(|state| !state.unreadable.is_empty()) else { return };
+        let in_use: BTreeSet<u64> = state.snapshots_in_use().map(|snapshot| snapshot.index).collect();
+        let PlacementState { unreadable, payloads, .. } = state;
+        let before = unreadable.len();
+        unreadable.retain(|index| in_use.contains(index) && !payloads.contains_key(index));
+        if unreadable.len() < before {
+            self.queue.placements.insert(key.clone());
+        }
+        self.read_unreadable(key);
     }
 
     fn load_payload(&mut self, snapshot: &ResourceSnapshot, payload: Result<Payload, String>, now: Timestamp) {

@@ -93,7 +93,7 @@ pub fn keepers(seed: u64, required: usize) -> &'static [&'static str] {
 }
 
 impl Checker {
-    /// Follows what is kept: a placement is decided about the accepted commit as soon as a record of it changes.
+    /// Follows what is kept: a placement is decided about the accepted commit as soon as a record of it changes by a decision.
     pub(super) fn note_approvers(&mut self, fact: &Fact) {
         let (Fact::Kept { key, value } | Fact::Own(MachineFact::KeptUnsaid { key, value })) = fact else { return };
         // The record of a placement is the first of its batch: until then all is as the batch before left it.
@@ -148,9 +148,10 @@ impl Checker {
         is_agreed && !is_closed && runs().all(|run| run.phase.is_final())
     }
 
-    /// A life that waits for its source decides nothing about the commit.
+    /// A life that waits for its source decides nothing about the commit, nor does a command while decisions wait.
     fn follow(&mut self, placement: &PlacementKey) {
-        let Some(commit) = self.accepted().filter(|_| !self.start.is_unseen()).cloned() else { return };
+        let decides = !self.start.is_unseen() && !self.is_behind;
+        let Some(commit) = self.accepted().filter(|_| decides).cloned() else { return };
         let lists = self.approvers.get(placement);
         if lists.is_some_and(|lists| lists.commit.as_ref() == Some(&commit)) {
             return;
@@ -222,10 +223,37 @@ impl Run {
     }
 }
 
+/// Returns commits with a list each, of which the first is decided about.
+fn with_lists(key: &PlacementKey) -> Checker {
+    let mut checker = super::forged::at_rest();
+    for (commit, number, list) in [("3", 3, "user:ann"), ("4", 4, "token:bob"), ("5", 5, "user:ann, user:bob")] {
+        let mut wish = checker.wishes[&CommitId::from("3")].clone();
+        wish.number = number;
+        wish.placements.entry(key.clone()).or_default().approvers = Named::Only(list.to_owned());
+        checker.wishes.insert(commit.into(), wish);
+    }
+    checker.approvers.clear();
+    checker.follow(key);
+    checker
+}
+
+/// A command while decisions wait decides nothing about the accepted commit: those of the one before still approve.
+#[test]
+fn w3_what_a_person_changes_while_decisions_wait_brings_no_list() {
+    let key = PlacementKey::cluster_scoped("p");
+    for is_behind in [true, false] {
+        let mut checker = with_lists(&key);
+        checker.see(&Fact::Accepted("4".into())).unwrap();
+        checker.is_behind = is_behind;
+        checker.see(&super::forged::frozen("Updating")).unwrap();
+        assert_eq!(checker.may_approve(&key, "ann").is_ok(), is_behind);
+    }
+}
+
 /// Forged violations are caught.
 #[test]
 fn w3_who_is_not_named_and_approves_is_caught() {
-    use super::forged::{at_rest, frozen, removed};
+    use super::forged::{frozen, removed};
     // What is kept after each commit: something is open then, or nothing.
     let (open, done) = (|| frozen("Updating"), || removed(false));
     let rows = [
@@ -242,15 +270,7 @@ fn w3_who_is_not_named_and_approves_is_caught() {
     ];
     for (name, commits, person, may, has_to) in rows {
         let key = PlacementKey::cluster_scoped("p");
-        let mut checker = at_rest();
-        for (commit, number, list) in [("3", 3, "user:ann"), ("4", 4, "token:bob"), ("5", 5, "user:ann, user:bob")] {
-            let mut wish = checker.wishes[&CommitId::from("3")].clone();
-            wish.number = number;
-            wish.placements.entry(key.clone()).or_default().approvers = Named::Only(list.to_owned());
-            checker.wishes.insert(commit.into(), wish);
-        }
-        checker.approvers.clear();
-        checker.follow(&key);
+        let mut checker = with_lists(&key);
         for (commit, fact) in commits {
             checker.see(&Fact::Accepted(commit.into())).unwrap();
             checker.see(&fact).unwrap();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use decide::deliver::inventory::applyset_id;
 use decide::deliver::live::LiveObject;
 use engine::store::records::{
-    BINDING_PREFIX, CLUSTER_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX, WORK_PREFIX,
-    cluster_of, placement_of, snapshot_key,
+    BINDING_PREFIX, CLUSTER_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX,
+    WORK_PREFIX, cluster_of, placement_of, snapshot_key,
 };
 use engine::waits::{STEP_MIN, shift_run};
 use jiff::{SignedDuration, Timestamp};
@@ -151,16 +151,22 @@ pub struct Checker {
     pub(super) moves: Vec<(Spot, u64)>,
     /// What was written on members, and when the last of it was, or became available.
     pub(super) written: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>,
+    /// The placement that wrote each object last.
+    pub(super) writers: BTreeMap<(ClusterName, ObjectKey), PlacementKey>,
     /// What was written on members that were restored since and have not answered again: what they reported of it still counts.
     pub(super) unheard: BTreeMap<Spot, (BTreeMap<ObjectKey, Digest>, Timestamp)>,
     /// Clusters that may be down at once, as records said it one after the other.
     limits: BTreeMap<PlacementKey, Vec<(u64, usize)>>,
     /// When each binding was last given something new, by the count of facts.
     moved: BTreeMap<Spot, u64>,
+    /// When failed clusters were last to be tried again, likewise.
+    pub(super) tried_again: BTreeMap<Spot, u64>,
     pub(super) unavailable: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     /// Bindings that had all of their orders, each with the generation of the last one that was complete.
     pub(super) was_complete: BTreeMap<Spot, i64>,
     pub(super) down: BTreeSet<Spot>,
+    /// Unavailable objects that a cluster is not to have any more: their deletion waits.
+    unwanted: BTreeMap<Spot, BTreeSet<ObjectKey>>,
     /// What restored members may keep, and what an agent put back that had not noticed its removal: nobody decides about it any more.
     pub(super) forgotten: BTreeSet<Spot>,
     /// Clusters that do not answer, or are suspended: nobody hears how they are.
@@ -198,10 +204,14 @@ pub struct Checker {
     pub(super) halts: super::halts::Halts,
     /// What gates protected, and what was let past them.
     pub(super) gates: super::gates::Gates,
+    /// What overrides do.
+    pub(super) overrides: super::hand_over::Overrides,
     /// What may be deleted, as far as it needs a person.
     pub(super) deletions: super::deletions::Deletions,
     /// Who may approve.
     pub(super) approvers: super::approvers::Approvers,
+    /// Placements wait to be decided about: what a person changes now says nothing about the accepted commit.
+    pub(super) is_behind: bool,
     /// Facts so far.
     pub(super) seen: u64,
 }
@@ -346,14 +356,38 @@ impl Checker {
 
     /// Notes where a work is complete by its inventory and by what was written.
     fn note_complete(&mut self, order: &WorkOrder, holds: Option<u64>) {
+        if holds != Some(order.snapshot) {
+            return;
+        }
+        if !order.remove {
+            self.note_unwanted(order);
+        }
         // What is refused to a placement counts as held, and was not written, or only as it was before.
         let written = self.written.get(&spot(order)).map(|(written, _)| written);
         let has = |desired: &Desired| written.and_then(|written| written.get(&desired.key)) == Some(&desired.digest);
         let is_whole = order.manifests.iter().all(has);
-        let is_up = self.unavailable.get(&spot(order)).is_none_or(BTreeSet::is_empty);
-        if holds == Some(order.snapshot) && is_whole && is_up {
+        if is_whole && self.is_up(&spot(order)) {
             self.was_complete.insert(spot(order), order.generation);
         }
+    }
+
+    /// Notes what a cluster is not to have any more: a person has not agreed to its deletion yet, or another placement takes it over later.
+    fn note_unwanted(&mut self, order: &WorkOrder) {
+        let spot = spot(order);
+        let is_wanted = |object: &ObjectKey| order.manifests.iter().any(|desired| *desired.key == *object);
+        let unavailable = self.unavailable.get(&spot).into_iter().flatten();
+        let unwanted = unavailable.filter(|object| !is_wanted(object)).cloned().collect();
+        self.unwanted.insert(spot.clone(), unwanted);
+        if self.is_up(&spot) {
+            self.down.remove(&spot);
+        }
+    }
+
+    /// Tells whether what was written on a cluster is available there. What is wanted no longer keeps no cluster down.
+    fn is_up(&self, spot: &Spot) -> bool {
+        let unwanted = self.unwanted.get(spot);
+        let is_wanted = |object: &ObjectKey| !unwanted.is_some_and(|unwanted| unwanted.contains(object));
+        !self.unavailable.get(spot).into_iter().flatten().any(is_wanted)
     }
 
     /// A life moved every instant that something is measured from.
@@ -436,6 +470,9 @@ impl Checker {
                 return Err(format!("7: the source's record says {says:?}, accepted is {is:?}"));
             }
             self.stored = source.accepted;
+        }
+        if let Some(value) = value.filter(|_| key.starts_with(OVERRIDE_PREFIX)) {
+            self.note_override(&parse(key, value)?);
         }
         if let Some(value) = value.filter(|_| key.starts_with(WORK_PREFIX)) {
             self.keep_work(key, value)?;
@@ -735,10 +772,13 @@ impl Checker {
         let spot = spot(order);
         // It has compared what it has with what it is to have.
         self.unheard.remove(&spot);
+        if let Some(unwanted) = self.unwanted.get_mut(&spot) {
+            unwanted.remove(object);
+        }
         let unavailable = self.unavailable.entry(spot.clone()).or_default();
         if available {
             unavailable.remove(object);
-            if unavailable.is_empty() {
+            if self.is_up(&spot) {
                 self.down.remove(&spot);
             }
             return self.may_move(order);
@@ -754,8 +794,10 @@ impl Checker {
         self.few_are_down(&spot)
     }
 
-    /// What another placement writes is not down by the doing of the one that wrote it before. Tells whether another one did.
+    /// Notes who writes an object. What another placement writes is not down by the doing of the one that wrote it before. Tells whether
+    /// another one did.
     fn taken_over(&mut self, by: &Spot, object: &ObjectKey) -> bool {
+        self.writers.insert((by.1.clone(), object.clone()), by.0.clone());
         let others = self
             .written
             .iter()
@@ -775,10 +817,9 @@ impl Checker {
             {
                 *at = self.now;
             }
-            if unavailable.is_empty() {
-                self.down.remove(spot);
-            }
         }
+        let down = std::mem::take(&mut self.down);
+        self.down = down.into_iter().filter(|spot| spot.1 != *cluster || !self.is_up(spot)).collect();
     }
 
     pub(super) fn binding(&self, spot: &Spot) -> Option<&Binding> {
@@ -807,11 +848,16 @@ impl Checker {
                 all.filter(|c| c.name == *cluster && c.phase != ClusterPhase::Pending).max_by_key(|c| c.started_at);
             of.is_some_and(|c| c.phase == ClusterPhase::Failed)
         };
+        // One that is to be tried again since then was a failed one when all the others were told to move, and waits for its turn.
+        let of_placement = self.down.iter().filter(|(of, _)| of == placement);
+        let told = of_placement.filter_map(|spot| self.moved.get(spot)).max();
+        let was_failed = |spot: &Spot| self.tried_again.get(spot) > told;
         let stage = stages.iter().map(|(_, stage)| *stage).find(|stage| is_in(stage, &spot.1));
         let counts = |spot: &&Spot| {
             let binding = self.binding(spot);
             let is_near = stage.is_none_or(|stage| is_in(stage, &spot.1));
-            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && is_near && !failed(&spot.1)
+            let has_failed = failed(&spot.1) || was_failed(spot);
+            binding.is_some_and(|b| b.state == BindingState::Bound && !b.deleting) && is_near && !has_failed
         };
         let down: Vec<&Spot> = self.down.iter().filter(|(of, _)| of == placement).filter(counts).collect();
         let since = down.iter().filter_map(|spot| self.moved.get(*spot)).min().copied().unwrap_or(0);
@@ -895,10 +941,9 @@ impl Checker {
     fn forget(&mut self, order: &WorkOrder, object: &ObjectKey) {
         if let Some(unavailable) = self.unavailable.get_mut(&spot(order)) {
             unavailable.remove(object);
-            // What is wanted no longer keeps no cluster down.
-            if unavailable.is_empty() {
-                self.down.remove(&spot(order));
-            }
+        }
+        if self.is_up(&spot(order)) {
+            self.down.remove(&spot(order));
         }
         if let Some((written, _)) = self.written.get_mut(&spot(order)) {
             written.remove(object);

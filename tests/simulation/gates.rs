@@ -7,7 +7,7 @@ use model::api::staged::StageTaskType;
 use model::commands::Verb;
 use model::id::{ClusterName, PlacementKey};
 use model::records::BindingState;
-use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord, WantedBy, WhileEmpty};
+use model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord, WantedBy, WhileEmpty};
 use serde_json::Value;
 
 use super::check::{Checker, Spot, Verdict};
@@ -85,19 +85,38 @@ impl Checker {
         Ok(())
     }
 
-    /// Returns how many approvals before a cluster an earlier run of the same snapshot has, where the stage that asked them has no clusters
-    /// any more and passes.
+    /// A run that goes to another name of its placement is the last run of its clusters there: what earlier runs of that name asked protects
+    /// them no more. Another placement may have had a run of the same name.
+    pub(super) fn take_protection(&mut self, former: &RunRecord, run: &RunRecord) {
+        if former.placement == run.placement || former.created_at != run.created_at {
+            return;
+        }
+        for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+            let asked = self.gates.before.get(&(former.placement.clone(), cluster.name.clone())).copied();
+            self.gates.before.extend(asked.map(|asked| ((run.placement.clone(), cluster.name.clone()), asked)));
+        }
+    }
+
+    /// Returns how many approvals before a cluster earlier runs of the same snapshot have: where the stage that asked them has no clusters any
+    /// more and passes, or where the cluster left the run that asked them and is back.
     fn given_before(&self, run: &RunRecord, cluster: &ClusterName) -> usize {
         let is_done = |task: &TaskRecord| task.done_at.is_some();
+        let is_earlier = |of: &&RunRecord| {
+            is_it(&of.placement, &run.placement) && of.sequence < run.sequence && of.snapshot() == run.snapshot()
+        };
+        let had_left = |of: &RunRecord| {
+            let mut clusters = of.stages.iter().flat_map(|stage| &stage.clusters);
+            clusters.any(|c| c.name == *cluster && c.phase == ClusterPhase::Skipped)
+        };
+        let left = self.runs.values().filter(is_earlier).filter(|of| had_left(of));
+        let back = left.filter_map(|of| before(of, cluster, is_done)).max().unwrap_or(0);
         let given = |name: &str| {
-            let is_earlier = |of: &&RunRecord| {
-                is_it(&of.placement, &run.placement) && of.sequence < run.sequence && of.snapshot() == run.snapshot()
-            };
             let stages = self.runs.values().filter(is_earlier).flat_map(|run| &run.stages).filter(|of| of.name == name);
             stages.map(|stage| count(&stage.before, is_done) + count(&stage.after, is_done)).max().unwrap_or(0)
         };
         let earlier = run.stages.iter().take_while(|stage| stage.clusters.iter().all(|c| c.name != *cluster));
-        earlier.filter(|stage| stage.while_empty == Some(WhileEmpty::Passed)).map(|stage| given(&stage.name)).sum()
+        let passed = earlier.filter(|stage| stage.while_empty == Some(WhileEmpty::Passed));
+        back.max(passed.map(|stage| given(&stage.name)).sum())
     }
 
     fn asks_before(&mut self, spot: &Spot) -> Verdict {
@@ -106,7 +125,7 @@ impl Checker {
             return Ok(());
         };
         let Some(snapshot) = binding.snapshot else { return Ok(()) };
-        let content: Content = (snapshot, text(&binding.overrides), text(&binding.apply_strategy));
+        let content: Content = (snapshot, text(&self.by_effect(&binding.overrides)), text(&binding.apply_strategy));
         let has_it =
             |run: &&RunRecord| run.placement == *placement && run.frozen.is_some() && run.snapshot() == Some(snapshot);
         let runs = self.runs.values().filter(has_it);
@@ -124,6 +143,8 @@ impl Checker {
         let given = self.gates.given.iter().filter(|((of, stage), _)| is_it(of, placement) && *stage == of_stage.1);
         let had = self.gates.had.iter().filter(|((of, at), _)| is_it(of, placement) && at == cluster);
         let is_known = given.map(|(_, of)| of).chain(had.map(|(_, of)| of)).any(|of| of.contains(&content));
+        // Its snapshots may have other indexes there.
+        let is_known = is_known || !self.same_under_other_names(binding).is_empty();
         // What a later run asks protects from that one, not from an earlier one whose turn the cluster has.
         let is_earlier = |sequence: u64| bringing.is_none_or(|run| sequence <= run.sequence);
         let asked = self.gates.before.get(spot).filter(|(sequence, _)| is_earlier(*sequence));
@@ -148,5 +169,80 @@ impl Checker {
         self.gates.given.entry(of_stage).or_default().insert(content.clone());
         self.gates.had.entry(spot.clone()).or_default().insert(content);
         Ok(())
+    }
+}
+
+/// A checker of a placement that was `p1`, then `p1r1`, and is `p1` again, where an approval protected cluster `a`. There its snapshot 0 has
+/// index 1, and `a` has it with these overrides.
+fn named_again(hash: &str, overrides: &Value) -> Checker {
+    use engine::store::records::snapshot_key;
+    use serde_json::json;
+
+    use super::check::parse;
+    let mut checker = Checker::default();
+    let names = [("p1r1", 0, "Unscheduled", "x", &Value::Null), ("p1", 1, "Bound", hash, overrides)];
+    for (name, index, state, hash, overrides) in names {
+        let snapshot = json!({
+            "placement": name, "index": index, "commit": "1", "hash": hash, "resources": [], "parts": [],
+            "createdAt": "2026-01-01T00:00:00Z",
+        });
+        let key = snapshot_key(&PlacementKey::cluster_scoped(name), index);
+        let snapshot = parse(&key, snapshot.to_string().as_bytes()).unwrap();
+        checker.snapshots.insert(key, snapshot);
+        let binding = json!({
+            "placement": name, "cluster": "a", "state": state, "snapshot": index, "generation": 1, "deleting": false,
+            "overrides": overrides,
+        });
+        let key = format!("binding/{name}/a");
+        let binding = parse(&key, binding.to_string().as_bytes()).unwrap();
+        checker.bindings.insert(key, binding);
+    }
+    let spot: Spot = (PlacementKey::cluster_scoped("p1"), "a".into());
+    checker.gates.before.insert(spot.clone(), (0, 1));
+    checker.gates.moved.push((spot, None));
+    checker
+}
+
+/// Forged violations are caught.
+#[test]
+fn w14_what_a_cluster_has_under_another_name_is_not_asked_for_again() {
+    let overrides = serde_json::json!({"cluster": [{"name": "o", "index": 0}]});
+    let rows = [
+        ("the same", "x", &Value::Null, true),
+        ("another content", "y", &Value::Null, false),
+        ("other overrides", "x", &overrides, false),
+    ];
+    for (what, hash, overrides, is_right) in rows {
+        let verdict = named_again(hash, overrides).asks_before_all();
+        assert_eq!(verdict.is_ok(), is_right, "{what}: {verdict:?}");
+    }
+}
+
+/// Its first run under the other name is not the one that asked. Another placement's run of that name changes nothing.
+#[test]
+fn w14_the_last_run_is_the_last_one_under_another_name() {
+    let run = |name: &str, index: u64, at: &str| {
+        let stage = serde_json::json!({
+            "name": "first", "maxConcurrency": 1, "phase": "Pending", "since": at, "digest": "g",
+            "clusters": [{"name": "a", "phase": "Pending", "since": at}],
+        });
+        let frozen = serde_json::json!({
+            "snapshot": index, "hash": "y", "policy": 0, "policyClusters": -1, "applyStrategy": {},
+            "strategy": {"stages": []}, "at": at,
+        });
+        let run = serde_json::json!({
+            "name": "r", "placement": name, "cause": {"type": "snapshot"}, "strategy": "s", "generation": 1,
+            "createdAt": at, "sequence": 0, "phase": "Updating", "since": at, "frozen": frozen, "stages": [stage],
+        });
+        run.to_string().into_bytes()
+    };
+    let first = "2026-01-01T00:00:00Z";
+    for (at, is_right) in [(first, true), ("2026-01-01T00:01:00Z", false)] {
+        let mut checker = named_again("y", &Value::Null);
+        checker.gates.before.insert((PlacementKey::cluster_scoped("p1r1"), "a".into()), (0, 0));
+        checker.keep_run("run/p1r1/r", Some(&run("p1r1", 0, first))).unwrap();
+        checker.keep_run("run/p1/r", Some(&run("p1", 1, at))).unwrap();
+        let verdict = checker.asks_before_all();
+        assert_eq!(verdict.is_ok(), is_right, "{at}: {verdict:?}");
     }
 }

@@ -29,6 +29,12 @@ pub struct Halts {
     pub(super) repaired: BTreeSet<Spot>,
 }
 
+/// Returns what became of a run and of its clusters.
+fn outcome(run: &RunRecord) -> (RunPhase, Vec<(&ClusterName, ClusterPhase)>) {
+    let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+    (run.phase, clusters.map(|cluster| (&cluster.name, cluster.phase)).collect())
+}
+
 impl Checker {
     /// Takes over what failed under the former name of a placement.
     pub(super) fn take_failures(&mut self, former: &RunRecord, run: &RunRecord) {
@@ -40,9 +46,13 @@ impl Checker {
         self.halts.newest.extend(newest.map(|newest| (key, newest)));
     }
 
-    /// Takes in what a run says of its clusters.
-    pub(super) fn note_failures(&mut self, run: &RunRecord) {
+    /// Takes in what a run says of its clusters. The record of one that is over is kept again by another clock, and under another name of
+    /// its placement: that is nothing new, and a person may have asked for the snapshot once more since.
+    pub(super) fn note_failures(&mut self, run: &RunRecord, before: Option<&RunRecord>) {
         let Some(snapshot) = run.frozen.as_ref().map(|frozen| frozen.snapshot) else { return };
+        if before.is_some_and(|before| before.phase.is_final() && outcome(before) == outcome(run)) {
+            return;
+        }
         let key = (run.placement.clone(), snapshot);
         let wanted = (self.wanted_of(&run.placement), self.seen);
         let newest = self.halts.newest.entry(key.clone()).or_default();
@@ -172,4 +182,44 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// A run that is over fails once, however often its record is kept.
+#[test]
+fn what_a_person_forgave_does_not_count_again() {
+    use simulated::Fact;
+
+    let run_of = |sequence: u64, phase: RunPhase, cluster: &str| {
+        let Fact::Kept { key, value } = super::forged::frozen(cluster) else { unreachable!() };
+        let run: RunRecord = super::check::parse(&key, &value.unwrap()).unwrap();
+        RunRecord { sequence, phase, ..run }
+    };
+    let over = run_of(0, RunPhase::RolledBack, "Failed");
+    let (replaced, goes_on) = (run_of(0, RunPhase::Superseded, "Failed"), run_of(0, RunPhase::Updating, "Failed"));
+    let (again, newer) = (run_of(0, RunPhase::Succeeded, "Pending"), run_of(1, RunPhase::Halted, "Failed"));
+    let ended = run_of(0, RunPhase::Succeeded, "Failed");
+    // what was kept of the run before that a person forgave, what is kept of it then, and how many have failed by that
+    let forgiven = [
+        (&over, &over, 0),
+        (&goes_on, &goes_on, 1),
+        (&goes_on, &over, 1),
+        (&ended, &ended, 0),
+        (&again, &ended, 1),
+        (&again, &again, 0),
+    ];
+    let p = PlacementKey::cluster_scoped("p");
+    let count = |checker: &Checker| checker.halts.failed.get(&(p.clone(), 0)).map_or(0, BTreeMap::len);
+    for (before, run, wanted) in forgiven {
+        let mut checker = Checker::default();
+        checker.note_failures(before, None);
+        checker.forget_failures(&p, Verb::Retry);
+        checker.note_failures(run, Some(before));
+        assert_eq!(count(&checker), wanted, "{:?} after {:?}", outcome(run), outcome(before));
+    }
+    // One that was replaced long ago takes nothing back of what failed since.
+    let mut checker = Checker::default();
+    checker.note_failures(&replaced, None);
+    checker.note_failures(&newer, None);
+    checker.note_failures(&replaced, Some(&replaced));
+    assert_eq!(count(&checker), 1);
 }

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::records::{BindingState, ClusterRecord, HeldSnapshot, Pause, ResourceSnapshot};
 use model::work::WorkOrder;
+use serde_json::Value;
 use simulated::Fact;
 
 use super::Run;
@@ -22,6 +23,14 @@ pub type WantedSince = BTreeMap<Spot, Timestamp>;
 
 /// What people said of placements: pauses and holds.
 pub type SaidOfGone = BTreeMap<PlacementKey, (Option<Pause>, Option<HeldSnapshot>)>;
+
+/// The snapshots of overrides, by override and index: what each does whatever placement it names, and the first of those in a row that do the
+/// same.
+pub type Overrides = BTreeMap<(String, u64), (Value, u64)>;
+
+fn name_of(id: &Value) -> String {
+    format!("{} {}", id["namespace"], id["name"])
+}
 
 /// Tells whether two names are of one placement, as the timeline gives names: `p1`, `p1r1`, `p1r2`.
 pub fn is_same_thing(one: &PlacementKey, other: &PlacementKey) -> bool {
@@ -39,24 +48,55 @@ impl Checker {
         self.bindings.values().any(|b| b.cluster == *cluster && is_other(&b.placement) && has_it(b))
     }
 
-    /// Notes when a cluster was given what it has. Under another name of its placement it had that before.
-    pub(super) fn note_given(&mut self, spot: &Spot) {
-        let Some(binding) = self.binding(spot) else { return };
+    /// Notes what a snapshot of an override does.
+    pub(super) fn note_override(&mut self, snapshot: &Value) {
+        let Some(index) = snapshot["index"].as_u64() else { return };
+        let (name, mut spec) = (name_of(snapshot), snapshot["spec"].clone());
+        if let Some(fields) = spec.as_object_mut() {
+            fields.remove("placement");
+        }
+        let before = index.checked_sub(1).and_then(|before| self.overrides.get(&(name.clone(), before)));
+        let first = before.filter(|(does, _)| *does == spec).map_or(index, |(_, first)| *first);
+        self.overrides.insert((name, index), (spec, first));
+    }
+
+    /// Returns overrides by what they do: one that names a placement has another snapshot when the placement gets another name.
+    pub(super) fn by_effect(&self, overrides: &Value) -> Value {
+        let mut overrides = overrides.clone();
+        for of in ["cluster", "namespaced"] {
+            for id in overrides.get_mut(of).and_then(Value::as_array_mut).into_iter().flatten() {
+                let index = id["index"].as_u64().unwrap_or_default();
+                if let Some((_, first)) = self.overrides.get(&(name_of(id), index)) {
+                    id["index"] = (*first).into();
+                }
+            }
+        }
+        overrides
+    }
+
+    /// Returns where a cluster has the same under another name of its placement: content, overrides and apply strategy.
+    pub(super) fn same_under_other_names(&self, binding: &Binding) -> Vec<Spot> {
         let hash = |b: &Binding| {
             let assigned = b.snapshot.map(|index| snapshot_key(&b.placement, index));
             assigned.and_then(|key| self.snapshots.get(&key)).map(|snapshot| snapshot.hash.clone())
         };
         let wanted = hash(binding);
         let is_former = |b: &&Binding| {
-            b.cluster == spot.1
-                && b.placement != spot.0
-                && is_same_thing(&b.placement, &spot.0)
+            b.cluster == binding.cluster
+                && b.placement != binding.placement
+                && is_same_thing(&b.placement, &binding.placement)
                 && wanted.is_some()
                 && hash(b) == wanted
-                && (&b.overrides, &b.apply_strategy) == (&binding.overrides, &binding.apply_strategy)
+                && self.by_effect(&b.overrides) == self.by_effect(&binding.overrides)
+                && b.apply_strategy == binding.apply_strategy
         };
-        let former: Vec<Spot> =
-            self.bindings.values().filter(is_former).map(|b| (b.placement.clone(), b.cluster.clone())).collect();
+        self.bindings.values().filter(is_former).map(|b| (b.placement.clone(), b.cluster.clone())).collect()
+    }
+
+    /// Notes when a cluster was given what it has. Under another name of its placement it had that before.
+    pub(super) fn note_given(&mut self, spot: &Spot) {
+        let Some(binding) = self.binding(spot) else { return };
+        let former = self.same_under_other_names(binding);
         let at = if former.is_empty() {
             binding.started_at
         } else {
@@ -238,6 +278,22 @@ impl Run {
         self.timeline.rename(number);
         self.push(false);
     }
+}
+
+/// Only a new name of the placement makes no other override: what is said again after something else may need another approval.
+#[test]
+fn an_override_for_a_new_name_does_the_same() {
+    use serde_json::json;
+
+    let mut checker = Checker::default();
+    for (index, placement, value) in [(0, "p", "x"), (1, "q", "x"), (2, "q", "y"), (3, "q", "x")] {
+        let spec = json!({"placement": {"name": placement}, "policy": value});
+        checker.note_override(&json!({"name": "o", "index": index, "spec": spec}));
+    }
+    let overrides = |index: u64| json!({"cluster": [{"name": "o", "index": index}], "labels": {"env": "a"}});
+    let by_effect: Vec<Value> = (0..4).map(|index| checker.by_effect(&overrides(index))).collect();
+    assert_eq!(by_effect, [0, 0, 2, 3].map(overrides));
+    assert_eq!(checker.by_effect(&Value::Null), Value::Null);
 }
 
 /// Forged violations are caught.

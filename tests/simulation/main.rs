@@ -561,6 +561,7 @@ impl Run {
         (self.checker.now, self.checker.clock) = (self.simulation.now, self.simulation.clock());
         self.checker.forget_failures(&placement, verb);
         self.checker.commands.insert((placement.clone(), verb));
+        self.checker.is_behind = self.simulation.core().is_none_or(|core| core.queue_depth() > 0);
         for fact in self.simulation.facts() {
             self.trace.0.push((self.simulation.now, Line::Seen(fact.clone())));
             self.pairs.see(&fact, &self.checker.wishes, &self.simulation.store);
@@ -568,6 +569,7 @@ impl Run {
             self.watch_agents(&fact)?;
             self.checker.see(&fact)?;
         }
+        self.checker.is_behind = false;
         word.filter(|_| is_taken).map_or(Ok(()), |word| self.checker.has_word(&placement, &word))?;
         Ok(true)
     }

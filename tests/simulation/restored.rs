@@ -129,7 +129,9 @@ impl Checker {
             let (label, spot) = (applyset_id(placement), (placement.clone(), cluster.clone()));
             let ours = objects.iter().filter(|(_, live)| *live.applyset == *label);
             let held = ours.filter_map(|(key, live)| Some((key.clone(), live.manifest.clone()?)));
-            self.written.insert(spot.clone(), (held.collect(), self.now));
+            let held: BTreeMap<ObjectKey, Digest> = held.collect();
+            self.writers.extend(held.keys().map(|key| ((cluster.clone(), key.clone()), placement.clone())));
+            self.written.insert(spot.clone(), (held, self.now));
             let is_late = |live: &LiveObject| {
                 *live.applyset == *label && live.availability == Availability::ManifestNotAvailableYet
             };

@@ -7,7 +7,7 @@ use engine::store::records::snapshot_key;
 use jiff::{SignedDuration, Timestamp};
 use model::api::placement::ApplyStrategyType;
 use model::api::staged::StageTaskType;
-use model::id::{Digest, ObjectKey, PlacementKey};
+use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use model::records::{HeldSnapshot, SnapshotResource};
 use model::runs::{Approval, ClusterPhase, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord};
 
@@ -76,6 +76,7 @@ impl Checker {
             let is_it = |other: &&RunRecord| other.name == run.name && is_same_thing(&other.placement, &run.placement);
             let former = self.runs.values().chain(self.forgotten_runs.values()).find(is_it).cloned()?;
             self.take_failures(&former, &run);
+            self.take_protection(&former, &run);
             Some(former)
         });
         // A document that names another snapshot or strategy is another run of the same name.
@@ -95,9 +96,22 @@ impl Checker {
             all_done &= stage.phase.is_done()
                 && stage.after.iter().all(|task| task.done_at.is_some() || stage.clusters.is_empty());
         }
-        self.note_failures(&run);
+        self.note_tried_again(&run, before.as_ref());
+        self.note_failures(&run, before.as_ref());
         self.runs.insert(key.to_owned(), run);
         Ok(())
+    }
+
+    /// Notes which failed clusters of a run are to be tried again.
+    fn note_tried_again(&mut self, run: &RunRecord, before: Option<&RunRecord>) {
+        let clusters = |run: &RunRecord, phase: ClusterPhase| -> BTreeSet<ClusterName> {
+            let all = run.stages.iter().flat_map(|stage| &stage.clusters).filter(|cluster| cluster.phase == phase);
+            all.map(|cluster| cluster.name.clone()).collect()
+        };
+        let Some(before) = before else { return };
+        for cluster in clusters(before, ClusterPhase::Failed).intersection(&clusters(run, ClusterPhase::Pending)) {
+            self.tried_again.insert((run.placement.clone(), cluster.clone()), self.seen);
+        }
     }
 
     /// 2: a wait lasts as long as it is to, by the true time, whatever the clock was set to.
@@ -222,8 +236,12 @@ impl Checker {
             }
             let is_up = self.unavailable.get(&spot).is_none_or(BTreeSet::is_empty);
             let since = written.map_or(self.now, |(_, at)| *at).max(self.calm_since);
-            // What another placement has there it may keep until its own turn comes, so this one fails.
-            let is_own = written.is_some_and(|(own, _)| snapshot.resources.iter().all(|resource| has(own, resource)));
+            // What another placement has there it may keep, also if it took that over from this one: a rollback does not get it back, and
+            // fails.
+            let wrote_last =
+                |of: &SnapshotResource| self.writers.get(&(cluster.name.clone(), of.id.key())) == Some(&run.placement);
+            let is_own =
+                written.is_some_and(|(own, _)| snapshot.resources.iter().all(|of| has(own, of) && wrote_last(of)));
             if cluster.phase == ClusterPhase::Failed
                 && is_known
                 && is_own
@@ -273,7 +291,9 @@ impl Checker {
                 ));
             }
             let moves = |run: &&RunRecord| run.placement == placement && run.snapshot() == Some(index);
-            let has_begun = |c: &RunCluster| c.name == cluster && c.phase != ClusterPhase::Pending;
+            // A person may have it tried again in the same instant.
+            let is_tried = |c: &RunCluster| c.phase != ClusterPhase::Pending || c.message == "to be tried again";
+            let has_begun = |c: &RunCluster| c.name == cluster && is_tried(c);
             let reached = |stage: &StageRecord| stage.phase.is_reached() && stage.clusters.iter().any(has_begun);
             let mut runs = self.runs.values().filter(moves);
             if record.is_external() && !runs.any(|run| run.stages.iter().any(reached)) {

@@ -182,7 +182,12 @@ fn works(core: &Core, key: &PlacementKey, line: &str, now: Timestamp) -> Verdict
     let decided = || decide(state.clone(), core.fleet(), now).state;
     let gated = |of: &PlacementState| of.record.closed_gate().map(|gate| gate.digest.clone());
     let is_outdated = || gated(&decided()) != gated(state);
-    let is_paused_again = || decided().record.paused != state.record.paused;
+    // The commit that is to be decided may pause it, or pause again what is paused.
+    let is_paused_again = || {
+        let is_new = after.record.paused.as_ref().is_some_and(|paused| paused.at == now);
+        let decided = decided().record;
+        decided.paused != state.record.paused || is_new && decided != state.record
+    };
     let leave = || state.record.closed_gate().is_some_and(|gate| !gate.leaving.is_empty());
     let happens = match (command.verb, target.stage.as_deref()) {
         // Where clusters leave, what is deleted on the others is asked next.

@@ -22,8 +22,8 @@ pub trait Peers: Sync {
     /// Tells whether the member knows which placements it has.
     fn are_known(&self) -> bool;
 
-    /// Tells whether placements other than the one of a label may have objects in a Namespace or of a definition that are not seen, because
-    /// their kinds are not listed completely.
+    /// Tells whether placements other than the one of a label may have objects in a Namespace or of a definition that are not seen: their
+    /// kinds are not listed completely, or their orders bring them.
     fn may_have_unseen(&self, container: &ObjectKey, ours: &str) -> bool;
 }
 

@@ -63,8 +63,8 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
     found
 }
 
-/// Tells whether another placement of this member has objects in a Namespace or of a definition, or may have some that no list has shown.
-/// Its own order removes them, after an approval where one is required.
+/// Tells whether another placement of this member has objects in a Namespace or of a definition, or may have some that no list has shown
+/// or that are on their way. Its own order removes them, after an approval where one is required.
 fn has_objects_of_others(view: &MemberView<'_>, container: &ObjectKey) -> bool {
     let is_others = |label: &str| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody);
     view.live.labels_in(container).any(is_others) || view.peers.may_have_unseen(container, view.ours)

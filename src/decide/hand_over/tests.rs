@@ -22,47 +22,100 @@ fn w16_what_was_decided_to_go_is_given_up_though_it_cannot_be_listed() {
     state.bindings.insert(binding.name.clone(), Arc::new(binding));
     let inventory = Inventory::Unknown(Glimpse::default());
     state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
-    assert_eq!(given_up(&state), Claims::from([("a".into(), BTreeSet::from([key]))]));
+    assert_eq!(given_up(&state, &FleetState::default()), Claims::from([("a".into(), BTreeSet::from([key]))]));
 }
 
-/// What another placement has taken over is in no inventory of this one, and a daemon that starts knows no claims: the order of a cluster that
-/// leaves must not ask for it again.
-#[test]
-fn w16_what_the_snapshot_of_a_leaving_cluster_has_is_given_up_though_its_inventory_is_empty() {
-    let tree = tree(&[("p.yaml", &placement("p", "", ""))]);
-    let mut state = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped("p")], Timestamp::UNIX_EPOCH);
-    let object = |name: &str| {
+fn config_map(name: &str) -> ObjectKey {
+    ObjectKey { kind: "ConfigMap".into(), namespace: "n".into(), name: name.into(), ..ObjectKey::default() }
+}
+
+/// Returns a placement with snapshots of these ConfigMaps, the newest last, and with one of them on cluster `a`.
+fn on_a(name: &str, snapshots: &[&[&str]], binding_state: &str, snapshot: u64) -> PlacementState {
+    let tree = tree(&[("p.yaml", &placement(name, "", ""))]);
+    let key = PlacementKey::cluster_scoped(name);
+    let mut state = PlacementState::begin(&tree.placements[&key], Timestamp::UNIX_EPOCH);
+    let object = |name: &&str| {
         json!({
             "version": "v1", "kind": "ConfigMap", "namespace": "n", "name": name, "digest": "d",
             "origin": {"path": "x.yaml", "line": 1, "blob": "b", "ordinal": 0},
         })
     };
-    for (index, names) in [(0, vec!["kept", "gone"]), (1, vec!["kept"])] {
-        let resources: Vec<_> = names.into_iter().map(object).collect();
+    for (index, names) in (0..).zip(snapshots) {
+        let resources: Vec<_> = names.iter().map(object).collect();
         let snapshot = json!({
-            "placement": "p", "index": index, "commit": "c", "hash": index.to_string(), "resources": resources,
+            "placement": name, "index": index, "commit": "c", "hash": index.to_string(), "resources": resources,
             "parts": [1], "createdAt": "2026-01-01T00:00:00Z",
         });
         state.snapshots.insert(index, Arc::new(serde_json::from_value(snapshot).expect("a snapshot")));
     }
-    let key = |name: &str| ObjectKey {
-        kind: "ConfigMap".into(),
-        namespace: "n".into(),
-        name: name.into(),
-        ..ObjectKey::default()
+    let binding: Binding = serde_json::from_value(json!({
+        "name": "b", "placement": name, "cluster": "a", "state": binding_state, "policyIndex": 0, "generation": 2,
+        "decision": {"clusterName": "a", "selected": true, "reason": ""}, "deleting": false, "snapshot": snapshot,
+    }))
+    .expect("a binding");
+    state.bindings.insert(binding.name.clone(), Arc::new(binding));
+    state
+}
+
+/// What another placement has taken over is in no inventory of this one, and a daemon that starts knows no claims: the order of a cluster that
+/// leaves or waits for its turn must not ask for it again.
+#[test]
+fn w16_what_a_cluster_is_not_to_keep_of_its_snapshot_is_given_up_though_its_inventory_is_empty() {
+    let hold = |index: u64| {
+        let held = json!({"index": index, "hash": index.to_string(), "why": "", "since": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(held).expect("a hold")
     };
-    // state, snapshot, what is given up
-    let rows = [("Unscheduled", 0, vec!["gone", "kept"]), ("Unscheduled", 1, vec!["kept"]), ("Bound", 0, vec![])];
-    for (binding_state, snapshot, wanted) in rows {
-        let binding: Binding = serde_json::from_value(json!({
-            "name": "b", "placement": "p", "cluster": "a", "state": binding_state, "policyIndex": 0, "generation": 2,
-            "decision": {"clusterName": "a", "selected": true, "reason": ""}, "deleting": false, "snapshot": snapshot,
-        }))
-        .expect("a binding");
-        state.bindings.insert(binding.name.clone(), Arc::new(binding));
-        let wanted: BTreeSet<ObjectKey> = wanted.into_iter().map(key).collect();
-        let found = given_up(&state).remove(&ClusterName::from("a")).unwrap_or_default();
-        assert_eq!(found, wanted, "{binding_state} {snapshot}");
+    // state, snapshot, the snapshot that was rolled back, whether the runs leave the cluster as it is, what is given up
+    let rows = [
+        ("Unscheduled", 0, None, false, vec!["gone", "kept"]),
+        ("Unscheduled", 1, None, false, vec!["kept"]),
+        ("Bound", 0, None, false, vec!["gone"]),
+        ("Bound", 1, None, false, vec![]),
+        ("Bound", 0, Some(1), false, vec![]),
+        ("Bound", 0, None, true, vec![]),
+    ];
+    for (binding_state, snapshot, held, is_ignored, wanted) in rows {
+        let mut state = on_a("p", &[&["kept", "gone"], &["kept"]], binding_state, snapshot);
+        state.record.held = held.map(hold);
+        state.record.ignored.extend(is_ignored.then(|| ClusterName::from("a")));
+        let wanted: BTreeSet<ObjectKey> = wanted.into_iter().map(config_map).collect();
+        let found = given_up(&state, &FleetState::default()).remove(&ClusterName::from("a")).unwrap_or_default();
+        assert_eq!(found, wanted, "{binding_state} {snapshot} {held:?} {is_ignored}");
+    }
+}
+
+/// The order of one of two placements has an object that both have by their snapshots, as long as one of them is bound to it.
+#[test]
+fn w16_of_two_placements_that_wait_to_lose_an_object_one_has_it() {
+    // what holds it, the state of p, whether the newest snapshot of p and of q has it, who yields it
+    let rows: [(&str, &str, bool, bool, &[&str]); 9] = [
+        ("q", "Bound", false, true, &["p"]),
+        ("p", "Bound", false, true, &["p"]),
+        ("p", "Bound", true, false, &["q"]),
+        ("", "Bound", true, true, &[]),
+        ("q", "Bound", false, false, &["p"]),
+        ("p", "Bound", false, false, &["q"]),
+        ("", "Bound", false, false, &["q"]),
+        ("p", "Unscheduled", false, true, &["p"]),
+        ("p", "Unscheduled", false, false, &["p"]),
+    ];
+    let fleet = FleetState::default();
+    for (holder, state_of_p, p_has_it, q_has_it, wanted) in rows {
+        let newest = |has_it: bool| -> &'static [&'static str] { if has_it { &["kept", "o"] } else { &["kept"] } };
+        let mut p = on_a("p", &[&["o"], newest(p_has_it)], state_of_p, 0);
+        let mut q = on_a("q", &[&["o"], newest(q_has_it)], "Bound", 0);
+        for (name, state) in [("p", &mut p), ("q", &mut q)] {
+            let inventory = (name == holder).then(|| config_map("o")).into_iter().collect();
+            state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
+        }
+        let states: States<'_> = [&p, &q].into_iter().map(|state| (&state.record.key, state)).collect();
+        let yields = |state: &&PlacementState| {
+            let (_, mut yielded, _) = sums(&claims(&state.record.key, state, &states, &fleet));
+            keep_wanted(state, &fleet, &mut yielded);
+            yielded.values().any(|keys| keys.contains(&config_map("o")))
+        };
+        let found: Vec<&str> = [&p, &q].into_iter().filter(yields).map(|state| &*state.record.key.name).collect();
+        assert_eq!(found, wanted, "{holder} has it, p is {state_of_p} and is to have it: {p_has_it}, q: {q_has_it}");
     }
 }
 
@@ -90,5 +143,49 @@ fn w16_a_hold_goes_to_another_placement_with_objects_alone() {
         let clusters = BTreeSet::from([&cluster]);
         let found = Inheritance::of(&from.record.key, &from, None, &heir, &clusters, &FleetState::default());
         assert_eq!(found.is_some(), goes, "{} objects", resources.len());
+    }
+}
+
+/// Returns a placement that has one object on cluster `a`. Where it leaves, the removal of the object is decided.
+fn with_object(name: &str, key: &ObjectKey, leaves: bool) -> PlacementState {
+    let tree = tree(&[("x.yaml", &placement(name, "", ""))]);
+    let mut state = PlacementState::begin(&tree.placements[&PlacementKey::cluster_scoped(name)], Timestamp::UNIX_EPOCH);
+    let snapshot = json!({
+        "placement": name, "index": 0, "commit": "c", "hash": "h", "parts": [1], "createdAt": "2026-01-01T00:00:00Z",
+        "resources": [{
+            "version": "v1", "kind": &*key.kind, "namespace": &*key.namespace, "name": &*key.name, "digest": "d",
+            "origin": {"path": "x.yaml", "line": 1, "blob": "b", "ordinal": 0},
+        }],
+    });
+    state.snapshots.insert(0, Arc::new(serde_json::from_value(snapshot).expect("a snapshot")));
+    let binding_state = if leaves { "Unscheduled" } else { "Bound" };
+    let mut binding: Binding = serde_json::from_value(json!({
+        "name": "b", "placement": name, "cluster": "a", "state": binding_state, "policyIndex": 0, "generation": 2,
+        "decision": {"clusterName": "a", "selected": true, "reason": ""}, "deleting": leaves, "snapshot": 0,
+    }))
+    .expect("a binding");
+    let held = leaves.then(|| key.clone());
+    binding.removes.extend(held.clone());
+    state.bindings.insert(binding.name.clone(), Arc::new(binding));
+    let inventory = held.into_iter().collect();
+    state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
+    state
+}
+
+/// A daemon that starts knows no claims. Where it cannot read the source, what was decided to go stays all the same if another placement is to
+/// hold it.
+#[test]
+fn w16_what_changes_hands_is_not_deleted_while_the_source_cannot_be_read() {
+    let key = ObjectKey { kind: "ConfigMap".into(), namespace: "n".into(), name: "o".into(), ..ObjectKey::default() };
+    let fleet = FleetState { source_unread: true, ..FleetState::default() };
+    for (others, wanted) in [(vec![], BTreeSet::from([key.clone()])), (vec!["q"], BTreeSet::new())] {
+        let others = others.into_iter().map(|name| with_object(name, &key, false));
+        let all = others.chain([with_object("p", &key, true)]);
+        let all: BTreeMap<PlacementKey, PlacementState> = all.map(|state| (state.record.key.clone(), state)).collect();
+        let due = all.keys().cloned().collect();
+        let before = |key: &PlacementKey| all.get(key).cloned();
+        let decided = decide_each(&due, &all, before, &fleet, Timestamp::UNIX_EPOCH);
+        let order = &decided[&PlacementKey::cluster_scoped("p")].orders[0];
+        assert_eq!(order.prune, wanted, "{} others", all.len() - 1);
     }
 }

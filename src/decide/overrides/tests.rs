@@ -43,6 +43,23 @@ fn a_snapshot_for_each_change() {
 }
 
 #[test]
+fn an_override_for_another_placement_may_do_the_same() {
+    let mut overrides = Overrides::default();
+    let named = BTreeSet::from([named_of("o", 0), named_of("o", 1)]);
+    let of = |placement: &str, value: &str| {
+        override_of("o", value).replace("spec:\n", &format!("spec:\n  placement: {{name: {placement}}}\n"))
+    };
+    let rows = [("p", "1", 0, None), ("q", "1", 0, Some(1)), ("q", "2", 1, None), ("r", "1", 1, Some(3))];
+    for (placement, value, old, wanted) in rows {
+        follow(&mut overrides, &[of(placement, value)], &named);
+        let renamed = overrides.renamed(&named_of("o", old)).map(|id| id.index);
+        assert_eq!(renamed, wanted, "snapshot {old}, {value} for {placement}");
+    }
+    follow(&mut overrides, &[], &named);
+    assert_eq!(overrides.renamed(&named_of("o", 0)), None, "it is gone");
+}
+
+#[test]
 fn what_is_kept() {
     let mut overrides = Overrides::default();
     let named = BTreeSet::from([named_of("o", 1), named_of("gone", 0)]);

@@ -1,7 +1,9 @@
 use std::fmt::Write as _;
 
-use model::records::{ClusterRecord, MemberKind};
+use model::records::{ApplyOutcome, ClusterRecord, MemberKind};
+use model::runs::{ClusterPhase, RunPhase};
 use model::work::WorkOrder;
+use testkit::records::{manifest, run, stage};
 use testkit::trees::{member, tree};
 
 use super::*;
@@ -16,6 +18,8 @@ const CLUSTERS: [&str; 2] = ["a", "b"];
 struct Fleet {
     shared: FleetState,
     placements: BTreeMap<PlacementKey, PlacementState>,
+    /// More that every commit has.
+    more: String,
 }
 
 /// A placement, the Namespaces that it selects, and the only cluster that it picks, if it picks one.
@@ -62,7 +66,8 @@ impl Fleet {
     /// Accepts a commit and decides. Returns the placements that continue under a new name, each after the one before. Members do what
     /// they are told, unless they are slow.
     fn push(&mut self, placements: &[Written], content: u8, is_slow: bool) -> Vec<(String, String)> {
-        self.shared.tree = tree(&[("f.yaml", &text(placements, content))]);
+        self.shared.tree = tree(&[("f.yaml", &(text(placements, content) + &self.more))]);
+        self.shared.overrides.follow(&self.shared.tree, &named(self.placements.values()), NOW);
         self.shared.clusters = clusters(&self.shared.tree, &self.shared.records, NOW);
         let due: BTreeSet<PlacementKey> =
             self.shared.tree.placements.keys().chain(self.placements.keys()).cloned().collect();
@@ -135,6 +140,26 @@ fn a_rename_that_is_taken_back_gives_the_first_name_everything() {
     assert_eq!(fleet.clusters_of("p"), ["a Some(0)", "b Some(0)"]);
 }
 
+#[test]
+fn a_snapshot_that_could_be_read_for_one_name_is_readable_under_the_name_that_comes_back() {
+    let mut fleet = Fleet::begin();
+    fleet.push(&[("p", &["one"], None)], 1, false);
+    assert_eq!(fleet.push(&[("q", &["one"], None)], 1, true).len(), 1);
+    for (readable, wanted) in [("p", true), ("q", true), ("neither", false)] {
+        let [q, p] = ["q", "p"].map(|name| {
+            let mut state = fleet.placements[&PlacementKey::cluster_scoped(name)].clone();
+            if name != readable {
+                state.payloads.clear();
+                state.unreadable.insert(0);
+            }
+            state
+        });
+        let back = moved(&q, &p, &BTreeSet::new(), NOW);
+        let is_there = back.payloads.contains_key(&0);
+        assert_eq!((is_there, back.unreadable.contains(&0)), (wanted, !wanted), "readable: {readable}");
+    }
+}
+
 /// Members hold everything under the first name still, so that nothing changes hands when it comes back.
 #[test]
 fn what_protected_clusters_does_so_where_the_first_name_comes_back_in_part() {
@@ -174,4 +199,54 @@ fn no_index_means_two_contents_under_the_new_name() {
     assert_eq!(indexes(&fleet), [0]);
     assert_eq!(fleet.push(&[q], 2, true), [("p".to_owned(), "q".to_owned())]);
     assert_eq!(indexes(&fleet), [0, 1, 2], "snapshots 0 and 1 of p follow after the one of q");
+}
+
+/// An override of Namespace `one` for a placement.
+fn override_for(placement: &str, value: &str) -> String {
+    format!(
+        "apiVersion: placement.kubernetes-fleet.io/v1beta1\nkind: ClusterResourceOverride\nmetadata: {{name: o}}\nspec:\n  \
+         placement: {{name: {placement}}}\n  clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: one}}]\n  \
+         policy: {{overrideRules: [{{clusterSelector: {{}}, jsonPatchOverrides: [{{op: add, path: /metadata/labels/o, value: \
+         {value}}}]}}]}}\n---\n"
+    )
+}
+
+/// A run that brought snapshot 0 of a placement by stages, and that ended because cluster `a` failed.
+fn failed_run(state: &PlacementState) -> RunRecord {
+    let binding = state.bindings().find(|binding| binding.cluster == "a".into()).expect("it is bound");
+    let stages = vec![stage("one", &["a"], &[])];
+    let mut run = RunRecord { placement: state.record.key.clone(), phase: RunPhase::Failed, stages, ..run() };
+    let frozen = run.frozen.as_mut().expect("it is frozen");
+    (frozen.snapshot, frozen.apply_strategy) = (0, binding.apply_strategy.clone());
+    let cluster = &mut run.stages[0].clusters[0];
+    (cluster.phase, cluster.overrides) = (ClusterPhase::Failed, binding.overrides.clone());
+    run
+}
+
+/// Cluster `a` failed. The commit that renames the placement changes the name in its override as well, and perhaps what that does.
+#[test]
+fn an_override_that_names_the_placement_follows_its_new_name() {
+    let (p, q): (Written, Written) = (("p", &["one"], None), ("q", &["one"], None));
+    for (value, is_staged) in [("x", false), ("x", true), ("z", false), ("z", true)] {
+        let mut fleet = Fleet::begin();
+        fleet.more = override_for("p", "x");
+        fleet.push(&[p], 1, false);
+        let old = fleet.placements.get_mut(&PlacementKey::cluster_scoped("p")).expect("it is there");
+        if is_staged {
+            let run = failed_run(old);
+            old.runs.insert(run);
+        } else {
+            let refused = vec![manifest("one", ApplyOutcome::ManifestApplyFailed, None)];
+            let work = WorkStatus { manifests: refused.into(), ..WorkStatus::clone(&old.works["a"]) };
+            old.works.insert("a".into(), Arc::new(work));
+            fleet.push(&[p], 1, true);
+        }
+        fleet.more = override_for("q", value);
+        assert_eq!(fleet.push(&[q], 1, true).len(), 1);
+        let new = &fleet.placements[&PlacementKey::cluster_scoped("q")];
+        let does_the_same = value == "x";
+        assert_eq!(new.record.halted.is_some(), does_the_same, "{value} {is_staged}: {:?}", new.record.halted);
+        let has_it = |binding: &Binding| binding.overrides.ids().all(|id| id.index == 1) && binding.generation == 1;
+        assert!(!does_the_same || new.bindings().all(has_it), "nothing is rolled out: {:?}", new.bindings);
+    }
 }

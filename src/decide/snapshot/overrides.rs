@@ -256,6 +256,9 @@ pub fn left_out<'a, 's>(
         rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits_rule(rule, &picked.labels))
     };
     let deleting: Vec<_> = snapshots.iter().filter(deletes).collect();
+    if deleting.is_empty() {
+        return BTreeSet::new();
+    }
     let is_left_out = |id: &&ObjectId| deleting.iter().any(|snapshot| changes(snapshot, id));
     ids.into_iter().filter(is_left_out).map(ObjectId::key).collect()
 }

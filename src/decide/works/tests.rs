@@ -9,7 +9,10 @@ use crate::{Decision, decide};
 use model::api::condition::find_condition;
 use model::conditions::{ConditionType, Reason};
 use model::id::{ClusterName, ObjectKey};
-use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, ManifestStatus, MemberKind, WorkStatus};
+use model::records::{
+    ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, Glimpse, Inventory, ManifestStatus, MemberKind,
+    WorkStatus,
+};
 use model::work::{Desired, WorkOrder};
 use testkit::trees::{member, payload, placement, tree};
 
@@ -114,6 +117,14 @@ impl Fleet {
         }
     }
 
+    /// A list of some kind fails on a cluster: only these of its objects are seen.
+    fn glimpse(&mut self, cluster: &str, seen: BTreeSet<ObjectKey>) {
+        let unlisted = BTreeMap::from([("Secret".to_owned(), "403 Forbidden".to_owned())]);
+        let inventory = Inventory::Unknown(Glimpse { seen, unlisted });
+        let work = self.state.works.get(cluster).map(|work| WorkStatus::clone(work)).unwrap_or_default();
+        self.state.works.insert(cluster.into(), Arc::new(WorkStatus { inventory, ..work }));
+    }
+
     /// Decides and holds until nothing moves.
     fn settle(&mut self) -> &mut Self {
         for _ in 0..20 {
@@ -213,6 +224,37 @@ fn a_delete_rule_is_a_deletion_on_its_clusters() {
     let gate = fleet.state.record.closed_gate().expect("a Namespace would go");
     assert_eq!(gate.deletions.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["d"]);
     assert_eq!(gate.deletions["d"].len(), 2, "the ConfigMap in it, too");
+}
+
+/// Another placement may be to have what a cluster loses: it takes that over, and brings it to no new cluster.
+#[test]
+fn w16_what_is_seen_is_lost_though_a_kind_cannot_be_listed() {
+    let mut fleet = Fleet::begin(&commit(["x", "x", "x", "x"], "", ""));
+    fleet.settle();
+    let seen = fleet.state.works["a"].inventory.seen().clone();
+    fleet.glimpse("a", seen);
+    let mut files = commit(["x", "x", "x", "x"], "", "");
+    files[1].1 = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n".to_owned();
+    fleet.push(&files).decide();
+    let lost: Vec<&str> = fleet.state.losing["a"].iter().map(|key| &*key.name).collect();
+    assert_eq!(lost, ["m"]);
+    assert_eq!(fleet.orders["a"].prune, BTreeSet::new(), "nothing is deleted before all is known");
+}
+
+/// What an earlier store left on clusters is updated two at a time, also where not all of it is seen.
+#[test]
+fn w16_a_cluster_that_has_something_is_updated_though_a_kind_cannot_be_listed() {
+    let object =
+        ObjectKey { kind: "ConfigMap".into(), namespace: "a".into(), name: "m".into(), ..ObjectKey::default() };
+    for (seen, wanted) in [(BTreeSet::new(), 4), (BTreeSet::from([object]), 2)] {
+        let mut fleet = Fleet::begin(&commit(["x", "x", "x", "x"], "", ""));
+        for cluster in CLUSTERS {
+            fleet.glimpse(cluster, seen.clone());
+        }
+        fleet.decide();
+        let bound = fleet.state.bindings().filter(|binding| binding.state == BindingState::Bound);
+        assert_eq!(bound.count(), wanted, "{seen:?}");
+    }
 }
 
 #[test]

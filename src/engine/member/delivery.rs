@@ -8,6 +8,7 @@ use super::result::StepResult;
 use decide::deliver::progress::{Attempt, Baseline, Baselines, Progress, baselines_pool};
 use decide::deliver::step::DriftCheck;
 use decide::deliver::step::{Plan, RETRY_MAX, Step};
+use model::api::placement::ApplyStrategyType;
 use model::id::{Digest, ObjectId, ObjectKey};
 use model::records::{ApplyOutcome, WorkStatus};
 use model::work::WorkOrder;
@@ -78,6 +79,12 @@ impl Delivery {
         let stands = |work: &Arc<WorkStatus>| work.complete && work.generation == self.order.generation;
         let is_looking = self.stale || self.in_flight > 0 && self.doing == Doing::Reads;
         self.reported.is_none() && is_looking && self.inherited.as_ref().is_some_and(stands)
+    }
+
+    /// Tells whether the order brings objects into a Namespace or of a definition.
+    pub(super) fn brings_into(&self, container: &ObjectKey) -> bool {
+        let writes = self.order.strategy.type_ != ApplyStrategyType::ReportDiff;
+        writes && self.order.manifests.iter().any(|desired| desired.key.is_inside(container))
     }
 
     /// Tells whether every step of the last plan is done, or the reported state is valid until then.

@@ -156,6 +156,7 @@ impl Reconciler {
                         self.forgotten.insert(placement, delivery.in_flight);
                     }
                 }
+                self.wake_awaiting();
             }
             MemberCommand::Order { order, reported } => self.take_order(order, reported),
             MemberCommand::Announce => self.namespaces.report_again(),
@@ -218,6 +219,7 @@ impl Reconciler {
         }
         delivery.order = order;
         delivery.touch();
+        self.wake_awaiting();
     }
 
     /// Records which objects an order claims or releases. Claims decide who may write an object, so another placement may be
@@ -282,7 +284,12 @@ impl Reconciler {
             self.parents.wrote(placement, parent.clone(), *version);
         }
         if let Some(delivery) = self.deliveries.get_mut(placement) {
-            return delivery.settle(result, now);
+            let offline = delivery.settle(result, now);
+            // What failed waits for its retry: woken at once, it would fail again and again.
+            if delivery.in_flight == 0 && delivery.plan.failure.is_none() {
+                self.wake_awaiting();
+            }
+            return offline;
         }
         if let Some(under_way) = self.forgotten.get_mut(placement) {
             *under_way -= 1;
@@ -370,7 +377,7 @@ impl Reconciler {
         let is_of_before =
             |attempt: &Attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver;
         for delivery in self.deliveries.values_mut() {
-            let waits = delivery.in_flight == 0 && !delivery.plan.complete;
+            let waits = delivery.plan.awaits_others || delivery.in_flight == 0 && !delivery.plan.complete;
             if waits || delivery.progress.attempts.values().any(|attempt| is_of_before(attempt)) {
                 delivery.touch();
             }
@@ -408,10 +415,15 @@ impl Reconciler {
         }
     }
 
+    /// Marks orders for a new plan that keep a Namespace or a definition because of others.
+    fn wake_awaiting(&mut self) {
+        self.deliveries.values_mut().filter(|delivery| delivery.plan.awaits_others).for_each(Delivery::touch);
+    }
+
     /// Drops an object. Who has its Namespace or definition may wait for its end.
     fn lose(&mut self, key: &ObjectKey) {
         let Some(live) = self.live.remove(key) else { return };
-        self.deliveries.values_mut().filter(|delivery| delivery.plan.awaits_others).for_each(Delivery::touch);
+        self.wake_awaiting();
         self.touch(None, Some(&live.applyset), key);
     }
 
@@ -453,10 +465,18 @@ impl Peers for Reconciler {
 
     fn may_have_unseen(&self, container: &ObjectKey, ours: &str) -> bool {
         let own = self.placements.get(ours);
-        self.parents.iter().filter(|(placement, _)| Some(*placement) != own).any(|(placement, parent)| {
-            let unlisted = self.lists.unlisted(parent.kinds_in(container).cloned());
-            !unlisted.is_empty() && !matches!(self.holder(&applyset_id(placement)), Holder::Nobody)
-        })
+        let brings = |(placement, delivery): (&PlacementKey, &Delivery)| {
+            // What is under way may be of an earlier order.
+            let parent = self.parents.get(placement).filter(|_| delivery.in_flight > 0);
+            let is_under_way = parent.is_some_and(|parent| parent.kinds_in(container).next().is_some());
+            Some(placement) != own && (is_under_way || delivery.brings_into(container))
+        };
+        let is_unlisted = |(placement, parent): (&PlacementKey, &Parent)| {
+            let is_unlisted = !self.lists.unlisted(parent.kinds_in(container).cloned()).is_empty();
+            Some(placement) != own && is_unlisted && !matches!(self.holder(&applyset_id(placement)), Holder::Nobody)
+        };
+        // An order that has not come may bring some, too.
+        self.told.is_none() || self.deliveries.iter().any(brings) || self.parents.iter().any(is_unlisted)
     }
 }
 

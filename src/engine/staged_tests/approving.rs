@@ -119,6 +119,29 @@ fn a_commit_that_changes_who_decides_needs_who_decided_before_too() {
 }
 
 #[test]
+fn who_decided_before_is_forgotten_by_the_decision_that_ends_the_rollout() {
+    let mut case = Case::of(&[]);
+    case.fleet.approvers = vec!["user:ops".to_owned()];
+    case.fleet.by_path = by_path(&[], true);
+    for (number, owner) in [("c0", "user:ann"), ("c1", "user:mal"), ("c2", "user:mal")] {
+        commit(&mut case, number, "p.yaml", &[owner]);
+        case.settle();
+    }
+    assert!(may(&case, &PEOPLE).is_empty(), "ann decided before");
+    // Other channels know no owners.
+    case.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    for _ in 0..ROUNDS_MAX {
+        if case.run("p-0").phase.is_final() {
+            break;
+        }
+        case.decide();
+        case.work();
+    }
+    assert_eq!(case.phases(), "p-0 Succeeded");
+    assert_eq!(case.state.record.replaced, [], "before a person begins another rollout");
+}
+
+#[test]
 fn who_decided_about_a_placement_decides_about_its_removal() {
     let mut case = Case::of(&[]);
     case.fleet.approvers = vec!["user:ops".to_owned()];

@@ -69,6 +69,33 @@ fn only_the_run_that_moved_last_is_rolled_back() {
     assert_eq!(case.settle(), "a1 b1 c1 d1");
 }
 
+/// What clusters have came in no run: all of them return, and what they leave is held.
+#[test]
+fn a_rollback_takes_back_what_a_rolling_update_brought_since_the_last_run() {
+    for annotations in [AUTOMATIC, ""] {
+        let mut case = Case::of(&[("s.yaml", ONE_STAGE.to_owned())]);
+        assert_eq!(case.settle(), "a0 b0 c0 d0");
+        case.commit(&[("p.yaml", rolling("")), ("x.yaml", payload("1"))]);
+        case.later(600);
+        assert_eq!(case.later(600), "a1 b1 c1 d1");
+        case.commit(&[("p.yaml", placement(annotations))]);
+        assert_eq!(case.settle(), "a1 b1 c1 d1");
+        assert_eq!(case.phases(), "p-0 Succeeded", "all have it: nothing begins");
+        let refused = case.say(Verb::Rollback, "p-0").expect_err("clusters have left what it brought");
+        assert!(refused.message.contains("were moved in another way since"), "{refused}");
+        let answer = case.say(Verb::Rollback, "p");
+        if annotations.is_empty() {
+            let refused = answer.expect_err("no strategy says how");
+            assert!(refused.message.contains("write a run with resourceSnapshotIndex 0"), "{refused}");
+            continue;
+        }
+        answer.expect("there is a way back");
+        assert_eq!(case.settle(), "a0 b0 c0 d0");
+        assert_eq!(case.phases(), "p-0 Succeeded, p-1-rollback Succeeded");
+        assert_eq!(case.state.record.held.as_ref().map(|held| held.index), Some(1));
+    }
+}
+
 #[test]
 fn an_older_run_brings_nothing_back_when_the_document_of_the_newest_goes() {
     let by_hand = [("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))];

@@ -137,7 +137,33 @@ fn m3_a_follow_up_run_counts_what_failed_before() {
     assert_eq!(case.settle(), "a1 b1 c1 d1 e1 f-", "two have failed, and one may");
     assert!(case.phases().ends_with("p-1-2 Halted"), "{}", case.phases());
     case.manner("b", Manner::Well);
+    assert!(case.work(), "b recovers");
+    case.decide();
+    assert!(case.phases().ends_with("p-1-2 Updating"), "no other decision may follow: {}", case.phases());
+    assert_eq!(case.state.record.halted, None);
     assert!(case.settle().ends_with("e1 f1"), "b recovered: {}", case.places());
+}
+
+#[test]
+fn m3_a_follow_up_run_counts_what_fails_at_the_same_instant() {
+    let mut case = Case::rolled_out(&[]);
+    case.content("1");
+    case.settle();
+    case.goes("b", false);
+    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(case.settle(), "a1 b0 c1 d1");
+    for cluster in ["b", "e"] {
+        case.manner(cluster, Manner::Slow);
+    }
+    case.commit(&[("e.yaml", member("e", "two")), ("f.yaml", member("f", "two"))]);
+    case.goes("b", true);
+    assert_eq!(case.settle(), "a1 b1 c1 d1 e1 f-");
+    case.manner("b", Manner::Refuses);
+    case.manner("e", Manner::Well);
+    assert!(case.work(), "both report");
+    case.decide();
+    assert_eq!(case.places(), "a1 b1 c1 d1 e1 f-", "f does not begin what b has failed with");
+    assert!(case.phases().ends_with("p-1-2 Halted"), "{}", case.phases());
 }
 
 /// What failed because of an override is repaired by another override.

@@ -1,5 +1,6 @@
 //! Clusters that leave, join, go offline or are relabelled before, during and after their turn.
 
+use super::guard::with_volumes;
 use super::*;
 
 /// Waits after the first stage with content 1.
@@ -48,6 +49,47 @@ fn leaving_the_fleet_is_no_way_round_an_approval() {
     assert_eq!(case.settle(), "a0 b0 c0 d-", "an approval stood before d");
     case.say(Verb::Approve, "q one").expect("it is asked once more");
     assert_eq!(case.settle(), "a1 b0 c0 d1");
+}
+
+/// `e` leaves stage one, where no approval stands before it, and comes back in the last one.
+#[test]
+fn a_stage_without_gates_is_no_way_round_those_of_a_later_one() {
+    let rows = [("two", "Waiting", "a0 b0 c0 d0 e-"), ("three", "Succeeded", "a0 b0 c0 d0 e0")];
+    for (stage_of_d, phase, places) in rows {
+        let mut case = Case::of(&[("d.yaml", member("d", stage_of_d)), ("e.yaml", member("e", "one"))]);
+        case.manner("a", Manner::Slow);
+        assert_eq!(case.settle(), "a0 b- c- d- e-");
+        case.commit(&[("e.yaml", String::new())]);
+        case.manner("a", Manner::Well);
+        case.settle();
+        case.say(Verb::Approve, "p-0 one").expect("the gate opens");
+        assert_eq!(case.settle(), "a0 b0 c0 d0");
+        case.commit(&[("e.yaml", member("e", "three"))]);
+        assert_eq!(case.settle(), places, "d is in stage {stage_of_d}");
+        assert_eq!(case.phases(), format!("p-0 Succeeded, p-0-2 {phase}"));
+        if phase == "Waiting" {
+            case.say(Verb::Approve, "p-0-2 one").expect("nobody agreed that it goes to stage three");
+            assert_eq!(case.settle(), "a0 b0 c0 d0 e0");
+        }
+    }
+}
+
+#[test]
+fn an_approval_does_not_cover_a_cluster_that_had_left() {
+    for (stage, at_once, phase) in [("one", "a1 b- c1 d1", "Waiting"), ("two", "a1 b1 c1 d1", "Succeeded")] {
+        let mut case = before_b();
+        case.commit(&[("b.yaml", String::new())]);
+        case.settle();
+        case.say(Verb::Approve, "p-1 one").expect("the gate opens, for c and d");
+        assert_eq!(case.settle(), "a1 c1 d1");
+        case.commit(&[("b.yaml", member("b", stage))]);
+        assert_eq!(case.settle(), at_once, "it comes back into stage {stage}");
+        assert!(case.phases().ends_with(&format!("p-1-2 {phase}")), "{stage}: {}", case.phases());
+        if phase == "Waiting" {
+            case.say(Verb::Approve, "p-1-2 one").expect("it is asked once more");
+            assert_eq!(case.settle(), "a1 b1 c1 d1");
+        }
+    }
 }
 
 #[test]
@@ -225,6 +267,28 @@ fn a_cluster_that_is_evicted_during_a_run_is_taken_again() {
     after.settle();
     after.commit(&[evict()]);
     assert_eq!(after.settle(), "a1 b1 c1 d1", "by a follow-up run");
+}
+
+#[test]
+fn an_evicted_cluster_does_not_fail_while_its_removal_waits_for_a_person() {
+    let mut case = Case::of(&[("x.yaml", with_volumes("0", &["v"]))]);
+    case.settle();
+    case.say(Verb::Approve, "p-0 one").expect("the gate opens");
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.content("1");
+    case.manner("b", Manner::Slow);
+    case.settle();
+    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(case.settle(), "a1 b1 c0 d0");
+    case.commit(&[("v.yaml", testkit::trees::eviction("v", "p", "b"))]);
+    assert_eq!(case.settle(), "a1 b- b1x c0 d0", "nobody approved that the volume goes");
+    assert_eq!(case.later(601), "a1 b- b1x c0 d0");
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Updating", "nothing was delivered, so nothing is late");
+    case.say(Verb::Approve, "p deletion").expect("it waits");
+    assert_eq!(case.settle(), "a1 b1 c0 d0");
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Updating", "its time begins now");
+    case.manner("b", Manner::Well);
+    assert_eq!(case.settle(), "a1 b1 c1 d1");
 }
 
 #[test]

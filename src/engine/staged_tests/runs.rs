@@ -229,6 +229,30 @@ fn a_run_whose_payload_cannot_be_read_starts_nobody() {
 }
 
 #[test]
+fn a_rollback_that_cannot_begin_takes_nothing_back_that_was_queued_before_it() {
+    let queued = placement("gitfleet.io/staged-update-strategy: s, gitfleet.io/when-superseded: Queue");
+    let mut case = Case::of(&[("p.yaml", queued), ("s.yaml", ONE_STAGE.to_owned())]);
+    assert_eq!(case.settle(), "a0 b0 c0 d0");
+    case.manner("a", Manner::Slow);
+    for value in ["1", "2"] {
+        case.content(value);
+        assert_eq!(case.settle(), "a1 b1 c1 d1");
+    }
+    case.now += SignedDuration::from_secs(1);
+    case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    // Its payload turns out to be unreadable, for a while.
+    let payload = case.library.remove(&0).expect("it was there");
+    case.state.payloads.remove(&0);
+    case.state.unreadable.insert(0);
+    case.manner("a", Manner::Well);
+    assert_eq!(case.settle(), "a2 b2 c2 d2", "a run that cannot begin stops nobody");
+    case.state.unreadable.remove(&0);
+    case.library.insert(0, payload);
+    assert_eq!(case.later(600), "a2 b2 c2 d2", "{}", case.phases());
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 RolledBack, p-1-rollback Superseded, p-2 Succeeded");
+}
+
+#[test]
 fn a_placement_with_a_strategy_continues_by_itself_when_a_written_run_is_taken_back() {
     // It had taken the place of the snapshot's own run, and is removed before it moved anything.
     let mut case = Case::of(&[("s.yaml", ONE_STAGE.to_owned())]);

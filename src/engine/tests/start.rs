@@ -218,14 +218,12 @@ fn a_member_whose_task_began_again_is_told_its_placements_with_its_orders() {
     assert_eq!(told(&life), [all]);
 }
 
-/// A payload that could not be read counts as never read when the next commit is accepted.
 #[test]
 fn w16_a_renamed_placement_waits_for_a_payload_of_its_old_name() {
     let commit = |name: &str, value: &str| {
         let files = [("c.yaml", cluster("a", "")), ("d.yaml", payload(value)), ("p.yaml", placement(name, "", ""))];
         SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str()))))
     };
-    let fails = |snapshot| SourceEvent::Payload(snapshot, Err("the disk is away".to_owned()));
     let mut life = Life::with(&[]);
     for value in ["1", "2"] {
         life.handle(commit("p", value));
@@ -238,16 +236,34 @@ fn w16_a_renamed_placement_waits_for_a_payload_of_its_old_name() {
     life.roll_back("p", 0);
     life.settle();
     let snapshot = life.reads().pop().expect("it is read again");
-    life.handle(fails(Arc::clone(&snapshot)));
-    life.settle();
     life.handle(commit("r", "2"));
     life.settle();
     let r = PlacementKey::cluster_scoped("r");
     assert_eq!(life.core.placements()[&r].record.generation, 0, "nothing of it is decided");
     assert!(life.core.next_wake().is_none_or(|at| at > life.now), "it waits for nothing without a pause");
-    life.handle(fails(snapshot));
+    life.handle(SourceEvent::Payload(snapshot, Err("the disk is away".to_owned())));
     life.settle();
     let held = life.core.placements()[&r].record.held.as_ref().map(|held| held.index);
     assert_eq!(held, Some(1), "what was held under the old name is held under the new one");
     assert_eq!(life.core.placements()[&p()].record.renamed_to, Some(r));
+}
+
+/// The placement was decided without it already, and another one may get what it has with that commit.
+#[test]
+fn w16_a_placement_does_not_wait_at_the_next_commit_for_a_payload_that_could_not_be_read() {
+    let (mut life, snapshot) = rolled_back();
+    life.handle(SourceEvent::Payload(snapshot, Err("the disk is away".to_owned())));
+    life.settle();
+    let files = [
+        ("c.yaml", cluster("a", "")),
+        ("d.yaml", payload("2")),
+        ("p.yaml", placement("p", "a: b", "")),
+        ("q.yaml", placement("q", "", "")),
+    ];
+    life.handle(SourceEvent::Accepted(tree(&files.each_ref().map(|(path, text)| (*path, text.as_str())))));
+    life.settle();
+    assert_eq!(life.core.placements()[&p()].record.annotations.len(), 1, "it is decided");
+    let reads = life.reads();
+    let reads: Vec<_> = reads.iter().map(|read| (&read.placement, read.index)).collect();
+    assert_eq!(reads, [(&p(), 0)], "what is missing is read again at once");
 }

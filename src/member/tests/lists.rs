@@ -4,6 +4,7 @@ use super::*;
 use decide::deliver::health::HealthRules;
 use decide::deliver::inventory::Parent;
 use decide::deliver::live::LiveContent;
+use engine::member::result::{Answer, tried};
 use model::records::Inventory;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -278,4 +279,34 @@ fn d02_a_namespace_stays_while_a_kind_that_another_placement_has_in_it_is_not_li
     assert_eq!(steps(&mut reconciler), [], "there is something in it");
     list(&mut reconciler, &maps(), []);
     assert!(matches!(&steps(&mut reconciler)[..], [Step::Delete { .. }]), "it is empty");
+}
+
+#[test]
+fn d02_a_namespace_stays_while_the_order_of_another_placement_brings_something_into_it() {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    let id = ObjectId::of(&namespace).expect("an object");
+    let mut leave = order(2, &[]);
+    (leave.remove, leave.prune) = (true, [id.key()].into());
+    let other = |order: WorkOrder| WorkOrder { placement: PlacementKey::cluster_scoped("q"), ..order };
+    let brings = other(order(1, &[map("a", "1")]));
+    let mut reconciler = Reconciler::new("m".into(), "s".into(), true);
+    reconciler.connect();
+    reconciler.take_parent(parent(&order(1, &[namespace])), 0);
+    assign(&mut reconciler, &leave);
+    let there = live("n", "", 1).with(|content| content.id = id);
+    list(&mut reconciler, &WatchedKind { group: String::new(), kind: "Namespace".into() }, [there]);
+    assert_eq!(steps(&mut reconciler), [], "which orders come is not known");
+    assign(&mut reconciler, &brings);
+    list(&mut reconciler, &maps(), []);
+    reconciler.command(MemberCommand::Placements([leave.placement.clone(), brings.placement.clone()].into()));
+    let Ok([Step::WriteParent(inventory)]) = <[Step; 1]>::try_from(steps(&mut reconciler)) else {
+        panic!("the inventory is written first, and nothing is deleted")
+    };
+    reconciler.settle(&brings.placement, StepResult::Parent(Some(*inventory), 0), now());
+    assert!(matches!(steps(&mut reconciler)[..], [Step::Apply { .. }]));
+    assign(&mut reconciler, &other(WorkOrder { remove: true, ..order(2, &[]) }));
+    assert_eq!(steps(&mut reconciler), [], "the object is on its way");
+    let refused = Answer::refused(ApplyOutcome::ManifestApplyFailed, String::new());
+    reconciler.settle(&brings.placement, tried(&brings.manifests[0], refused, false, None, now()), now());
+    assert!(matches!(steps(&mut reconciler)[..], [Step::Delete { .. }, Step::DeleteParent]), "nothing comes any more");
 }

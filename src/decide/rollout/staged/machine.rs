@@ -30,6 +30,8 @@ pub struct Seen {
     pub picked: bool,
     /// Its binding is bound at exactly the run's snapshot, apply strategy and this cluster's overrides.
     pub bound_to: bool,
+    /// The removal of an older binding goes first, as after an eviction: until then orders and reports concern only that binding.
+    pub leaving: bool,
     /// It answers and is not suspended.
     pub online: bool,
     /// Its binding's health, with an unavailable period of zero: staged updates count untrackable objects as available
@@ -58,6 +60,11 @@ impl Seen {
 
     pub(super) fn has_failed(&self) -> bool {
         self.bound_to && self.health.failed && !self.is_ready()
+    }
+
+    /// Tells whether it must be told again what the run brings.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.bound_to && !self.leaving
     }
 
     /// Tells whether it failed with whatever it is to have, and does not run. What was never handed over broke nothing.
@@ -94,7 +101,7 @@ pub struct Situation<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Clusters that must get the run's snapshot, apply strategy and overrides now, in order. Repeated until their binding has
-    /// them: a lost binding is restarted, and a retry needs a new generation and start.
+    /// them: a lost binding is restarted once what it had is removed, and a retry needs a new generation and start.
     pub start: Vec<ClusterName>,
     /// Clusters to remove now; each is named once.
     pub remove: Vec<ClusterName>,

@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Records the observed state of a stage's clusters that move, failed, or left. Moving clusters with a lost binding must be
-    /// restarted.
+    /// restarted, once their removal is done: it may wait for a person, and no deadline counts until then.
     pub(super) fn settle(&mut self, stage: &mut StageRecord) {
         // A run that was rolled back, rejected or failed updates no cluster any more.
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
             let seen = self.seen(cluster);
             if let Some((phase, message)) = self.settled(cluster.phase, seen) {
                 self.enter_cluster(&stage.name, cluster, phase, message);
-            } else if cluster.phase == ClusterPhase::Updating && restarts && seen.is_some_and(|seen| !seen.bound_to) {
+            } else if cluster.phase == ClusterPhase::Updating && restarts && seen.is_some_and(Seen::is_lost) {
                 self.step.start.push(cluster.name.clone());
             }
         }

@@ -109,6 +109,7 @@ fn seen(picked: bool) -> Seen {
         in_fleet: true,
         picked,
         bound_to: false,
+        leaving: false,
         online: true,
         health: health(true, false),
         failure: String::new(),
