@@ -8,10 +8,10 @@ readonly FAILED=1 BROKEN=2 USAGE=64
 # What is to be noticed, in percent.
 readonly NOTICED_MIN=95
 # What decides, and what of it only shows, keeps or counts.
-readonly CRATES=(decide schedule engine)
+readonly CRATES=(deliver decide schedule engine)
 readonly SHOWN=('src/schedule/explain.rs' 'src/schedule/ocm/explain.rs' 'src/engine/store/**' 'src/engine/measures.rs')
 # What is optimised, because seeds compute with it.
-readonly FAST=(model source schedule config decide engine wire views plan simulated tests)
+readonly FAST=(model source schedule config deliver decide engine wire views plan simulated tests)
 # A run that takes so many times as long as one without a mutant, and so many seconds more, does not end.
 readonly TIMES_MAX=3 SECONDS_MORE=60
 # Kilobytes of memory that a run may have.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use config::MemberAccess;
-use decide::deliver::health::{HealthRules, KindRule};
+use deliver::health::{HealthRules, KindRule};
 use engine::{MemberCommand, MemberEvent};
 use member::Common;
 use member::decryption::Decryption;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use decide::deliver::inventory::Held;
+use deliver::inventory::Held;
 use model::commit::Commit;
 use model::id::{CommitId, PlacementKey};
 use model::manifest::InputError;

@@ -1,5 +1,6 @@
 //! One step of a run: the observed state of its clusters, and the bindings it moves.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ impl Pass<'_> {
             record_replies(&mut run, replies);
         }
         let seen = self.seen(&run, &limits, &BTreeSet::new());
-        let failed_before = self.failed_before(&run);
+        let failed_elsewhere = self.failed_elsewhere(&run);
         // Without the payload no cluster can get an order.
         let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
         let situation = Situation {
@@ -53,7 +54,7 @@ impl Pass<'_> {
             rules: self.fleet.approvals,
             asks_no_gate: false,
             servers: &self.fleet.servers,
-            failed_before: &failed_before,
+            failed_elsewhere: &failed_elsewhere,
         };
         let before = run.phase;
         let step = advance(&mut run, &situation, self.now);
@@ -83,10 +84,11 @@ impl Pass<'_> {
             return None;
         }
         let (limits, max_failures) = self.stage_limits().ok()?;
-        let (mut wake_at, nothing) = (None, BTreeMap::new());
+        let mut wake_at = None;
         for (mut run, taken) in self.ended() {
             let is_current = self.is_current(&run);
             let seen = self.seen(&run, &limits, &taken);
+            let failed_elsewhere = self.failed_elsewhere(&run);
             let is_unreadable = run.snapshot().is_some_and(|index| self.state.unreadable.contains(&index));
             let situation = Situation {
                 clusters: &seen,
@@ -96,7 +98,7 @@ impl Pass<'_> {
                 // The gates of the run's stages were opened for these clusters too.
                 asks_no_gate: true,
                 servers: &self.fleet.servers,
-                failed_before: &nothing,
+                failed_elsewhere: &failed_elsewhere,
             };
             let step = catch_up(&mut run, &situation, self.now);
             wake_at = wake_at.into_iter().chain(step.wake_at).min();
@@ -105,24 +107,27 @@ impl Pass<'_> {
         wake_at
     }
 
-    /// Returns the clusters by stage that finished runs left failed with the snapshot of a run, and that are not in it: they count until a
-    /// person retries them.
-    fn failed_before(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
-        let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
-        let own: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
-        let is_before = |other: &&RunRecord| {
-            other.phase == RunPhase::Succeeded
-                && other.sequence < run.sequence
-                && other.sequence >= self.state.record.runs_from
-                && other.snapshot() == run.snapshot()
+    /// Returns the clusters by stage that failed with the snapshot of a run in others that have succeeded or continue: they count until a person
+    /// retries them. The newest of the runs that have a cluster says whether it failed.
+    fn failed_elsewhere(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
+        let counts = |other: &&RunRecord| {
+            let continues = other.phase == RunPhase::Succeeded || !other.phase.is_final();
+            other.name == run.name
+                || continues && other.sequence >= self.state.record.runs_from && other.snapshot() == run.snapshot()
         };
+        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(counts).collect();
+        runs.sort_unstable_by_key(|run| Reverse(run.sequence));
         let mut failed: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
-        for stage in self.state.runs.values().filter(is_before).flat_map(|run| &run.stages) {
-            let is_left = |cluster: &&RunCluster| cluster.phase == ClusterPhase::Failed && !own.contains(&cluster.name);
-            let names = stage.clusters.iter().filter(is_left).map(|cluster| cluster.name.clone());
-            failed.entry(stage.name.clone()).or_default().extend(names);
+        let mut known: BTreeSet<&ClusterName> = BTreeSet::new();
+        for (of, stage) in runs.into_iter().flat_map(|of| of.stages.iter().map(move |stage| (of, stage))) {
+            // What left takes no failure with it.
+            for cluster in stage.clusters.iter().filter(|cluster| cluster.phase != ClusterPhase::Skipped) {
+                let is_newest = known.insert(&cluster.name);
+                if is_newest && cluster.phase == ClusterPhase::Failed && of.name != run.name {
+                    failed.entry(stage.name.clone()).or_default().insert(cluster.name.clone());
+                }
+            }
         }
-        failed.retain(|_, clusters| !clusters.is_empty());
         failed
     }
 

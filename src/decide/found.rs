@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::deliver::inventory::Held;
 use super::overrides::Overrides;
 use super::payload::Payload;
 use crate::snapshot::{Frozen, freeze, select};
+use deliver::inventory::Held;
 use jiff::Timestamp;
 use model::api::cluster::MemberCluster;
 use model::api::placement::PlacementSpec;

@@ -8,7 +8,7 @@ use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::PlacementType;
 use model::id::ClusterName;
 use model::names::first_of;
-use model::records::{Binding, BindingState};
+use model::records::{Binding, BindingState, PolicySnapshot};
 use model::runs::{Frozen, RunCause, RunRecord};
 
 /// Clusters in a message; the others are counted.
@@ -41,7 +41,7 @@ impl Pass<'_> {
                 "waits until a person has agreed to the clusters that left the fleet".to_owned(),
             ));
         }
-        if !self.policy_is_settled() {
+        if !self.policy_suffices(run) {
             return Err(Unready::Waits("waits until the policy is fulfilled".to_owned()));
         }
         if let Some(namespace) = &self.state.record.key.namespace {
@@ -63,7 +63,7 @@ impl Pass<'_> {
         if to_update.is_empty() && to_delete.is_empty() {
             return Err(Unready::WithoutClusters);
         }
-        let policy = self.state.policy().expect("a settled policy is there");
+        let policy = self.state.policy().expect("the current policy is there");
         let policy_clusters = match policy.policy.as_ref().map(|p| p.placement_type) {
             // Such a policy has no desired number: the number of picked clusters is the desired one.
             None | Some(PlacementType::PickAll) => i32::try_from(to_update.len()).unwrap_or(i32::MAX),
@@ -126,7 +126,19 @@ impl Pass<'_> {
 
     /// Tells whether scheduling is up to date with the placement, and its policy is fulfilled.
     pub(super) fn policy_is_settled(&self) -> bool {
+        self.current_policy().is_some_and(|policy| policy.fulfilled)
+    }
+
+    /// Tells whether a run may begin with the clusters that are picked. A rollback does not wait for others: it goes to clusters that have
+    /// something, and its policy is one of the past, which no commit changes and which may never be fulfilled again.
+    fn policy_suffices(&self, run: &RunRecord) -> bool {
+        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        self.current_policy().is_some_and(|policy| policy.fulfilled || is_rollback)
+    }
+
+    /// Returns the policy, if scheduling is up to date with the placement.
+    fn current_policy(&self) -> Option<&PolicySnapshot> {
         let generation = self.state.record.generation;
-        self.state.policy().is_some_and(|policy| policy.fulfilled && policy.observed_generation == generation)
+        self.state.policy().filter(|policy| policy.observed_generation == generation)
     }
 }

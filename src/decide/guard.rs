@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
 use super::state::{Claims, FleetState};
-use crate::deliver::guard;
-use crate::deliver::guard::guarded;
+use deliver::guard;
+use deliver::guard::guarded;
 use model::api::annotations::DELETION_GUARD;
 use model::api::placement::ApplyStrategyType;
 use model::id::{ClusterName, ObjectKey};

@@ -7,7 +7,6 @@ mod advance;
 mod again;
 mod back;
 mod behind;
-pub mod deliver;
 pub mod evictions;
 mod floor;
 mod follow_up;

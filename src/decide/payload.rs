@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::deliver::waves::wave;
 use crate::snapshot;
+use deliver::waves::wave;
 use model::encrypted::{EncryptedWork, carried};
 use model::id::{Digest, ObjectId, ObjectKey, PlacementKey};
 use model::manifest::Manifest;

@@ -212,8 +212,8 @@ fn rename_overrides(state: &mut PlacementState, fleet: &FleetState) {
     let bindings = state.bindings.values_mut().map(|binding| &mut Arc::make_mut(binding).overrides);
     let stages = state.runs.some_mut(|_| true).flat_map(|run| &mut run.stages);
     let clusters = stages.flat_map(|stage| &mut stage.clusters).map(|cluster| &mut cluster.overrides);
-    let states = state.record.succeeded.iter_mut().chain(&mut state.record.back);
-    let succeeded = states.flat_map(|state| &mut state.overrides).map(|shared| &mut shared.picked);
+    let returns_to = state.record.succeeded.iter_mut().chain(&mut state.record.back);
+    let succeeded = returns_to.flat_map(|state| &mut state.overrides).map(|shared| &mut shared.picked);
     for picked in bindings.chain(clusters).chain(succeeded) {
         for id in picked.cluster.iter_mut().chain(&mut picked.namespaced) {
             if let Some(name) = names.get(&*id) {

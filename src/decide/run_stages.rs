@@ -34,6 +34,10 @@ impl Pass<'_> {
             // Uses the stages that moved them, although labels may differ by now. A rollback removes nothing.
             return Ok((self.touched(bad), BTreeSet::new()));
         }
+        // Only a rollback begins then. No cluster loses anything as long as others are missing.
+        if !self.policy_is_settled() {
+            to_delete.clear();
+        }
         let labels = |binding: &&Binding| {
             let member = self.fleet.clusters.get(binding.cluster.as_str());
             (binding.cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default())

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use config::Member;
-use decide::deliver::inventory::Held;
 use decide::found::FoundSnapshot;
 use decide::state::Payload;
 use decide::status::decisions::Exports;
+use deliver::inventory::Held;
 use model::facts::Facts;
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::manifest::InputError;

@@ -382,7 +382,7 @@ async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<Option<Stri
 
 /// Returns an object as inventories are, which is never written.
 fn probe() -> (ObjectId, serde_json::Value) {
-    let (namespace, name) = (decide::deliver::inventory::NAMESPACE, "gitfleet-check");
+    let (namespace, name) = (deliver::inventory::NAMESPACE, "gitfleet-check");
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
     let id = ObjectId {
         group: String::new(),

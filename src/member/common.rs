@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::decryption::Decryption;
 use crate::limits::SharedLimits;
-use decide::deliver::health::HealthRules;
-use decide::deliver::live::KnownContents;
+use deliver::health::HealthRules;
+use deliver::live::KnownContents;
 use system::telemetry::metrics::Metrics;
 
 /// What all members have in common.

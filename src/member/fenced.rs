@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use cluster::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
-use decide::deliver::inventory::ID_LABEL;
+use deliver::inventory::ID_LABEL;
 use model::api::annotations::EPOCH;
 use model::id::ObjectId;
 use model::work::Release;

@@ -27,8 +27,8 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use cluster::{IN_FLIGHT_MAX, OBSERVATIONS_MAX, Observation, Target, WatchHandle, WatchedKind};
-use decide::deliver::inventory::Parent;
-use decide::deliver::step::Step;
+use deliver::inventory::Parent;
+use deliver::step::Step;
 use engine::member::result::StepResult;
 use engine::member::{Reconciler, Task};
 use engine::{MemberCommand, MemberEvent};

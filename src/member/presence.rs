@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use cluster::Target;
-use decide::deliver::step::Step;
+use deliver::step::Step;
 use engine::member::Task;
 use model::id::ObjectId;
 

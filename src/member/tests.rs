@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 
 use super::*;
 use cluster::{ApplyOptions, Deletion, Error};
-use decide::deliver::inventory::applyset_id;
-use decide::deliver::live::LiveObject;
-use decide::deliver::step::Step;
-use decide::deliver::waves::wave;
+use deliver::inventory::applyset_id;
+use deliver::live::LiveObject;
+use deliver::step::Step;
+use deliver::waves::wave;
 use model::api::placement::{ApplyStrategyType, WhenToTakeOver};
 use model::encrypted::EncryptedWork;
 use model::id::{Digest, ObjectId, ObjectKey};

@@ -95,7 +95,7 @@ pub const PHASES: [PhaseRule; 7] = {
             Halted,
             "too many clusters failed, a check did, or stages are missing that the configuration demands",
             [
-                Only("clusters that failed before, or that an earlier run left unfinished"),
+                Only("clusters that failed before, or to which an earlier run still brings what has not failed"),
                 Only("not by a halted run"),
                 Yes,
                 Yes,

@@ -30,12 +30,12 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 pub use baseline::Baseline;
-use decide::deliver::guard;
 use decide::hand_over::decide_each;
 use decide::ocm::Ocm;
 use decide::state::{FleetState, PlacementState};
 use decide::without_effect::without_effect;
 use decide::{is_guarded, only_reports};
+use deliver::guard;
 use model::api::condition::find_condition;
 use model::conditions::ConditionType;
 use model::id::{ClusterName, ObjectKey, PlacementKey};

@@ -367,7 +367,7 @@ mod from_records {
         assert_eq!(names(&p.changes.as_ref().expect("there is a baseline").resources.changed), ["ConfigMap web/m"]);
         assert_eq!((p.deletions.len(), &p.deletion_guard), (0, &None));
         let mut lost = baseline.clone();
-        let held = decide::deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
+        let held = deliver::inventory::Held { index: 7, commit: "".into(), digest: "".into() };
         lost.fleet.held.insert(PlacementKey::cluster_scoped("p"), held);
         lost.placements.clear();
         let rebuilt = plan_from(&lost, &tree(&fleet("2")), NOW);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{PROTOCOL_NEWEST, PROTOCOL_OLDEST};
-use decide::deliver::inventory::Held;
+use deliver::inventory::Held;
 use engine::MemberEvent;
 use model::facts::Facts;
 use model::id::{ClusterName, Digest, PlacementKey};

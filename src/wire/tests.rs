@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::frame::inflate_within;
 use super::*;
-use decide::deliver::inventory::Held;
+use deliver::inventory::Held;
 use engine::MemberEvent;
 use model::encrypted::EncryptedWork;
 use model::facts::{Facts, NodeFacts, Totals};

@@ -64,6 +64,7 @@ readonly EDITS="
 gitfleet-model src/model/text.rs text
 gitfleet-source src/source/paths.rs paths
 gitfleet-schedule src/schedule/filter.rs filter
+gitfleet-deliver src/deliver/waves.rs waves
 gitfleet-decide src/decide/works.rs works
 gitfleet-engine src/engine/queue.rs queue
 gitfleet-wire src/wire/frame.rs tests

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use decide::deliver::claim::{Holder, Peers};
-use decide::deliver::health::HealthRules;
-use decide::deliver::holdings::{Holdings, Wanted};
-use decide::deliver::inventory::{Held, Parent, applyset_id, labelled};
-use decide::deliver::lists::Unlisted;
-use decide::deliver::live::LiveObject;
-use decide::deliver::plan::plan;
-use decide::deliver::progress::Progress;
-use decide::deliver::step::MemberView;
 use decide::snapshot;
 use decide::state::Payload;
+use deliver::claim::{Holder, Peers};
+use deliver::health::HealthRules;
+use deliver::holdings::{Holdings, Wanted};
+use deliver::inventory::{Held, Parent, applyset_id, labelled};
+use deliver::lists::Unlisted;
+use deliver::live::LiveObject;
+use deliver::plan::plan;
+use deliver::progress::Progress;
+use deliver::step::MemberView;
 use divan::{Bencher, black_box};
 use jiff::Timestamp;
 use model::cluster::Cluster;

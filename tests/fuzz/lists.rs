@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use cluster::WatchedKind;
-use decide::deliver::inventory::{Parent, applyset_id};
-use decide::deliver::live::{LiveContent, LiveObject};
-use decide::deliver::progress::Attempt;
-use decide::deliver::step::Found;
-use decide::deliver::step::Step;
-use decide::deliver::waves::wave;
+use deliver::inventory::{Parent, applyset_id};
+use deliver::live::{LiveContent, LiveObject};
+use deliver::progress::Attempt;
+use deliver::step::Found;
+use deliver::step::Step;
+use deliver::waves::wave;
 use engine::member::result::StepResult;
 use engine::member::{Reconciler, Task};
 use engine::{MemberCommand, MemberEvent};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use decide::deliver::inventory::Parent;
-use decide::deliver::live::LiveObject;
+use deliver::inventory::Parent;
+use deliver::live::LiveObject;
 use engine::store::{MemoryStore, Store as _, backup};
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 use plan::simulate::Happening;

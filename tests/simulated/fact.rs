@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use decide::deliver::inventory::Parent;
-use decide::deliver::live::LiveObject;
+use deliver::inventory::Parent;
+use deliver::live::LiveObject;
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 
 /// One fact of a simulated fleet.

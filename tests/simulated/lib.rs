@@ -27,7 +27,7 @@ use agents::{AgentHappening, SimulatedAgents};
 use backup::Backup;
 use clock::MachineClock;
 use config::Configuration;
-use decide::deliver::live::LiveObject;
+use deliver::live::LiveObject;
 use engine::member::Task;
 use engine::store::Op;
 use engine::{Changed, Effect, MemberCommand};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use config::MemberAccess;
-use decide::deliver::live::LiveObject;
+use deliver::live::LiveObject;
 use engine::{Effect, MemberEvent};
 use model::id::{ClusterName, ObjectKey};
 use model::kinds::WatchedKind;

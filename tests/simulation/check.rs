@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use decide::deliver::inventory::applyset_id;
-use decide::deliver::live::LiveObject;
+use deliver::inventory::applyset_id;
+use deliver::live::LiveObject;
 use engine::store::records::{
     BINDING_PREFIX, CLUSTER_PREFIX, OVERRIDE_PREFIX, PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX, SOURCE_PREFIX,
     WORK_PREFIX, cluster_of, placement_of, snapshot_key,
@@ -192,6 +192,8 @@ pub struct Checker {
     pub(super) returned: BTreeMap<PlacementKey, Vec<String>>,
     /// Runs that are gone, by name.
     pub(super) forgotten_runs: BTreeMap<String, RunRecord>,
+    /// Runs that are gone, each with the clusters that nothing has moved since: what it brought may still fail or become available.
+    pub(super) gone_runs: Vec<RunRecord>,
     /// What people said of placements that are gone, until the batch is kept.
     pub(super) said_of_gone: super::hand_over::SaidOfGone,
     /// Clusters that wait for a fix.
@@ -394,7 +396,7 @@ impl Checker {
     fn corrected(&mut self, by: SignedDuration) {
         let moved = |at: &mut Timestamp| *at = at.checked_add(by).unwrap_or(*at);
         self.words.iter_mut().for_each(|word| moved(&mut word.at));
-        self.runs.values_mut().for_each(|run| shift_run(run, by));
+        self.runs.values_mut().chain(&mut self.gone_runs).for_each(|run| shift_run(run, by));
         self.bindings.values_mut().filter_map(|binding| binding.started_at.as_mut()).for_each(moved);
         self.given.values_mut().for_each(moved);
         for record in self.placements.values_mut() {
@@ -653,6 +655,7 @@ impl Checker {
             self.gates.moved.push((spot, Some(self.seen).filter(|_| !is_repair)));
         }
         if is_new {
+            self.leave_gone_runs(&binding);
             self.moved.insert((binding.placement.clone(), binding.cluster.clone()), self.seen);
         }
         self.note_recovery(&binding);
@@ -841,9 +844,11 @@ impl Checker {
             runs.flat_map(|run| run.stages.iter().map(|stage| (run.sequence, stage))).collect();
         stages.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let is_in = |stage: &StageRecord, cluster: &ClusterName| stage.clusters.iter().any(|c| c.name == *cluster);
+        let gone = self.gone_runs.iter().filter(|run| run.placement == *placement).flat_map(|run| &run.stages);
+        let told_by: Vec<&StageRecord> = gone.chain(stages.iter().rev().map(|(_, stage)| *stage)).collect();
         // The run that told the cluster to move last says whether it failed; it need not be the newest.
         let failed = |cluster: &ClusterName| {
-            let all = stages.iter().rev().flat_map(|(_, stage)| &stage.clusters);
+            let all = told_by.iter().flat_map(|stage| &stage.clusters);
             let of =
                 all.filter(|c| c.name == *cluster && c.phase != ClusterPhase::Pending).max_by_key(|c| c.started_at);
             of.is_some_and(|c| c.phase == ClusterPhase::Failed)
@@ -869,7 +874,7 @@ impl Checker {
             let is_down = |c: &RunCluster| c.started_at.is_some() && down.iter().any(|(_, name)| *name == c.name);
             stage.clusters.iter().any(is_down)
         };
-        let concurrency = stages.iter().filter(|(_, stage)| began(stage)).map(|(_, stage)| stage.max_concurrency).max();
+        let concurrency = told_by.iter().filter(|stage| began(stage)).map(|stage| stage.max_concurrency).max();
         // A failure that is tolerated uses no budget.
         let record = self.placements.get(placement);
         let tolerated = record.map_or(0, |record| record.failures_allowed().unwrap_or(usize::from(u16::MAX)));

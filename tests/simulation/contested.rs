@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Configuration;
-use decide::deliver::inventory::applyset_id;
+use deliver::inventory::applyset_id;
 use engine::Core;
 use jiff::Timestamp;
 use model::commands::Verb;

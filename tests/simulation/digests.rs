@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use decide::deliver::live::LiveObject;
+use deliver::live::LiveObject;
 use engine::store::{MemoryStore, Store as _};
 use jiff::Timestamp;
 use model::id::ObjectKey;

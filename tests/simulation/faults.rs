@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use decide::deliver::live::LiveObject;
+use deliver::live::LiveObject;
 use engine::Core;
 use engine::waits::DOWN_MAX;
 use jiff::SignedDuration;

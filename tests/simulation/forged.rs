@@ -277,6 +277,9 @@ fn of_runs() -> Vec<Row> {
     };
     let Fact::Kept { value: unsaid, .. } = binding("a", 1, false) else { unreachable!() };
     vec![
+        ("a stage in its turn", vec![run(false, false)], None),
+        ("a stage before its time", vec![run(false, true)], Some("2:")),
+        ("a gate nobody opened", vec![run(true, true)], Some("3:")),
         ("as many on their way as may be", vec![frozen("Updating")], None),
         ("two on their way where one may be", vec![phases("Updating", "Updating")], Some("1:")),
         ("a stage that is over", vec![phases("Succeeded", "Succeeded")], None),
@@ -356,6 +359,11 @@ fn of_turns() -> Vec<Row> {
     };
     let told = || vec![binding("b", 2, false), stage("Failed", "Updating")];
     let told_later = || vec![binding("b", 2, false), stage("Pending", "Updating")];
+    let gone = || Fact::Kept { key: "run/p/r".to_owned(), value: None };
+    let for_two = || {
+        let run = one_stage(|run| run["stages"][0]["maxConcurrency"] = json!(2));
+        [whole("a"), whole("b"), vec![run, gone()]].concat()
+    };
     vec![
         ("one failed, and the next is down", [failed(), told(), vec![applied("b", false)]].concat(), None),
         (
@@ -367,6 +375,21 @@ fn of_turns() -> Vec<Row> {
             "the next begins though one that failed is to be tried again",
             [failed(), vec![stage("Pending", "Pending")], told_later(), vec![applied("b", false)]].concat(),
             Some("1: 2 of p"),
+        ),
+        (
+            "one failed in a run that is gone, and the next is down",
+            [failed(), told(), vec![gone(), applied("b", false)]].concat(),
+            None,
+        ),
+        (
+            "two are down that a run for two moved before it was gone",
+            [for_two(), vec![applied("a", false), applied("b", false)]].concat(),
+            None,
+        ),
+        (
+            "one is down that was moved after its run was gone",
+            [for_two(), vec![binding("a", 2, false), applied("a", false)]].concat(),
+            Some("1: 1 of p"),
         ),
     ]
 }
@@ -443,9 +466,6 @@ fn every_broken_promise_is_caught() {
             [both(), vec![gone(&pruning(&[object()], true)), applied("a", false), applied("b", false)]].concat(),
             None,
         ),
-        ("a stage in its turn", vec![run(false, false)], None),
-        ("a stage before its time", vec![run(false, true)], Some("2:")),
-        ("a gate nobody opened", vec![run(true, true)], Some("3:")),
         ("deletions nobody approved", vec![placement(1, &open)], Some("3:")),
         (
             "deletions behind a closed gate",

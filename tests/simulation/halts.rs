@@ -195,14 +195,14 @@ fn what_a_person_forgave_does_not_count_again() {
         RunRecord { sequence, phase, ..run }
     };
     let over = run_of(0, RunPhase::RolledBack, "Failed");
-    let (replaced, goes_on) = (run_of(0, RunPhase::Superseded, "Failed"), run_of(0, RunPhase::Updating, "Failed"));
+    let (replaced, continues) = (run_of(0, RunPhase::Superseded, "Failed"), run_of(0, RunPhase::Updating, "Failed"));
     let (again, newer) = (run_of(0, RunPhase::Succeeded, "Pending"), run_of(1, RunPhase::Halted, "Failed"));
     let ended = run_of(0, RunPhase::Succeeded, "Failed");
     // what was kept of the run before that a person forgave, what is kept of it then, and how many have failed by that
     let forgiven = [
         (&over, &over, 0),
-        (&goes_on, &goes_on, 1),
-        (&goes_on, &over, 1),
+        (&continues, &continues, 1),
+        (&continues, &over, 1),
         (&ended, &ended, 0),
         (&again, &ended, 1),
         (&again, &again, 0),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use decide::deliver::inventory::Parent;
+use deliver::inventory::Parent;
 use engine::Core;
 use model::commands::{Command, Done, Refusal, Verb};
 use model::id::{ClusterName, CommitId, Digest, PlacementKey};

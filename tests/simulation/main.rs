@@ -46,9 +46,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use config::Configuration;
-use decide::deliver::inventory::applyset_id;
-use decide::deliver::live::LiveObject;
 use decide::state::PlacementState;
+use deliver::inventory::applyset_id;
+use deliver::live::LiveObject;
 use engine::store::records::{PLACEMENT_PREFIX, placement_of};
 use jiff::Timestamp;
 use model::commands::{Command, Person, RefusalReason, Verb};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use decide::deliver::health::HealthRules;
-use decide::deliver::live::LiveObject;
+use deliver::health::HealthRules;
+use deliver::live::LiveObject;
 use jiff::{SignedDuration, Timestamp};
 use model::id::{ClusterName, CommitId, Digest, ObjectKey, PlacementKey};
 use model::records::Availability;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use decide::deliver::health::HealthRules;
-use decide::deliver::inventory::applyset_id;
-use decide::deliver::live::LiveObject;
+use deliver::health::HealthRules;
+use deliver::inventory::applyset_id;
+use deliver::live::LiveObject;
 use jiff::{SignedDuration, Timestamp};
 use model::api::condition::ConditionStatus;
 use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use decide::deliver::health::HealthRules;
-use decide::deliver::inventory::{Held, Parent, applyset_id};
-use decide::deliver::live::LiveObject;
+use deliver::health::HealthRules;
+use deliver::inventory::{Held, Parent, applyset_id};
+use deliver::live::LiveObject;
 use engine::store::records::snapshot_key;
 use jiff::Timestamp;
 use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};

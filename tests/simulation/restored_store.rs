@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use decide::deliver::inventory::Parent;
+use deliver::inventory::Parent;
 use engine::Core;
 use engine::store::backup;
 use engine::store::records::STORE_KEY;

@@ -13,6 +13,7 @@ use model::runs::{Approval, ClusterPhase, RunCause, RunCluster, RunRecord, Stage
 
 use super::check::{Checker, Verdict, parse};
 use super::hand_over::is_same_thing;
+use super::records::Binding;
 
 /// A cluster that was whole and in calm for so long is not to be called failed.
 const CALM: SignedDuration = SignedDuration::from_secs(90);
@@ -67,6 +68,7 @@ impl Checker {
         let Some(value) = value else {
             let Some(run) = before else { return Ok(()) };
             let verdict = self.may_forget(&run);
+            self.gone_runs.push(run.clone());
             self.forgotten_runs.insert(run.name.clone(), run);
             return verdict;
         };
@@ -80,6 +82,7 @@ impl Checker {
             Some(former)
         });
         // A document that names another snapshot or strategy is another run of the same name.
+        self.gone_runs.extend(before.as_ref().filter(|before| before.sequence != run.sequence).cloned());
         let before = before.filter(|before| before.sequence == run.sequence);
         let mut all_done = true;
         for stage in run.stages.iter().chain(&run.deletion) {
@@ -100,6 +103,14 @@ impl Checker {
         self.note_failures(&run, before.as_ref());
         self.runs.insert(key.to_owned(), run);
         Ok(())
+    }
+
+    /// A cluster has something else than what runs brought that are gone.
+    pub(super) fn leave_gone_runs(&mut self, binding: &Binding) {
+        let gone = self.gone_runs.iter_mut().filter(|run| run.placement == binding.placement);
+        for stage in gone.flat_map(|run| &mut run.stages) {
+            stage.clusters.retain(|cluster| cluster.name != binding.cluster);
+        }
     }
 
     /// Notes which failed clusters of a run are to be tried again.

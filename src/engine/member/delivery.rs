@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::result::StepResult;
-use decide::deliver::progress::{Attempt, Baseline, Baselines, Progress, baselines_pool};
-use decide::deliver::step::DriftCheck;
-use decide::deliver::step::{Plan, RETRY_MAX, Step};
+use deliver::progress::{Attempt, Baseline, Baselines, Progress, baselines_pool};
+use deliver::step::DriftCheck;
+use deliver::step::{Plan, RETRY_MAX, Step};
 use model::api::placement::ApplyStrategyType;
 use model::id::{Digest, ObjectId, ObjectKey};
 use model::records::{ApplyOutcome, WorkStatus};

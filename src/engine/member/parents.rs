@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::reconciler::Reconciler;
-use decide::deliver::inventory::{Parent, applyset_id};
+use deliver::inventory::{Parent, applyset_id};
 use model::id::PlacementKey;
 use model::shared::Shared;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use decide::deliver::inventory::Parent;
-use decide::deliver::live::{LiveObject, Uid};
-use decide::deliver::progress::Attempt;
-use decide::deliver::step::{Found, ObservedVersion};
+use deliver::inventory::Parent;
+use deliver::live::{LiveObject, Uid};
+use deliver::progress::Attempt;
+use deliver::step::{Found, ObservedVersion};
 use model::id::{Digest, ObjectKey};
 use model::records::{ApplyOutcome, Difference};
 use model::work::Desired;
@@ -94,7 +94,7 @@ pub fn tried(
     let same = before.filter(|b| b.manifest == desired.digest);
     let failed = answer.outcome.is_tried_again();
     let mut put_backs = before.map(|b| b.put_backs.clone()).unwrap_or_default();
-    put_backs.retain(|at| *at + decide::deliver::plan::PUT_BACK_WINDOW > now);
+    put_backs.retain(|at| *at + deliver::plan::PUT_BACK_WINDOW > now);
     // A failed put-back is no sign that somebody changes the object again and again.
     if put_back && !failed {
         put_backs.push(now);

@@ -1,9 +1,9 @@
 //! What lists and watches report of a member's objects: pure.
 
 use super::reconciler::{Reconciler, kinds_of};
-use decide::deliver::inventory::group_kind;
-use decide::deliver::lists::is_of_kind;
-use decide::deliver::live::LiveObject;
+use deliver::inventory::group_kind;
+use deliver::lists::is_of_kind;
+use deliver::live::LiveObject;
 use model::id::{ObjectId, ObjectKey};
 use model::kinds::WatchedKind;
 use model::records::Availability;

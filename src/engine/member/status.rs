@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::delivery::Delivery;
-use decide::deliver::live::LiveObject;
-use decide::deliver::plan::verdict;
-use decide::deliver::step::{MemberView, State};
+use deliver::live::LiveObject;
+use deliver::plan::verdict;
+use deliver::step::{MemberView, State};
 use model::id::ObjectId;
 use model::records::{ApplyOutcome, Availability, Difference, Inventory, ManifestStatus, WorkStatus};
 use model::work::Desired;

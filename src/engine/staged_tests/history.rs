@@ -96,6 +96,43 @@ fn a_rollback_takes_back_what_a_rolling_update_brought_since_the_last_run() {
     }
 }
 
+/// Its policy is that of then: no commit says that fewer clusters are enough.
+#[test]
+fn a_rollback_does_not_wait_for_a_cluster_that_has_left() {
+    let four = ", policy: {placementType: PickN, numberOfClusters: 4}, strategy: {type: External}";
+    let mut case = Case::rolled_out(&[("p.yaml", testkit::trees::placement("p", AUTOMATIC, four))]);
+    case.content("1");
+    case.settle();
+    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(case.settle(), "a1 b1 c1 d1");
+    case.commit(&[("d.yaml", String::new())]);
+    assert_eq!(case.settle(), "a1 b1 c1");
+    case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(case.settle(), "a0 b0 c0", "{}", case.phases());
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Succeeded, p-1-rollback Succeeded");
+}
+
+/// Of a rollback that returns the placement as a whole.
+#[test]
+fn a_rollback_removes_nothing_while_the_policy_of_then_misses_a_cluster() {
+    let rolling = |clusters: &str| fixed("", clusters).replace(", strategy: {type: External}", "");
+    let mut case = Case::of(&[("p.yaml", rolling("a, b, e")), ("s.yaml", ONE_STAGE.to_owned())]);
+    case.later(600);
+    assert_eq!(case.later(600), "a0 b0");
+    case.commit(&[("p.yaml", rolling("a, b, c, d")), ("x.yaml", payload("1"))]);
+    case.later(600);
+    assert_eq!(case.later(600), "a1 b1 c1 d1");
+    case.commit(&[("p.yaml", fixed(AUTOMATIC, "a, b, c, d"))]);
+    assert_eq!(case.settle(), "a1 b1 c1 d1");
+    case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
+    assert_eq!(case.settle(), "a0 b0 c1? d1?", "{}", case.phases());
+    case.commit(&[("e.yaml", member("e", "one"))]);
+    assert_eq!(case.settle(), "a0 b0 c1? d1? e0", "the removal is asked first: {}", case.phases());
+    case.say(Verb::Approve, "p deletion").expect("it waits");
+    assert_eq!(case.settle(), "a0 b0 e0", "{}", case.phases());
+    assert_eq!(case.phases(), "p-1-rollback Succeeded, p-1-rollback-2 Succeeded");
+}
+
 #[test]
 fn an_older_run_brings_nothing_back_when_the_document_of_the_newest_goes() {
     let by_hand = [("p.yaml", placement("")), ("s.yaml", ONE_STAGE.to_owned()), ("r.yaml", run("r", ""))];

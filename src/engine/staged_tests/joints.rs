@@ -122,6 +122,17 @@ fn m3_a_halt_outlives_its_cluster() {
     }
 }
 
+/// A rollout that has ended without `b`, which is offline.
+fn without_b() -> Case {
+    let mut case = Case::rolled_out(&[]);
+    case.content("1");
+    case.settle();
+    case.goes("b", false);
+    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+    assert_eq!(case.settle(), "a1 b0 c1 d1");
+    case
+}
+
 #[test]
 fn m3_a_follow_up_run_counts_what_failed_before() {
     let tolerant = "gitfleet.io/staged-update-strategy: s, gitfleet.io/max-failures: '1'";
@@ -146,12 +157,7 @@ fn m3_a_follow_up_run_counts_what_failed_before() {
 
 #[test]
 fn m3_a_follow_up_run_counts_what_fails_at_the_same_instant() {
-    let mut case = Case::rolled_out(&[]);
-    case.content("1");
-    case.settle();
-    case.goes("b", false);
-    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
-    assert_eq!(case.settle(), "a1 b0 c1 d1");
+    let mut case = without_b();
     for cluster in ["b", "e"] {
         case.manner(cluster, Manner::Slow);
     }
@@ -164,6 +170,36 @@ fn m3_a_follow_up_run_counts_what_fails_at_the_same_instant() {
     case.decide();
     assert_eq!(case.places(), "a1 b1 c1 d1 e1 f-", "f does not begin what b has failed with");
     assert!(case.phases().ends_with("p-1-2 Halted"), "{}", case.phases());
+}
+
+#[test]
+fn m3_who_returns_does_not_begin_what_failed_in_a_newer_run() {
+    let mut case = without_b();
+    case.manner("e", Manner::Refuses);
+    case.commit(&[("e.yaml", member("e", "two"))]);
+    case.settle();
+    assert_eq!(case.phases(), "p-0 Succeeded, p-1 Succeeded, p-1-2 Halted");
+    case.goes("b", true);
+    assert_eq!(case.settle(), "a1 b0 c1 d1 e1", "e has failed with it");
+    case.manner("e", Manner::Well);
+    assert_eq!(case.settle(), "a1 b1 c1 d1 e1", "e recovered");
+}
+
+#[test]
+fn m3_who_returns_does_not_begin_what_failed_in_a_newer_run_that_is_over() {
+    let mut case = without_b();
+    case.commit(&[("e.yaml", member("e", "two")), ("f.yaml", member("f", "two"))]);
+    case.goes("f", false);
+    assert_eq!(case.settle(), "a1 b0 c1 d1 e1 f-");
+    assert!(case.phases().ends_with("p-1-2 Succeeded"), "{}", case.phases());
+    case.manner("f", Manner::Refuses);
+    case.goes("f", true);
+    assert_eq!(case.settle(), "a1 b0 c1 d1 e1 f1");
+    case.goes("b", true);
+    assert_eq!(case.settle(), "a1 b0 c1 d1 e1 f1", "f has failed with it");
+    case.say(Verb::Retry, "p").expect("f failed");
+    case.manner("f", Manner::Well);
+    assert_eq!(case.settle(), "a1 b1 c1 d1 e1 f1");
 }
 
 /// What failed because of an override is repaired by another override.

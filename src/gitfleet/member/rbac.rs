@@ -12,7 +12,7 @@ use model::tree::Scope;
 use plan::needs::{Named, Needs};
 
 /// Namespace of the account and of the inventory.
-pub(super) const NAMESPACE: &str = decide::deliver::inventory::NAMESPACE;
+pub(super) const NAMESPACE: &str = deliver::inventory::NAMESPACE;
 /// The account of the daemon on a member; its roles and bindings have the same name.
 pub(super) const ACCOUNT: &str = "gitfleet";
 /// The Secret that the cluster puts a lasting token in.

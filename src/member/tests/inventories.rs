@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use decide::deliver::inventory::Held;
+use deliver::inventory::Held;
 use engine::member::result::StepResult;
 
 fn at(seconds: i64) -> Timestamp {

@@ -1,9 +1,9 @@
 //! What is concluded from lists: from those that fail, from those of another history, and from none.
 
 use super::*;
-use decide::deliver::health::HealthRules;
-use decide::deliver::inventory::Parent;
-use decide::deliver::live::LiveContent;
+use deliver::health::HealthRules;
+use deliver::inventory::Parent;
+use deliver::live::LiveContent;
 use engine::member::result::{Answer, tried};
 use model::records::Inventory;
 
@@ -38,11 +38,8 @@ fn live(name: &str, value: &str, resource_version: u64) -> LiveObject {
 
 /// The inventory of placement `p` as it says that the member holds an order completely.
 fn parent(order: &WorkOrder) -> Parent {
-    let holds = decide::deliver::inventory::Held {
-        index: order.snapshot,
-        commit: order.commit.clone(),
-        digest: order.digest.clone(),
-    };
+    let holds =
+        deliver::inventory::Held { index: order.snapshot, commit: order.commit.clone(), digest: order.digest.clone() };
     Parent { holds: Some(holds), ..Parent::default().widened(order) }
 }
 

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::*;
-use decide::deliver::live::{LiveContent, LiveObject};
-use decide::deliver::step::Step;
+use deliver::live::{LiveContent, LiveObject};
+use deliver::step::Step;
 use engine::member::result::{Answer, tried};
 use model::records::WorkStatus;
 

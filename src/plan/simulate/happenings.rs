@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::member::Sight;
-use decide::deliver::inventory::Parent;
+use deliver::inventory::Parent;
 use engine::Event;
 use engine::member::Task;
 use engine::member::result::StepResult;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::fact::Fact;
-use decide::deliver::health::{HealthRules, health};
-use decide::deliver::inventory::{Parent, applyset_id};
-use decide::deliver::live::{LiveContent, LiveObject, Uid};
-use decide::deliver::plan::owned_by_another;
-use decide::deliver::step::Found;
-use decide::deliver::step::Step;
+use deliver::health::{HealthRules, health};
+use deliver::inventory::{Parent, applyset_id};
+use deliver::live::{LiveContent, LiveObject, Uid};
+use deliver::plan::owned_by_another;
+use deliver::step::Found;
+use deliver::step::Step;
 use engine::member::Task;
 use engine::member::result::{Answer, StepResult, tried};
 use model::api::placement::WhenToTakeOver;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::deployment::Deployment;
 use super::{Event, Fact, Happening, Simulation, SourceEvent};
-use decide::deliver::inventory::Held;
 use decide::found::FoundSnapshot;
 use decide::payload::{Payload, payload_among};
+use deliver::inventory::Held;
 use model::id::{ClusterName, CommitId, PlacementKey};
 use model::manifest::InputError;
 use model::records::ResourceSnapshot;

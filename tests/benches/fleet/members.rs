@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use decide::deliver::inventory::{Held, Parent, applyset_id};
-use decide::deliver::live::{LiveContent, LiveObject, Uid};
-use decide::deliver::step::Step;
+use deliver::inventory::{Held, Parent, applyset_id};
+use deliver::live::{LiveContent, LiveObject, Uid};
+use deliver::step::Step;
 use engine::member::result::{Answer, StepResult, tried};
 use engine::member::{Reconciler, Task};
 use engine::{MemberCommand, MemberEvent};

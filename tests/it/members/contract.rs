@@ -9,7 +9,7 @@ use std::time::Duration;
 use cluster::directory::Directory;
 use cluster::live::{Inventory, Live};
 use cluster::{ApplyOptions, Deletion, Observation, Target, WatchHandle, WatchedKind};
-use decide::deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
+use deliver::inventory::{ID_LABEL, NAMESPACE, PART_ANNOTATIONS, PART_OF_LABEL};
 use model::id::ObjectId;
 use model::work::Release;
 use serde_json::{Value, json};

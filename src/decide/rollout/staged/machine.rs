@@ -93,8 +93,8 @@ pub struct Situation<'a> {
     pub asks_no_gate: bool,
     /// The servers that answer the queries of checks.
     pub servers: &'a MetricServers,
-    /// Clusters by stage that failed with the same content in finished runs, and that are in no stage of this one.
-    pub failed_before: &'a BTreeMap<String, BTreeSet<ClusterName>>,
+    /// Clusters by stage that failed with the same content in other runs.
+    pub failed_elsewhere: &'a BTreeMap<String, BTreeSet<ClusterName>>,
 }
 
 /// The actions and events of a run. The record already contains them: store both together.
@@ -278,14 +278,15 @@ fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
     run.stages.iter().chain(&run.deletion)
 }
 
-/// Describes why nothing new starts, if too many clusters of a stage failed, in this run or in finished ones with the same content.
+/// Describes why nothing new starts, if too many clusters of a stage failed, in this run or in others with the same content.
 fn over_budget(run: &RunRecord, situation: &Situation<'_>) -> Option<String> {
     let nothing = BTreeSet::new();
     run.stages.iter().find_map(|stage| {
-        let before = situation.failed_before.get(&stage.name).unwrap_or(&nothing);
+        let elsewhere = situation.failed_elsewhere.get(&stage.name).unwrap_or(&nothing);
         let failed = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed);
-        let failed: BTreeSet<&ClusterName> = failed.map(|cluster| &cluster.name).chain(before).collect();
-        let allowed = situation.max_failures.of(stage.clusters.len() + before.len());
+        let failed: BTreeSet<&ClusterName> = failed.map(|cluster| &cluster.name).chain(elsewhere).collect();
+        let all: BTreeSet<&ClusterName> = stage.clusters.iter().map(|cluster| &cluster.name).chain(elsewhere).collect();
+        let allowed = situation.max_failures.of(all.len());
         (failed.len() > allowed).then(|| {
             let is_there = |cluster: &ClusterName| {
                 situation.clusters.get(cluster).is_some_and(|seen| seen.in_fleet && seen.picked)
@@ -293,7 +294,7 @@ fn over_budget(run: &RunRecord, situation: &Situation<'_>) -> Option<String> {
             let said: Vec<String> = failed
                 .iter()
                 .map(|name| {
-                    if is_there(name) || before.contains(*name) {
+                    if is_there(name) || elsewhere.contains(*name) {
                         name.to_string()
                     } else {
                         format!("{name}, which left")

@@ -1,5 +1,5 @@
 use super::*;
-use decide::deliver::health::HealthRules;
+use deliver::health::HealthRules;
 
 #[test]
 fn the_label_says_whose_a_deleted_object_is_whether_or_not_its_inventory_is_there() {

@@ -276,7 +276,7 @@ impl World {
             rules: self.rules,
             asks_no_gate: self.asks_no_gate,
             servers: &self.servers,
-            failed_before: &BTreeMap::new(),
+            failed_elsewhere: &BTreeMap::new(),
         };
         let step = advance(&mut self.run, &situation, self.now);
         for cluster in &step.start {

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::deliver::health::{HealthRules, KindRule};
+use crate::health::{HealthRules, KindRule};
 
 fn live(image: &str, replicas: i64, other: &str, owns_image: bool) -> Value {
     let container =

@@ -1,6 +1,6 @@
 use super::*;
-use crate::deliver::health::HealthRules;
-use crate::deliver::lists::Lists;
+use crate::health::HealthRules;
+use crate::lists::Lists;
 
 /// Returns a kind whose list failed.
 fn unlisted(kind: &str) -> Unlisted {

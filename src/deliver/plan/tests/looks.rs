@@ -1,6 +1,6 @@
 use super::*;
-use crate::deliver::drift::CHECK_PAUSE;
-use crate::deliver::step::RETRY_FIRST;
+use crate::drift::CHECK_PAUSE;
+use crate::step::RETRY_FIRST;
 use model::api::placement::ComparisonOption;
 
 #[test]

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::deliver::health::HealthRules;
+use crate::health::HealthRules;
 
 fn live(name: &str, applyset: &str) -> LiveObject {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
