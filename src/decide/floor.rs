@@ -176,7 +176,7 @@ impl Pass<'_> {
     }
 
     /// Tells whether an approval covers what a cluster gets: its stage runs the same, or the gates before its stage were opened for it. Where
-    /// an earlier stage `asks` by now and no approval stood before the cluster then, nobody has agreed to it.
+    /// an earlier stage has an approval now (`asks`) and that run had none before the cluster, no approval covers it.
     fn is_approved(
         &self,
         frozen: &Frozen,
@@ -198,7 +198,7 @@ impl Pass<'_> {
         // A stage that was skipped, because its clusters had left, opened no gate.
         let had = |stage: &&StageRecord| stage.phase.is_reached() && stage.phase != StagePhase::Skipped;
         let opened_for_it = |of: &StageRecord| {
-            // Nobody was asked about one that left before its turn: in the same stage it joins those that it was asked for.
+            // The approval did not name a cluster that had left. In the same stage it is like a cluster that joins; in another it is not.
             let was_asked_for = |known: &RunCluster| of.name == stage.name || !left_before_its_turn(known);
             let is_it = |known: &RunCluster| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides);
             of.clusters.iter().any(|known| is_it(known) && was_asked_for(known))
@@ -289,7 +289,7 @@ fn has_approval(tasks: &[TaskRecord]) -> bool {
     tasks.iter().any(|task| task.type_ == StageTaskType::Approval)
 }
 
-/// Tells whether an approval stood before a cluster of a run. A stage that no cluster belonged to asked nobody.
+/// Tells whether an approval stood before a cluster of a run. A stage without clusters had no effective approval.
 fn was_asked(run: &RunRecord, cluster: &ClusterName) -> bool {
     let is_in = |stage: &StageRecord| stage.clusters.iter().any(|known| known.name == *cluster);
     let Some(at) = run.stages.iter().position(is_in) else { return false };

@@ -193,7 +193,7 @@ fn moved(old: &PlacementState, new: &PlacementState, lost: &BTreeSet<ClusterName
         state.runs.insert(run);
     }
     state.works.clone_from(&new.works);
-    // Both names may have a snapshot. What was read for one of them is there: nobody reads it again for the other.
+    // Both names may have a snapshot. A payload that was read for one of them is not requested again for the other.
     state.payloads.clone_from(&new.payloads);
     state.payloads.extend(old.payloads.iter().map(|(index, payload)| (index + by, Arc::clone(payload))));
     let unreadable = old.unreadable.iter().map(|index| index + by);

@@ -211,7 +211,7 @@ impl Core {
         }
     }
 
-    /// Returns the state of a single pass that is ended before it has finished: what nobody has confirmed does not count as done.
+    /// Returns the state of a single pass that is ended before it has finished: work without a report does not count as done.
     pub fn cut_short(&self, now: Timestamp) -> RolloutState {
         match self.standing(now) {
             RolloutState::AllAtTarget => self.finished(now, now).unwrap_or(RolloutState::Progressing),

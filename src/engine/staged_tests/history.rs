@@ -1,5 +1,6 @@
 //! What ended runs still do, and what they do no more.
 
+use super::joints::without_b;
 use super::*;
 use model::commands::RefusalReason;
 use model::runs::RunCause;
@@ -41,12 +42,7 @@ fn a_rollback_goes_through_the_gates_of_a_snapshot_that_never_passed_them() {
 
 #[test]
 fn a_cluster_that_returns_after_a_rollback_is_not_brought_to_what_is_held() {
-    let mut case = Case::rolled_out(&[]);
-    case.content("1");
-    case.settle();
-    case.goes("b", false);
-    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
-    assert_eq!(case.settle(), "a1 b0 c1 d1");
+    let mut case = without_b();
     case.say_as("ann", Verb::Rollback, "p", None, Some(0)).expect("it is kept");
     assert_eq!(case.settle(), "a0 b0 c0 d0");
     case.goes("b", true);
@@ -162,12 +158,7 @@ fn what_moved_by_itself_meanwhile_is_not_taken_back() {
 
 #[test]
 fn a_deferral_is_forgotten_when_a_placement_moves_by_itself() {
-    let mut case = Case::rolled_out(&[]);
-    case.content("1");
-    case.settle();
-    case.goes("b", false);
-    case.say(Verb::Approve, "p-1 one").expect("the gate opens");
-    assert_eq!(case.settle(), "a1 b0 c1 d1");
+    let mut case = without_b();
     case.commit(&[("p.yaml", rolling("")), ("x.yaml", payload("2"))]);
     case.goes("b", true);
     case.settle();

@@ -123,7 +123,7 @@ fn m3_a_halt_outlives_its_cluster() {
 }
 
 /// A rollout that has ended without `b`, which is offline.
-fn without_b() -> Case {
+pub(super) fn without_b() -> Case {
     let mut case = Case::rolled_out(&[]);
     case.content("1");
     case.settle();

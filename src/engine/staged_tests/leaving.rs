@@ -68,7 +68,7 @@ fn a_stage_without_gates_is_no_way_round_those_of_a_later_one() {
         assert_eq!(case.settle(), places, "d is in stage {stage_of_d}");
         assert_eq!(case.phases(), format!("p-0 Succeeded, p-0-2 {phase}"));
         if phase == "Waiting" {
-            case.say(Verb::Approve, "p-0-2 one").expect("nobody agreed that it goes to stage three");
+            case.say(Verb::Approve, "p-0-2 one").expect("an approval is required before stage three");
             assert_eq!(case.settle(), "a0 b0 c0 d0 e0");
         }
     }
