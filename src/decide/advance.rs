@@ -246,7 +246,7 @@ impl Pass<'_> {
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
             let heard = self.fleet.heard(&run.placement, &cluster.name);
-            let health = binding.map(|b| evaluate(b, work, heard, limits, self.now));
+            let health = binding.map(|b| evaluate(b, work, &self.state.taking_over, heard, limits, self.now));
             let mut health = health.unwrap_or(UNTOLD);
             // It gets no order, so nothing would ever be reported.
             let is_under_way = cluster.phase == ClusterPhase::Updating && health.ready != Readiness::Ready;
@@ -315,7 +315,8 @@ impl Pass<'_> {
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
         let is_right = |b: &Binding| {
             let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
-            let ready = evaluate(b, work, None, &limits, self.now).ready == Readiness::Ready;
+            let health = evaluate(b, work, &self.state.taking_over, None, &limits, self.now);
+            let ready = health.ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };
         if !self.updated().all(is_right) {

@@ -10,7 +10,7 @@ use model::along::Along;
 use model::api::annotations::{DELETION_GUARD, STAGED_UPDATE_STRATEGY};
 use model::api::placement::StrategyType;
 use model::approvers::{Ownership, ReplacedOwnership};
-use model::id::ClusterName;
+use model::id::{ClusterName, CommitId};
 use model::journal::JournalKind;
 use model::records::{Binding, ClusterRecord, MassLeave, PlacementRecord};
 use model::runs::{RunPhase, RunRecord};
@@ -57,17 +57,23 @@ impl Pass<'_> {
     /// next one a person may begin another rollout, and those would have to agree to that.
     pub(super) fn forget_replaced(&mut self) {
         let commit = &self.fleet.tree.commit;
-        if self.is_settled() {
-            self.state.record.replaced.retain(|replaced| replaced.by == *commit);
+        let is_settled = self.is_settled();
+        let is_rolled_out = is_settled && self.newest_rollout_is_of(commit.as_ref());
+        let replaced = &mut self.state.record.replaced;
+        replaced.retain(|replaced| replaced.by == *commit || !is_settled && !replaced.agreed);
+        // Whom the commit named decides about the next one, whatever begins before that. Not where another placement hands over: that may come
+        // after the rollout.
+        for own in replaced.iter_mut().filter(|replaced| is_rolled_out && is_own(replaced)) {
+            own.agreed = true;
         }
     }
 
     /// Keeps an ownership as one that still counts, where none does that is older.
     fn replace(&mut self, before: Option<Ownership>) {
         let record = &mut self.state.record;
-        let is_own = |replaced: &ReplacedOwnership| replaced.from.is_none();
         if let Some(before) = before.filter(|_| record.generation > 0 && !record.replaced.iter().any(is_own)) {
-            record.replaced.push(ReplacedOwnership { before, by: self.fleet.tree.commit.clone(), from: None });
+            let by = self.fleet.tree.commit.clone();
+            record.replaced.push(ReplacedOwnership { before, by, agreed: false, from: None });
         }
     }
 
@@ -76,14 +82,24 @@ impl Pass<'_> {
     /// when it loses stages with approvals, and who resumes it agrees.
     fn is_settled(&self) -> bool {
         let is_staged = self.state.record.spec.strategy.type_ == StrategyType::External;
-        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
-        let newest = self.state.runs.values().filter(rolls_out).max_by_key(|run| run.sequence);
         let agreed = if is_staged {
-            newest.is_none_or(|run| run.phase == RunPhase::Succeeded)
+            self.newest_rollout().is_none_or(|run| run.phase == RunPhase::Succeeded)
         } else {
             self.state.record.paused.is_none()
         };
         agreed && self.state.record.closed_gate().is_none() && self.state.runs.values().all(|run| run.phase.is_final())
+    }
+
+    fn newest_rollout(&self) -> Option<&RunRecord> {
+        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
+        self.state.runs.values().filter(rolls_out).max_by_key(|run| run.sequence)
+    }
+
+    /// Tells whether the newest rollout is that of a commit's own content. Until it exists, that of an earlier commit is the newest one.
+    fn newest_rollout_is_of(&self, commit: Option<&CommitId>) -> bool {
+        let index = self.newest_rollout().and_then(RunRecord::snapshot);
+        let snapshot = index.and_then(|index| self.state.snapshots.get(&index));
+        snapshot.is_some_and(|snapshot| Some(&snapshot.commit) == commit)
     }
 
     fn follow_spec(&mut self) {
@@ -152,6 +168,10 @@ impl Pass<'_> {
         let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave_of(&b.cluster, records.get(&b.cluster))?));
         self.state.bindings().filter_map(leaves).collect()
     }
+}
+
+fn is_own(replaced: &ReplacedOwnership) -> bool {
+    replaced.from.is_none()
 }
 
 /// Returns what decides about a placement so far; `None` where its file was never known.

@@ -19,7 +19,7 @@ impl Pass<'_> {
         // A placement that only reports prunes nothing on a cluster that stays. A cluster that leaves may hold objects from an
         // earlier strategy.
         let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(upcoming) };
-        self.state.losing = self.lost(&kept);
+        self.lost = self.lost(&kept);
         let gate = self.guarded(&kept);
         self.state.record.deletion_gate = gate.map(|gate| {
             let approvers = self.state.record.narrowed.clone();

@@ -59,6 +59,7 @@ fn concerned(
     now: Timestamp,
 ) -> BTreeMap<PlacementKey, OfOthers> {
     let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
+    let news: States<'_> = decided.iter().map(|(key, decision)| (key, &decision.state)).collect();
     // A placement that has nothing to delete and waits for nobody needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
         decided.contains_key(key)
@@ -66,15 +67,22 @@ fn concerned(
             || !state.awaited.is_empty()
             || !state.inhabited.is_empty()
             || state.record.closed_gate().is_some()
+            // One that waits, as it is paused, may not be decided for long: it yields all the same when another is to have something of it.
+            || !claims(key, state, &news, fleet).is_empty()
     };
     let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
-    let mut taken: BTreeMap<&PlacementKey, BTreeSet<ClusterName>> = BTreeMap::new();
+    let mut taken: BTreeMap<&PlacementKey, Claims> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let claims = claims(key, state, &states, fleet);
         // A copy of the whole state, so it is made once.
         let before = (!claims.is_empty()).then(|| before(key)).flatten();
         for claim in claims.iter().filter(|claim| claim.heir != *key && !claim.wanted.is_empty()) {
-            taken.entry(claim.heir).or_default().extend(claim.wanted.keys().cloned());
+            let mut still_there = held_of(&claim.wanted, state);
+            keep_wanted(state, fleet, &mut still_there);
+            let of_heir = taken.entry(claim.heir).or_default();
+            for cluster in claim.wanted.keys() {
+                of_heir.entry(cluster.clone()).or_default().extend(still_there.remove(cluster).unwrap_or_default());
+            }
             let clusters = claim.wanted.keys().collect();
             let heir = states[claim.heir];
             if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), heir, &clusters, fleet) {
@@ -174,8 +182,8 @@ struct OfOthers {
     yielded: Claims,
     inhabited: Inhabited,
     awaited: BTreeMap<ClusterName, bool>,
-    /// Clusters on which it gets objects of other placements.
-    taking_over: BTreeSet<ClusterName>,
+    /// Clusters on which it gets objects of other placements, with those that the others still have.
+    taking_over: Claims,
     /// What goes with objects of other placements, which this one gets.
     inherited: Vec<(PlacementKey, Inheritance)>,
 }
@@ -257,7 +265,7 @@ fn awaited(
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
 /// members that it leaves, or that an upcoming snapshot lacks, objects whose removal was decided although they cannot be listed
 /// now, and those that its orders would ask for again although other placements may have them.
-fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
+pub(super) fn given_up(state: &PlacementState, lost: &Claims, fleet: &FleetState) -> Claims {
     // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.claimed.clone();
     add(&mut given_up, &outdated(state, fleet));
@@ -265,8 +273,7 @@ fn given_up(state: &PlacementState, fleet: &FleetState) -> Claims {
     let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.seen())));
     let decided = leaving().map(|b| (&b.cluster, &b.removes));
     let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
-    let losing = state.losing.iter();
-    for (cluster, keys) in held.chain(decided).chain(gate).chain(losing).filter(|(_, keys)| !keys.is_empty()) {
+    for (cluster, keys) in held.chain(decided).chain(gate).chain(lost).filter(|(_, keys)| !keys.is_empty()) {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
     }
     given_up
@@ -286,6 +293,15 @@ fn keep_wanted(state: &PlacementState, fleet: &FleetState, yielded: &mut Claims)
         }
     }
     yielded.retain(|_, keys| !keys.is_empty());
+}
+
+/// Returns those of some objects that carried a placement's label when their clusters reported last.
+fn held_of(objects: &Claims, state: &PlacementState) -> Claims {
+    let held = objects.iter().filter_map(|(cluster, keys)| {
+        let held = keys & state.works.get(cluster)?.inventory.seen();
+        (!held.is_empty()).then(|| (cluster.clone(), held))
+    });
+    held.collect()
 }
 
 /// What another placement is to have of the objects that one gives up.
@@ -311,7 +327,7 @@ fn claims<'a>(
     fleet: &FleetState,
 ) -> Vec<HeirClaim<'a>> {
     let mut claims = Vec::new();
-    let given_up = &given_up(giver, fleet);
+    let given_up = &*giver.given_up;
     if given_up.is_empty() {
         return claims;
     }

@@ -123,7 +123,7 @@ fn decided(
     let before = record.replaced.iter().map(|replaced| replaced.before.clone());
     let all = ownership(record).into_iter().chain(before).filter(is_other);
     let by = &fleet.tree.commit;
-    all.map(|before| ReplacedOwnership { before, by: by.clone(), from: Some(from.clone()) }).collect()
+    all.map(|before| ReplacedOwnership { before, by: by.clone(), agreed: false, from: Some(from.clone()) }).collect()
 }
 
 impl Hold {

@@ -50,9 +50,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 pub use self::guard::{is_guarded, only_reports};
+use self::hand_over::given_up;
 use self::rolling::evaluate;
 use self::standing::Standing;
-use self::state::{Evaluated, FleetState, PlacementState};
+use self::state::{Claims, Evaluated, FleetState, PlacementState};
 use crate::snapshot::Candidates;
 use crate::status::binding::binding_conditions;
 use crate::status::rollup::placement_conditions;
@@ -109,6 +110,7 @@ pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Deci
     pass.conclude();
     pass.note_standing(&stood);
     forget.extend(followed.left);
+    pass.state.given_up = Arc::new(given_up(&pass.state, &pass.lost, fleet));
     debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
     let finished = pass.state.record.removed && pass.state.bindings.is_empty();
     Decision { finished, orders, state: pass.state, forget, journal: pass.journal, wake_at }
@@ -136,6 +138,8 @@ pub struct Pass<'a> {
     candidates: BTreeMap<u64, Candidates>,
     /// Bindings that were assigned a snapshot.
     moved: BTreeSet<String>,
+    /// Objects that clusters which stay lose on the way to an upcoming snapshot.
+    lost: Claims,
     /// What happened so far, for the journal.
     pub journal: Vec<JournalEntry>,
 }
@@ -143,8 +147,8 @@ pub struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// Begins with a state.
     pub fn new(state: PlacementState, fleet: &'a FleetState, now: Timestamp) -> Self {
-        let mut pass =
-            Self { state, fleet, now, candidates: BTreeMap::new(), moved: BTreeSet::new(), journal: Vec::new() };
+        let (candidates, moved, lost) = (BTreeMap::new(), BTreeSet::new(), Claims::new());
+        let mut pass = Self { state, fleet, now, candidates, moved, lost, journal: Vec::new() };
         pass.find_candidates();
         pass
     }

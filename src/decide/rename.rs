@@ -244,6 +244,7 @@ fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> Placem
         error: None,
         warnings: Vec::new(),
         deletion_gate: None,
+        asked_before: asked_before(old, new),
         handing_over: BTreeSet::new(),
         evictions: new.record.evictions.clone(),
         paused: record.paused.or_else(|| new.record.paused.clone()),
@@ -258,11 +259,28 @@ fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> Placem
     }
 }
 
+/// Returns the approvals that protect clusters beside the runs that move to the new name: those that the old name remembers, and those of
+/// clusters that only the new name had runs for. If all of that went to the old name by an earlier rename, it knows that, and what was
+/// agreed to since.
+fn asked_before(old: &PlacementState, new: &PlacementState) -> BTreeMap<ClusterName, usize> {
+    let mut asked = old.record.asked_before.clone();
+    if new.record.renamed_to.as_ref() != Some(&old.record.key) {
+        let known = old.protections();
+        asked.extend(approvals(new).into_iter().filter(|(cluster, _)| !known.contains_key(cluster)));
+    }
+    asked
+}
+
+/// Returns how many approvals protect clusters, for a record that does not get the runs which asked them.
+fn approvals(state: &PlacementState) -> BTreeMap<ClusterName, usize> {
+    let asked = state.protections().into_iter().map(|(cluster, protection)| (cluster, protection.approvals));
+    asked.filter(|(_, approvals)| *approvals > 0).collect()
+}
+
 /// Returns what is left of a placement under its old name: what members hold until they have it under the new one, and the approvals that
 /// protected them. If the old name comes back before that, no object changes hands, and no other record has these approvals.
 fn left_behind(mut old: PlacementState, to: &PlacementKey) -> PlacementState {
-    let asked = old.protections().into_iter().map(|(cluster, protection)| (cluster, protection.approvals));
-    old.record.asked_before = asked.filter(|(_, approvals)| *approvals > 0).collect();
+    old.record.asked_before = approvals(&old);
     old.record.renamed_to = Some(to.clone());
     old.runs = Runs::default();
     let record = &mut old.record;

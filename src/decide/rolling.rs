@@ -8,6 +8,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
+use super::state::Claims;
 use crate::rollout::{BindingView, Health, Heard, Limits, Readiness, Roll, health, roll};
 use crate::status::binding::settled_work;
 use model::along::Along;
@@ -15,11 +16,13 @@ use model::api::annotations::ON_FAILURE;
 use model::api::condition::{Condition, ConditionStatus, find_condition, set_condition};
 use model::api::placement::{ApplyStrategy, StrategyType};
 use model::conditions::{ConditionType, Reason};
-use model::id::{ClusterName, Digest};
+use model::id::{ClusterName, Digest, ObjectKey};
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::placement_phase::PhaseAct;
-use model::records::{Binding, BindingState, ClusterRecord, FailedClusters, WorkStatus};
+use model::records::{
+    ApplyOutcome, Availability, Binding, BindingState, ClusterRecord, FailedClusters, ManifestStatus, WorkStatus,
+};
 use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord};
 use schedule::target;
 
@@ -68,7 +71,7 @@ impl Pass<'_> {
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            let health = evaluate(binding, work, heard, &limits, self.now);
+            let health = evaluate(binding, work, &self.state.taking_over, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             // What an older binding has there is being deleted: the cluster is not ready, and nothing is brought until that is gone.
             let had_before = !leaving.contains(&binding.cluster) && self.had_before(&binding.cluster, work);
@@ -96,7 +99,7 @@ impl Pass<'_> {
     fn had_before(&self, cluster: &ClusterName, work: Option<&WorkStatus>) -> bool {
         // One object is enough, also where a kind could not be listed.
         let holds = work.is_some_and(|work| !work.inventory.seen().is_empty());
-        holds || self.state.taking_over.contains(cluster)
+        holds || self.state.taking_over.contains_key(cluster)
     }
 
     /// Records the clusters that failed with the content that is rolled out. Returns the failed clusters that no longer have this content. A
@@ -321,19 +324,43 @@ impl Pass<'_> {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             let is_bound = binding.state == BindingState::Bound && !binding.deleting;
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            is_bound && evaluate(binding, work, heard, &limits, self.now).failed
+            is_bound && evaluate(binding, work, &self.state.taking_over, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }
 }
 
-/// Evaluates a binding from its cluster's last report and since when the cluster reports again.
+/// Evaluates a binding from its cluster's last report and since when the cluster reports again. What other placements still have there and
+/// are to let go (`taking_over`) is no failure before the deadline: it is taken over as soon as their orders say so.
 pub(super) fn evaluate(
     binding: &Binding,
     work: Option<&WorkStatus>,
+    taking_over: &Claims,
     heard: Option<Heard>,
     limits: &Limits,
     now: Timestamp,
 ) -> Health {
-    health(binding, settled_work(binding, work), heard, limits, now)
+    let settled = settled_work(binding, work);
+    let of_report = health(binding, settled, heard, limits, now);
+    let awaited = taking_over.get(&binding.cluster);
+    if awaited.is_none_or(|awaited| settled.is_none_or(|work| !lacks_only(work, awaited))) {
+        return of_report;
+    }
+    // A newer snapshot is a repair for what was seen to be unavailable, whatever the cause.
+    Health { seen_unavailable: of_report.seen_unavailable, ..health(binding, None, heard, limits, now) }
+}
+
+/// Tells whether a cluster has all of its work but objects that belong to another placement, and these are among some.
+fn lacks_only(work: &WorkStatus, awaited: &BTreeSet<ObjectKey>) -> bool {
+    // One with differences may not be taken over as it is.
+    let is_of_another = |manifest: &ManifestStatus| {
+        manifest.applied == ApplyOutcome::FailedToTakeOver
+            && manifest.differences.is_empty()
+            && awaited.contains(&manifest.id.key())
+    };
+    let is_well = |manifest: &ManifestStatus| {
+        manifest.applied == ApplyOutcome::Applied && manifest.availability != Some(Availability::Failed)
+    };
+    work.manifests.iter().all(|manifest| is_well(manifest) || is_of_another(manifest))
+        && work.manifests.iter().any(is_of_another)
 }

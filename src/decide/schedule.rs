@@ -246,11 +246,11 @@ impl Pass<'_> {
     /// Executes the evictions of git. Returns whether a cluster is left because of them.
     pub(super) fn evict(&mut self) -> bool {
         let Ok(limits) = self.limits() else { return false };
-        let PlacementState { record, bindings, works, .. } = &mut self.state;
+        let PlacementState { record, bindings, works, taking_over, .. } = &mut self.state;
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            evaluate(binding, work, heard, &limits, self.now).failed
+            evaluate(binding, work, taking_over, heard, &limits, self.now).failed
         };
         let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
         let removed = self.fleet.disruptions.evaluate(record, bindings, failed, self.now);

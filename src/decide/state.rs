@@ -185,13 +185,13 @@ pub struct PlacementState {
     pub yielded: Claims,
     /// Namespaces that stay because of other placements.
     pub inhabited: Inhabited,
-    /// Objects that clusters which stay lose on the way to an upcoming snapshot.
-    pub losing: Claims,
+    /// Objects that it gives up by the last decision, on the clusters that have them: other placements may claim them at any time.
+    pub given_up: Arc<Claims>,
     /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet; each with whether it comes
     /// without a person.
     pub awaited: BTreeMap<ClusterName, bool>,
-    /// Clusters on which it gets objects of other placements: they have had something before.
-    pub taking_over: BTreeSet<ClusterName>,
+    /// Clusters on which it gets objects of other placements: they have had something before. Named are those that the others still have.
+    pub taking_over: Claims,
     /// What the accepted commit selects; recomputed when the commit or the placement changes.
     pub selected: Option<Arc<Selected>>,
     /// A name of it or of an unfinished run of it may also mean another placement: commands that are shown name it in full.
@@ -216,9 +216,9 @@ impl PlacementState {
             claimed: Claims::new(),
             yielded: Claims::new(),
             inhabited: Inhabited::new(),
-            losing: Claims::new(),
+            given_up: Arc::default(),
             awaited: BTreeMap::new(),
-            taking_over: BTreeSet::new(),
+            taking_over: Claims::new(),
             selected: None,
             shared_name: false,
         }

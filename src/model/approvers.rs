@@ -57,6 +57,9 @@ pub struct ReplacedOwnership {
     /// The commit that did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<CommitId>,
+    /// What that commit brought was rolled out since. It ends with the next commit, whatever is open then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agreed: bool,
     /// The placement that it was of, where the commit gives objects of that one to another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<PlacementKey>,

@@ -1,16 +1,16 @@
 //! 3: whoever approves is named by the strategy of the accepted commit, and by the one that counted before a commit changed that, until
-//! the rollout has succeeded and another commit was accepted: no commit chooses its own approvers. Whom all these lists name is not refused
-//! for them. Judged by commits, runs and gates.
+//! the rollout has succeeded and another commit was accepted, also where something else has begun in between: no commit chooses its own
+//! approvers. Whom all these lists name is not refused for them. Judged by commits, runs and gates.
 //!
 //! Silent about lists that went with objects from another placement or with another name, and about a placement without a strategy. What
 //! changed while a rollout was open is no list before: nobody who counts has agreed to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, placement_of};
+use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, placement_of, snapshot_key};
 use model::commands::{Command, Person};
 use model::id::{CommitId, PlacementKey};
-use model::runs::{RunPhase, RunRecord};
+use model::runs::{RunCause, RunPhase, RunRecord};
 use simulated::{Fact, MachineFact};
 
 use super::check::{Checker, Verdict};
@@ -42,6 +42,8 @@ pub struct Lists {
     since: BTreeSet<String>,
     /// The commit since which others may count.
     unsure: Option<CommitId>,
+    /// What the commit brought was rolled out: with the next commit the list before it ends, whatever is open then.
+    is_rolled_out: bool,
     inherited: BTreeMap<PlacementKey, u64>,
 }
 
@@ -55,6 +57,18 @@ impl Lists {
         let Self { commit, before, unsure, .. } = self;
         before.take_if(|(by, _)| commit.as_ref() != Some(&*by));
         unsure.take_if(|by| commit.as_ref() != Some(&*by));
+        self.forget_between();
+    }
+
+    /// Another commit is accepted. Those before the last one have agreed to what it brought, though something else is open.
+    fn forget_agreed(&mut self) {
+        if std::mem::take(&mut self.is_rolled_out) {
+            self.before = None;
+            self.forget_between();
+        }
+    }
+
+    fn forget_between(&mut self) {
         if self.before.is_none() {
             self.since = self.list().cloned().into_iter().collect();
         }
@@ -125,33 +139,47 @@ impl Checker {
 
     fn settle(&mut self, placement: &PlacementKey) {
         let is_open = |lists: &Lists| lists.before.is_some() || lists.unsure.is_some() || lists.since.len() > 1;
-        if self.approvers.get(placement).is_some_and(is_open)
-            && self.is_settled(placement)
-            && let Some(lists) = self.approvers.get_mut(placement)
-        {
+        if self.approvers.get(placement).is_some_and(is_open) && self.is_settled(placement) {
+            let brought = self.brought_last(placement).filter(|_| self.decides()).cloned();
+            let Some(lists) = self.approvers.get_mut(placement) else { return };
             lists.settle();
+            lists.is_rolled_out |= brought.is_some() && brought == lists.commit;
         }
+    }
+
+    /// Returns the run that rolls out the newest content.
+    fn newest_rollout(&self, placement: &PlacementKey) -> Option<&RunRecord> {
+        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
+        let runs = self.runs.values().filter(|run| run.placement == *placement);
+        runs.filter(rolls_out).max_by_key(|run| run.sequence)
+    }
+
+    /// Returns the commit that brought the content of the newest rollout. Right after another commit it is still one before.
+    fn brought_last(&self, placement: &PlacementKey) -> Option<&CommitId> {
+        let index = self.newest_rollout(placement)?.snapshot()?;
+        self.snapshots.get(&snapshot_key(placement, index)).map(|snapshot| &snapshot.commit)
     }
 
     /// Tells whether the newest rollout of a placement has succeeded and nothing of it is open.
     fn is_settled(&self, placement: &PlacementKey) -> bool {
         let Some(record) = self.placements.get(placement) else { return false };
-        let runs = || self.runs.values().filter(|run| run.placement == *placement);
-        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
-        let newest = runs().filter(rolls_out).max_by_key(|run| run.sequence);
+        let mut runs = self.runs.values().filter(|run| run.placement == *placement);
         let is_agreed = if record.is_external() {
-            newest.is_none_or(|run| run.phase == RunPhase::Succeeded)
+            self.newest_rollout(placement).is_none_or(|run| run.phase == RunPhase::Succeeded)
         } else {
             record.paused.is_none()
         };
         let is_closed = record.deletion_gate.as_ref().is_some_and(|gate| gate.opened_at.is_none());
-        is_agreed && !is_closed && runs().all(|run| run.phase.is_final())
+        is_agreed && !is_closed && runs.all(|run| run.phase.is_final())
     }
 
     /// A life that waits for its source decides nothing about the commit, nor does a command while decisions wait.
+    fn decides(&self) -> bool {
+        !self.start.is_unseen() && !self.is_behind
+    }
+
     fn follow(&mut self, placement: &PlacementKey) {
-        let decides = !self.start.is_unseen() && !self.is_behind;
-        let Some(commit) = self.accepted().filter(|_| decides).cloned() else { return };
+        let Some(commit) = self.accepted().filter(|_| self.decides()).cloned() else { return };
         let lists = self.approvers.get(placement);
         if lists.is_some_and(|lists| lists.commit.as_ref() == Some(&commit)) {
             return;
@@ -160,6 +188,7 @@ impl Checker {
         let is_fresh = lists.is_none() && !self.approvers.keys().any(|key| is_same_thing(key, placement));
         let (named, is_settled) = (self.named(placement), self.is_settled(placement));
         let lists = self.approvers.entry(placement.clone()).or_default();
+        lists.forget_agreed();
         lists.commit = Some(commit.clone());
         if is_settled {
             lists.settle();
@@ -247,6 +276,33 @@ fn w3_what_a_person_changes_while_decisions_wait_brings_no_list() {
         checker.is_behind = is_behind;
         checker.see(&super::forged::frozen("Updating")).unwrap();
         assert_eq!(checker.may_approve(&key, "ann").is_ok(), is_behind);
+    }
+}
+
+/// The rollout of the second commit, or of the first, has succeeded, and another run has begun. Then a third commit is accepted.
+#[test]
+fn w3_whom_a_rolled_out_commit_named_is_the_list_before_though_a_run_is_open() {
+    let key = PlacementKey::cluster_scoped("p");
+    for (brought_by, named) in [("4", "bob"), ("3", "ann")] {
+        let mut checker = with_lists(&key);
+        for snapshot in checker.snapshots.values_mut() {
+            snapshot.commit = brought_by.into();
+        }
+        checker.see(&Fact::Accepted("4".into())).unwrap();
+        checker.see(&super::forged::external()).unwrap();
+        let Fact::Kept { key: name, value: Some(run) } = super::forged::frozen("Succeeded") else { unreachable!() };
+        let mut run: RunRecord = super::check::parse(&name, &run).unwrap();
+        run.phase = RunPhase::Succeeded;
+        checker.runs.insert(name, run.clone());
+        checker.settle_approvers();
+        let cause = RunCause::FollowUp { of: run.name.clone() };
+        let joined = RunRecord { name: "r-2".to_owned(), cause, sequence: 1, phase: RunPhase::Waiting, ..run };
+        checker.runs.insert("run/p/r-2".to_owned(), joined);
+        checker.see(&Fact::Accepted("5".into())).unwrap();
+        checker.follow(&key);
+        for person in ["ann", "bob"] {
+            assert_eq!(checker.may_approve(&key, person).is_ok(), person == named, "{brought_by}: {person}");
+        }
     }
 }
 

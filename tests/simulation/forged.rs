@@ -140,6 +140,11 @@ fn said(field: &str, value: &Value) -> Fact {
     kept("placement/p", &record)
 }
 
+/// The record of a placement that staged runs move.
+pub(super) fn external() -> Fact {
+    said("removed", &json!(false))
+}
+
 /// A snapshot of one object.
 pub(super) fn of_one_object() -> Fact {
     of_one_object_at(0)

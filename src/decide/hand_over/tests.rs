@@ -22,7 +22,8 @@ fn w16_what_was_decided_to_go_is_given_up_though_it_cannot_be_listed() {
     state.bindings.insert(binding.name.clone(), Arc::new(binding));
     let inventory = Inventory::Unknown(Glimpse::default());
     state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
-    assert_eq!(given_up(&state, &FleetState::default()), Claims::from([("a".into(), BTreeSet::from([key]))]));
+    let found = given_up(&state, &Claims::new(), &FleetState::default());
+    assert_eq!(found, Claims::from([("a".into(), BTreeSet::from([key]))]));
 }
 
 fn config_map(name: &str) -> ObjectKey {
@@ -79,7 +80,8 @@ fn w16_what_a_cluster_is_not_to_keep_of_its_snapshot_is_given_up_though_its_inve
         state.record.held = held.map(hold);
         state.record.ignored.extend(is_ignored.then(|| ClusterName::from("a")));
         let wanted: BTreeSet<ObjectKey> = wanted.into_iter().map(config_map).collect();
-        let found = given_up(&state, &FleetState::default()).remove(&ClusterName::from("a")).unwrap_or_default();
+        let found = given_up(&state, &Claims::new(), &FleetState::default());
+        let found = found.get(&ClusterName::from("a")).cloned().unwrap_or_default();
         assert_eq!(found, wanted, "{binding_state} {snapshot} {held:?} {is_ignored}");
     }
 }
@@ -107,6 +109,7 @@ fn w16_of_two_placements_that_wait_to_lose_an_object_one_has_it() {
         for (name, state) in [("p", &mut p), ("q", &mut q)] {
             let inventory = (name == holder).then(|| config_map("o")).into_iter().collect();
             state.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
+            state.given_up = Arc::new(given_up(state, &Claims::new(), &fleet));
         }
         let states: States<'_> = [&p, &q].into_iter().map(|state| (&state.record.key, state)).collect();
         let yields = |state: &&PlacementState| {
@@ -117,6 +120,32 @@ fn w16_of_two_placements_that_wait_to_lose_an_object_one_has_it() {
         let found: Vec<&str> = [&p, &q].into_iter().filter(yields).map(|state| &*state.record.key.name).collect();
         assert_eq!(found, wanted, "{holder} has it, p is {state_of_p} and is to have it: {p_has_it}, q: {q_has_it}");
     }
+}
+
+/// A placement that waits, as one that is paused, is not due when another gets what it gives up (seed 40122 of the simulation): the other
+/// failed, and returned to what it had.
+#[test]
+fn w16_what_another_gets_is_yielded_though_the_placement_that_has_it_is_not_due() {
+    let fleet = FleetState { source_unread: true, ..FleetState::default() };
+    let (p, q) = (PlacementKey::cluster_scoped("p"), PlacementKey::cluster_scoped("q"));
+    let decided = |due: &PlacementKey, all: &BTreeMap<PlacementKey, PlacementState>| {
+        let before = |key: &PlacementKey| all.get(key).cloned();
+        decide_each(&BTreeSet::from([due.clone()]), all, before, &fleet, Timestamp::UNIX_EPOCH)
+    };
+    let mut waits = on_a("p", &[&["o"]], "Unscheduled", 0);
+    let inventory = [config_map("o")].into_iter().collect();
+    waits.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
+    let mut all = BTreeMap::from([(p.clone(), waits)]);
+    let waits = decided(&p, &all).remove(&p).expect("it is due").state;
+    assert_eq!(waits.yielded, Claims::new());
+    all.insert(p.clone(), waits);
+    all.insert(q.clone(), on_a("q", &[&["other"]], "Bound", 0));
+    assert!(!decided(&q, &all).contains_key(&p), "it is to have nothing of it");
+    all.insert(q.clone(), on_a("q", &[&["o"]], "Bound", 0));
+    let yielded = Claims::from([("a".into(), BTreeSet::from([config_map("o")]))]);
+    let found = decided(&q, &all);
+    assert_eq!(found[&p].state.yielded, yielded);
+    assert_eq!(found[&q].state.taking_over, yielded, "the other has it still: q has not failed for that");
 }
 
 /// Two placements that select nothing have the same digest, and nothing in common.

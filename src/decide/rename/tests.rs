@@ -250,3 +250,29 @@ fn an_override_that_names_the_placement_follows_its_new_name() {
         assert!(!does_the_same || new.bindings().all(has_it), "nothing is rolled out: {:?}", new.bindings);
     }
 }
+
+/// Members still hold what `q` had, which git has no more, when `p` gets that name.
+#[test]
+fn what_protected_clusters_under_the_new_name_does_so_where_the_old_one_does_not_know_them() {
+    let rows = [
+        ("the old name knows nothing of them", false, false, true),
+        ("the last run was one of the old name", true, false, false),
+        ("all of it went to the old name before", false, true, false),
+    ];
+    for (what, has_run, went_there, is_asked) in rows {
+        let mut fleet = Fleet::begin();
+        fleet.push(&[("p", &["one"], None), ("q", &["two"], None)], 1, false);
+        fleet.push(&[("p", &["one"], None)], 1, true);
+        let [p, q] = ["p", "q"].map(PlacementKey::cluster_scoped);
+        let new = &mut fleet.placements.get_mut(&q).expect("members hold something of it").record;
+        new.asked_before.insert("a".into(), 1);
+        new.renamed_to = Some(p.clone()).filter(|_| went_there);
+        let old = fleet.placements.get_mut(&p).expect("it is there");
+        if has_run {
+            let run = failed_run(old);
+            old.runs.insert(run);
+        }
+        assert_eq!(fleet.push(&[("q", &["one"], None)], 1, true).len(), 1, "{what}");
+        assert_eq!(fleet.placements[&q].record.paused.is_some(), is_asked, "{what}");
+    }
+}

@@ -236,7 +236,7 @@ fn w16_what_is_seen_is_lost_though_a_kind_cannot_be_listed() {
     let mut files = commit(["x", "x", "x", "x"], "", "");
     files[1].1 = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n".to_owned();
     fleet.push(&files).decide();
-    let lost: Vec<&str> = fleet.state.losing["a"].iter().map(|key| &*key.name).collect();
+    let lost: Vec<&str> = fleet.state.given_up["a"].iter().map(|key| &*key.name).collect();
     assert_eq!(lost, ["m"]);
     assert_eq!(fleet.orders["a"].prune, BTreeSet::new(), "nothing is deleted before all is known");
 }

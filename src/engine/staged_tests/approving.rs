@@ -28,9 +28,14 @@ fn writer(name: &str) -> Person {
     Person { credentials: Some(credentials), ..Person::of(name, Channel::Comment) }
 }
 
-/// Returns who of these people would open the gate of stage one.
+/// Returns who of these people would open the gate of stage one of the first run.
 fn may(case: &Case, people: &[&'static str]) -> Vec<&'static str> {
-    let command = Command { stage: Some("one".to_owned()), ..Command::new(Verb::Approve, "p-0") };
+    may_open(case, "p-0", people)
+}
+
+/// Returns who of these people would open the gate of stage one of a run.
+fn may_open(case: &Case, run: &str, people: &[&'static str]) -> Vec<&'static str> {
+    let command = Command { stage: Some("one".to_owned()), ..Command::new(Verb::Approve, run) };
     let placements = BTreeMap::from([(case.state.record.key.clone(), case.state.clone())]);
     let target = resolve(&placements, &command).expect("it waits");
     let opens = |name: &&&str| match execute(&case.state, &case.fleet, &target, &command, &writer(name), case.now) {
@@ -139,6 +144,40 @@ fn who_decided_before_is_forgotten_by_the_decision_that_ends_the_rollout() {
     }
     assert_eq!(case.phases(), "p-0 Succeeded");
     assert_eq!(case.state.record.replaced, [], "before a person begins another rollout");
+}
+
+/// Clusters join by themselves after a commit that names others, and the next commit names those before again.
+#[test]
+fn whom_a_commit_named_decides_about_the_next_one_once_its_own_content_is_rolled_out() {
+    let rows: [(bool, &str, &[&str]); 2] = [(true, "p-1-2", &[]), (false, "p-0-2", &["ann"])];
+    for (has_content, run, wanted) in rows {
+        let mut case = Case::of(&[]);
+        case.fleet.approvers = vec!["user:ops".to_owned()];
+        case.fleet.by_path = by_path(&[], true);
+        commit(&mut case, "c0", "p.yaml", &["user:ann"]);
+        case.settle();
+        // Other channels know no owners.
+        case.say(Verb::Approve, "p-0 one").expect("the gate opens");
+        case.settle();
+        if has_content {
+            case.content("1");
+        }
+        commit(&mut case, "c1", "p.yaml", &["user:mal"]);
+        case.settle();
+        if has_content {
+            assert!(may_open(&case, "p-1", &PEOPLE).is_empty(), "ann decided before");
+            case.say(Verb::Approve, "p-1 one").expect("the gate opens");
+            case.settle();
+        }
+        case.commit(&[("e.yaml", member("e", "one")), ("f.yaml", member("f", "two"))]);
+        commit(&mut case, "c1", "p.yaml", &["user:mal"]);
+        case.settle();
+        assert!(may_open(&case, run, &PEOPLE).is_empty(), "{run}: as long as no other commit is accepted");
+        commit(&mut case, "c2", "p.yaml", &["user:ann"]);
+        case.settle();
+        assert_eq!(may_open(&case, run, &PEOPLE), wanted, "{run}");
+        assert_eq!(case.state.record.replaced.len(), 1, "{run}: {:?}", case.state.record.replaced);
+    }
 }
 
 #[test]

@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
+use crate::rolling::evaluate;
 use crate::rollout::BindingView;
+use crate::state::Claims;
+use model::records::ManifestStatus;
 
 /// A condition that speaks of generation 1, changed this many seconds after the epoch.
 fn condition(type_: &str, status: ConditionStatus, reason: &str, at: i64) -> Condition {
@@ -71,6 +74,41 @@ fn an_object_that_failed_is_a_failure_before_the_deadline() {
         let work = WorkStatus { manifests: vec![serde_json::from_value(manifest).unwrap()].into(), ..work() };
         let deadline = Duration::from_mins(10);
         assert_eq!(failed(&conditions, 1, Some(&work), deadline, Some(second(0)), second(1)), expected);
+    }
+}
+
+/// Another placement lets an object go with an order that comes later than this one's, by way of an agent. Only what is not going to come by
+/// itself is a failure before the deadline (seed 639 of the simulation with agents).
+#[test]
+fn m02_what_another_placement_is_to_let_go_is_no_failure_before_the_deadline() {
+    let refused = binding(vec![condition("Applied", ConditionStatus::False, "NotAllWorkHaveBeenApplied", 0)]);
+    let (taken, other) = ("FailedToTakeOver", "ManifestApplyFailed");
+    let differences = json!([{"path": "/data/v", "valueInMember": "1", "valueInHub": "2"}]);
+    // what became of objects a and b, whether a differs, what others have still, whether it fails at once
+    let rows = [
+        ("both are to come", [taken, taken], false, vec!["a", "b"], false),
+        ("one is there", [taken, "Applied"], false, vec!["a"], false),
+        ("no other placement is to let it go", [taken, "Applied"], false, vec![], true),
+        ("the other is not let go", [taken, taken], false, vec!["a"], true),
+        ("the other is refused", [taken, other], false, vec!["a", "b"], true),
+        ("it may not be taken over", [taken, "Applied"], true, vec!["a"], true),
+    ];
+    for (name, outcomes, differs, others, fails) in rows {
+        let manifest = |(name, applied): (&str, &str)| {
+            let differences = if differs && name == "a" { differences.clone() } else { json!([]) };
+            let manifest = json!({
+                "version": "v1", "kind": "ConfigMap", "name": name, "applied": applied, "differences": differences,
+            });
+            serde_json::from_value(manifest).expect("a manifest")
+        };
+        let manifests: Vec<ManifestStatus> = ["a", "b"].into_iter().zip(outcomes).map(manifest).collect();
+        let key = |name: &&str| manifests.iter().map(|manifest| manifest.id.key()).find(|key| *key.name == **name);
+        let taking_over = Claims::from([("c".into(), others.iter().filter_map(key).collect())]);
+        let work = WorkStatus { manifests: manifests.clone().into(), ..work() };
+        let [early, late] =
+            [1, 600].map(|at| evaluate(&refused, Some(&work), &taking_over, None, &limits(), second(at)));
+        assert_eq!([early.failed, late.failed], [fails, true], "{name}");
+        assert!(early.seen_unavailable, "{name}: a newer snapshot does not wait for it");
     }
 }
 
