@@ -136,7 +136,8 @@ impl Pass<'_> {
     fn ended(&self) -> Vec<(RunRecord, BTreeSet<ClusterName>)> {
         let mut ended = Vec::new();
         for (run, own) in self.answering().into_iter().filter(|(run, _)| owes(run)) {
-            let (is_current, elsewhere) = (self.is_current(run), self.deferred_elsewhere(run));
+            let is_current = self.is_current(run);
+            let elsewhere = self.deferred_elsewhere(run);
             let is_taken = |cluster: &ClusterName| !is_current || !own.contains(cluster) || elsewhere.contains(cluster);
             if !own.is_empty() || expects_any(run, is_taken) {
                 let taken = reached(run).into_iter().filter(|cluster| is_taken(cluster)).cloned().collect();
@@ -232,7 +233,8 @@ impl Pass<'_> {
         let gate = self.state.record.closed_gate();
         let clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
         // The clusters of a stage mostly stand in order of their names.
-        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.fleet.records));
+        let mut works = Along::new(&self.state.works);
+        let mut records = Along::new(&self.fleet.records);
         let mut next = 0;
         let see = |cluster: &RunCluster| {
             if bindings.get(next).is_none_or(|binding| binding.cluster != cluster.name) {
@@ -246,11 +248,11 @@ impl Pass<'_> {
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
             let heard = self.fleet.heard(&run.placement, &cluster.name);
-            let health = binding.map(|b| evaluate(b, work, &self.state.taking_over, heard, limits, self.now));
+            let health = binding.map(|b| evaluate(b, work, &self.state.others.taking_over, heard, limits, self.now));
             let mut health = health.unwrap_or(UNTOLD);
             // It gets no order, so nothing would ever be reported.
             let is_under_way = cluster.phase == ClusterPhase::Updating && health.ready != Readiness::Ready;
-            let forbidden = speaking.filter(|_| is_under_way).and_then(|binding| self.forbidden(binding));
+            let forbidden = if is_under_way { speaking.and_then(|binding| self.forbidden(binding)) } else { None };
             health.failed |= forbidden.is_some();
             let is_bound = speaking.is_some_and(|b| b.state == BindingState::Bound && b.snapshot.is_some());
             let is_ready = health.ready == Readiness::Ready;
@@ -278,9 +280,11 @@ impl Pass<'_> {
                 removed: of.is_empty(),
                 held: gate.is_some_and(|gate| gate.holds(&cluster.name)),
                 kept: !of.is_empty() && of.iter().all(|b| b.deleting) && self.is_kept_whole(&cluster.name),
-                failure: forbidden
-                    .or_else(|| binding.filter(|_| health.failed).map(|b| why_failed(b)))
-                    .unwrap_or_default(),
+                failure: match (forbidden, binding) {
+                    (Some(why), _) => why,
+                    (None, Some(binding)) if health.failed => why_failed(binding),
+                    (None, _) => String::new(),
+                },
             };
             (cluster.name.clone(), seen)
         };
@@ -315,7 +319,7 @@ impl Pass<'_> {
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
         let is_right = |b: &Binding| {
             let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
-            let health = evaluate(b, work, &self.state.taking_over, None, &limits, self.now);
+            let health = evaluate(b, work, &self.state.others.taking_over, None, &limits, self.now);
             let ready = health.ready == Readiness::Ready;
             b.state == BindingState::Bound && b.snapshot == Some(index) && ready
         };

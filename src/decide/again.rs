@@ -43,8 +43,10 @@ impl Pass<'_> {
     /// strategy, other stages or checks. A strategy that is gone is no other one.
     fn is_prepared_otherwise(&self, run: &RunRecord, snapshot: u64) -> bool {
         let Some(frozen) = &run.frozen else { return false };
-        let annotated = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY);
-        let named = annotated.filter(|_| run.cause == RunCause::Snapshot).unwrap_or(&run.strategy);
+        let named = match self.state.record.annotations.get(STAGED_UPDATE_STRATEGY) {
+            Some(annotated) if run.cause == RunCause::Snapshot => annotated,
+            _ => &run.strategy,
+        };
         let Some(strategy) = self.fleet.staged.strategy(&self.state.record.key, named) else { return false };
         let has_other_checks = |stage: &StageRecord| {
             let given = stage.checks.as_ref().map(|checks| &checks.given);

@@ -60,8 +60,10 @@ impl PlacementState {
             .as_ref()
             .and_then(|held| held.inputs.as_ref())
             .is_none_or(|of| of.policy.is_some() || of.is_unknown());
-        let back = record.back.as_ref().filter(|_| is_back);
-        back.map_or(record.spec.policy.as_ref(), |back| back.policy.as_ref())
+        match &record.back {
+            Some(back) if is_back => back.policy.as_ref(),
+            _ => record.spec.policy.as_ref(),
+        }
     }
 }
 
@@ -232,8 +234,7 @@ impl Pass<'_> {
     /// Ends a hold, and the rollback with it, when the content gets a different digest, or what was rolled back beside it changes.
     pub(super) fn release_held(&mut self) {
         let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
-        let is_read = newest.as_ref().is_some_and(|(index, _)| self.state.payloads.contains_key(index));
-        let index = newest.as_ref().map(|(index, _)| *index).filter(|_| is_read);
+        let index = newest.as_ref().map(|(index, _)| *index).filter(|index| self.state.payloads.contains_key(index));
         let is_unknown = |held: &HeldSnapshot| held.inputs.as_ref().is_some_and(HeldInputs::is_unknown);
         if let (Some(index), Some(back)) = (index, self.state.record.back.clone())
             && self.state.record.held.as_ref().is_some_and(is_unknown)

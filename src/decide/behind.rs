@@ -8,9 +8,10 @@ impl Pass<'_> {
     /// Records the clusters that have the newest snapshot with other overrides or values, or another apply strategy, than they are to
     /// have.
     pub(super) fn note_behind(&mut self) {
-        let Some(newest) = self.state.newest().filter(|_| !self.state.record.removed) else {
+        let Some(newest) = self.state.newest() else { return self.state.record.behind.clear() };
+        if self.state.record.removed {
             return self.state.record.behind.clear();
-        };
+        }
         let index = newest.index;
         // Without the payload nobody knows which overrides concern it.
         if !self.state.payloads.contains_key(&index) {

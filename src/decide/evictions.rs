@@ -25,6 +25,15 @@ pub struct Disruptions {
     budgets: BTreeMap<String, DisruptionBudgetSpec>,
 }
 
+/// What became of the evictions of a placement.
+#[derive(Debug)]
+pub struct Evicted {
+    /// The evictions of git that are evaluated, by name.
+    pub records: BTreeMap<String, EvictionRecord>,
+    /// The bindings that are to be removed, each with its cluster.
+    pub left: Vec<(String, ClusterName)>,
+}
+
 impl Disruptions {
     /// Collects those of a commit.
     pub fn of(tree: &Tree) -> Self {
@@ -58,50 +67,55 @@ impl Disruptions {
         all.into_iter().filter(is_other).map(PlacementKey::cluster_scoped)
     }
 
-    /// Evaluates new evictions of a placement one after the other, by name, and records each result. Returns the bindings to
-    /// remove.
+    /// Evaluates new evictions of a placement one after the other, by name.
     ///
     /// An eviction is evaluated once, and forgotten when git removes it. `failed` tells whether the placement has failed on a
     /// cluster.
     pub fn evaluate(
         &self,
-        record: &mut PlacementRecord,
-        bindings: &mut BTreeMap<String, Arc<Binding>>,
+        record: &PlacementRecord,
+        bindings: &BTreeMap<String, Arc<Binding>>,
         failed: impl Fn(&Binding) -> bool,
         now: Timestamp,
-    ) -> Vec<String> {
+    ) -> Evicted {
         // Source: KubeFleet, which has no evictions of ResourcePlacements.
         if record.key.namespace.is_some() {
-            return Vec::new();
+            return Evicted { records: record.evictions.clone(), left: Vec::new() };
         }
         let nothing = BTreeMap::new();
         let wished = self.evictions.get(&record.key.name).unwrap_or(&nothing);
+        let mut records = record.evictions.clone();
         // The same name with another cluster is another eviction.
-        record.evictions.retain(|name, known| wished.get(name) == Some(&known.cluster));
-        let mut removed = Vec::new();
+        records.retain(|name, known| wished.get(name) == Some(&known.cluster));
+        let mut left = Vec::new();
+        if wished.keys().all(|name| records.contains_key(name)) {
+            return Evicted { records, left };
+        }
+        let mut bindings: Vec<Binding> = bindings.values().map(|binding| Binding::clone(binding)).collect();
         for (name, cluster) in wished {
-            if record.evictions.contains_key(name) {
+            if records.contains_key(name) {
                 continue;
             }
-            // Recomputed for each eviction: the bindings removed by earlier ones count against the budget.
-            let all: Vec<Binding> = bindings.values().map(|binding| Binding::clone(binding)).collect();
-            let target = all.iter().find(|binding| binding.cluster == *cluster);
+            let target = bindings.iter().find(|binding| binding.cluster == *cluster);
             let verdict = evict(&EvictionRequest {
                 cluster,
                 placement: Some(EvictedPlacement { policy: record.spec.policy.as_ref(), removed: record.removed }),
-                bindings: &all,
+                bindings: &bindings,
                 failed: target.is_some_and(&failed),
                 budget: self.budgets.get(&record.key.name),
             });
-            if let Some(binding) = verdict.remove.as_ref().and_then(|name| bindings.get_mut(name)).map(Arc::make_mut) {
+            if let Some(removed) = &verdict.remove
+                && let Some(binding) = bindings.iter_mut().find(|binding| binding.name == *removed)
+            {
+                // The bindings removed by earlier ones count against the budget.
                 binding.deleting = true;
                 binding.generation += 1;
-                removed.push(binding.name.clone());
+                left.push((binding.name.clone(), binding.cluster.clone()));
             }
             let conditions = conditions(&verdict, now);
-            record.evictions.insert(name.clone(), EvictionRecord { cluster: cluster.clone(), conditions, at: now });
+            records.insert(name.clone(), EvictionRecord { cluster: cluster.clone(), conditions, at: now });
         }
-        removed
+        Evicted { records, left }
     }
 
     /// Tells whether a placement has evictions that were not evaluated yet.

@@ -84,9 +84,10 @@ impl Pass<'_> {
             self.note(JournalKind::ApprovalKept, None, facts);
         }
         // From now on the run itself records which approvals protected these clusters. Nothing is compared with a rollback.
-        let reached = run.stages.iter().flat_map(|stage| &stage.clusters).filter(|_| !is_rollback);
-        for cluster in reached {
-            self.state.record.asked_before.remove(&cluster.name);
+        if !is_rollback {
+            for cluster in run.stages.iter().flat_map(|stage| &stage.clusters) {
+                self.state.record.asked_before.remove(&cluster.name);
+            }
         }
     }
 
@@ -103,10 +104,12 @@ impl Pass<'_> {
     ) {
         let is_empty = |stage: &StageRecord| stage.clusters.is_empty() && has_tasks(stage);
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        let Some(frozen) = run.frozen.as_ref().filter(|_| !is_rollback && run.stages.iter().any(is_empty)) else {
+        if is_rollback || !run.stages.iter().any(is_empty) {
             return;
-        };
-        let (mut given, mut lacks) = (Protection::default(), Vec::with_capacity(run.stages.len()));
+        }
+        let Some(frozen) = &run.frozen else { return };
+        let mut given = Protection::default();
+        let mut lacks = Vec::with_capacity(run.stages.len());
         // For each stage: whether it has new clusters, and whether one of them was protected by more than stages with clusters give.
         for stage in &run.stages {
             if !stage.clusters.is_empty() {
@@ -121,7 +124,8 @@ impl Pass<'_> {
         }
         let selected = self.selected_by_stages(frozen);
         for (at, stage) in run.stages.iter_mut().enumerate().filter(|(_, stage)| is_empty(stage)) {
-            let (any_new, any_lacking) = (lacks[at..].iter().any(|of| of.0), lacks[at..].iter().any(|of| of.1));
+            let any_new = lacks[at..].iter().any(|of| of.0);
+            let any_lacking = lacks[at..].iter().any(|of| of.1);
             let fits = selected.contains(stage.name.as_str());
             stage.while_empty = match (fits, any_new, any_lacking) {
                 (true, true, _) | (_, _, true) => Some(WhileEmpty::Asked),
@@ -136,7 +140,8 @@ impl Pass<'_> {
         let Some(frozen) = &run.frozen else { return BTreeSet::new() };
         let running = self.running(frozen);
         let nothing = BTreeSet::new();
-        let (mut new, mut asks) = (BTreeSet::new(), false);
+        let mut new = BTreeSet::new();
+        let mut asks = false;
         for stage in &run.stages {
             let unapproved = stage.clusters.iter().filter(|cluster| {
                 // A cluster that joins may get what its stage runs; one that something protected may have been in another stage.
@@ -153,7 +158,7 @@ impl Pass<'_> {
     /// Returns the stages of a run's strategy that a cluster of the placement belongs to, or will when it has the Namespace.
     fn selected_by_stages<'a>(&self, frozen: &'a Frozen) -> BTreeSet<&'a str> {
         let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
-        let clusters = picked.map(|binding| &binding.cluster).chain(self.state.awaited.keys());
+        let clusters = picked.map(|binding| &binding.cluster).chain(self.state.others.awaited.keys());
         clusters.filter_map(|cluster| self.stage_of(frozen, cluster)).collect()
     }
 
@@ -308,7 +313,8 @@ fn has_tasks(stage: &StageRecord) -> bool {
 
 /// Returns what protects each cluster of a run. A stage that no cluster belonged to protects nobody.
 fn asked(run: &RunRecord) -> BTreeMap<ClusterName, Protection> {
-    let (mut protection, mut asked) = (Protection::default(), BTreeMap::new());
+    let mut protection = Protection::default();
+    let mut asked = BTreeMap::new();
     let stages = run.stages.iter().filter(|stage| !stage.clusters.is_empty() || stage.while_empty.is_some());
     for stage in stages {
         protection.add(Protection::of(&stage.before));

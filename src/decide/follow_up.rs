@@ -79,7 +79,10 @@ impl Pass<'_> {
             return;
         }
         let all_final = self.state.runs.values().all(|run| run.phase.is_final());
-        let Some(last) = self.followed_run().filter(|_| all_final) else { return };
+        if !all_final {
+            return;
+        }
+        let Some(last) = self.followed_run() else { return };
         let Some(index) = last.snapshot() else { return };
         let may_begin = self.state.record.permits(PhaseAct::BeginRuns) && self.policy_is_settled();
         if !may_begin || self.unfinished_clusters(index).is_empty() {
@@ -207,7 +210,8 @@ impl Pass<'_> {
     /// Returns the strategy that the next run goes by: that of the first unfinished run, of the run that a follow-up run would
     /// follow, of a written run, or of the annotation.
     fn next_strategy(&self) -> Option<&Strategy> {
-        let (record, staged) = (&self.state.record, &self.fleet.staged);
+        let record = &self.state.record;
+        let staged = &self.fleet.staged;
         let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| run.sequence);
         let name = unfinished.or_else(|| self.followed_run()).map(|run| &run.strategy);
         let written = || staged.runs(&record.key).next().map(|(_, run)| &run.spec.staged_rollout_strategy_name);

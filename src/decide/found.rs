@@ -124,7 +124,8 @@ mod tests {
     use super::*;
 
     fn hold(index: u64, inputs: Option<&str>) -> HeldSnapshot {
-        let (hash, why) = (Digest::from("bad"), String::new());
+        let hash = Digest::from("bad");
+        let why = String::new();
         HeldSnapshot {
             index,
             hash,

@@ -45,7 +45,8 @@ impl Pass<'_> {
             return Err(Unready::Waits("waits until the policy is fulfilled".to_owned()));
         }
         if let Some(namespace) = &self.state.record.key.namespace {
-            let coming = self.state.awaited.iter().filter(|(_, comes)| **comes).map(|(cluster, _)| cluster.clone());
+            let coming =
+                self.state.others.awaited.iter().filter(|(_, comes)| **comes).map(|(cluster, _)| cluster.clone());
             let awaited = self.would_pick(&coming.collect());
             if !awaited.is_empty() {
                 let named = first_of(awaited.iter().map(ClusterName::as_str), NAMED_CLUSTERS_MAX);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use super::bindings::BindingEdit;
 use super::state::{FleetState, PlacementState};
 use super::{Pass, is_guarded, only_reports};
 use model::along::Along;
@@ -13,121 +14,127 @@ use model::approvers::{Ownership, ReplacedOwnership};
 use model::id::{ClusterName, CommitId};
 use model::journal::JournalKind;
 use model::records::{Binding, ClusterRecord, MassLeave, PlacementRecord};
-use model::runs::{RunPhase, RunRecord};
+use model::runs::{RunPhase, RunRecord, Runs};
+
+/// Returns the record of a placement as the accepted commit has it: its spec and annotations, and who may approve its rollouts.
+pub(super) fn followed(state: &PlacementState, fleet: &FleetState) -> PlacementRecord {
+    let record = with_owners(with_replaced(state.record.clone(), state, fleet), fleet);
+    let record = with_spec(record, fleet);
+    let of_file = fleet.owners_of(&record);
+    let of_path = record.origin.as_ref().and_then(|origin| fleet.approvers_at(&origin.path));
+    let approvers = if of_file.is_empty() { of_path } else { Some(of_file) }.map(|approvers| approvers.join(", "));
+    with_narrowed(PlacementRecord { approvers, digest_required: fleet.floor.digest, ..record }, &state.runs, fleet)
+}
+
+/// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
+/// may approve what it deletes stays as it was.
+fn with_owners(mut record: PlacementRecord, fleet: &FleetState) -> PlacementRecord {
+    let Some(placement) = fleet.tree.placements.get(&record.key) else { return record };
+    let old = ownership(&record);
+    record.owners.clone_from(&placement.owners);
+    let new = Ownership {
+        path: placement.origin.path.to_string(),
+        owners: placement.owners.clone(),
+        narrowed: record.narrowed.clone(),
+    };
+    match old {
+        Some(old) if fleet.approving(&old) != fleet.approving(&new) => replaced(record, old, fleet),
+        _ => record,
+    }
+}
+
+/// Copies whom the strategy names from the accepted commit, and remembers who decided before. Where there is no strategy any more those
+/// before still decide about what waits.
+pub(super) fn with_narrowed(mut record: PlacementRecord, runs: &Runs, fleet: &FleetState) -> PlacementRecord {
+    let narrowed = narrowed(&record, runs, fleet).map(str::to_owned);
+    let old = ownership(&record);
+    let known = std::mem::replace(&mut record.narrowed, narrowed);
+    match old {
+        Some(old) if known.is_some() && known != record.narrowed => replaced(record, old, fleet),
+        _ => record,
+    }
+}
+
+/// Forgets who decided before a commit that is rolled out, where another one is accepted. At the end of a decision, too: before the
+/// next one a person may begin another rollout, and those would have to agree to that.
+pub(super) fn with_replaced(
+    mut record: PlacementRecord,
+    state: &PlacementState,
+    fleet: &FleetState,
+) -> PlacementRecord {
+    let commit = &fleet.tree.commit;
+    let is_settled = is_settled(&record, &state.runs);
+    let is_rolled_out = is_settled && newest_rollout_is_of(state, commit.as_ref());
+    record.replaced.retain(|replaced| replaced.by == *commit || !is_settled && !replaced.agreed);
+    // Whom the commit named decides about the next one, whatever begins before that. Not where another placement hands over: that may come
+    // after the rollout.
+    if is_rolled_out {
+        record.replaced.iter_mut().filter(|replaced| is_own(replaced)).for_each(|own| own.agreed = true);
+    }
+    record
+}
+
+/// Keeps an ownership as one that still counts, where none does that is older.
+fn replaced(mut record: PlacementRecord, before: Ownership, fleet: &FleetState) -> PlacementRecord {
+    if record.generation > 0 && !record.replaced.iter().any(is_own) {
+        let by = fleet.tree.commit.clone();
+        record.replaced.push(ReplacedOwnership { before, by, agreed: false, from: None });
+    }
+    record
+}
+
+/// Tells whether what a commit brought is rolled out with the consent of those who decided before it: its run has succeeded. A rollout
+/// that failed or that a person rejected changes nothing about who decides. A placement without stages must not be paused: it is paused
+/// when it loses stages with approvals, and who resumes it agrees.
+fn is_settled(record: &PlacementRecord, runs: &Runs) -> bool {
+    let is_agreed = if record.spec.strategy.type_ == StrategyType::External {
+        newest_rollout(runs).is_none_or(|run| run.phase == RunPhase::Succeeded)
+    } else {
+        record.paused.is_none()
+    };
+    is_agreed && record.closed_gate().is_none() && runs.values().all(|run| run.phase.is_final())
+}
+
+fn newest_rollout(runs: &Runs) -> Option<&RunRecord> {
+    let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
+    runs.values().filter(rolls_out).max_by_key(|run| run.sequence)
+}
+
+/// Tells whether the newest rollout is that of a commit's own content. Until it exists, that of an earlier commit is the newest one.
+fn newest_rollout_is_of(state: &PlacementState, commit: Option<&CommitId>) -> bool {
+    let index = newest_rollout(&state.runs).and_then(RunRecord::snapshot);
+    let snapshot = index.and_then(|index| state.snapshots.get(&index));
+    snapshot.is_some_and(|snapshot| Some(&snapshot.commit) == commit)
+}
+
+/// Copies spec and annotations from the accepted commit. Another generation begins with each change of them.
+fn with_spec(mut record: PlacementRecord, fleet: &FleetState) -> PlacementRecord {
+    let Some(placement) = fleet.tree.placements.get(&record.key) else {
+        record.removed = true;
+        return record;
+    };
+    record.removed = false;
+    record.renamed_to = None;
+    record.origin = Some(placement.origin.clone());
+    let is_new = record.generation == 0;
+    if is_new || record.spec != placement.spec || record.annotations != placement.annotations {
+        let is_off = is_guard_off(&placement.annotations);
+        // A new placement has nothing to lose.
+        if !is_new && is_off != is_guard_off(&record.annotations) {
+            record.guard_off_at = if is_off { fleet.tree.commit.clone() } else { None };
+        }
+        record.spec = placement.spec.clone();
+        record.annotations.clone_from(&placement.annotations);
+        record.generation += 1;
+    }
+    record
+}
+
+fn is_guard_off(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
+}
 
 impl Pass<'_> {
-    /// Copies spec and annotations from the accepted commit.
-    pub(super) fn follow_git(&mut self) {
-        self.follow_owners();
-        self.follow_spec();
-        let (fleet, record) = (self.fleet, &self.state.record);
-        let of_file = Some(fleet.owners_of(record)).filter(|owners| !owners.is_empty());
-        let of_path = || fleet.approvers_at(&record.origin.as_ref()?.path);
-        self.state.record.approvers = of_file.or_else(of_path).map(|approvers| approvers.join(", "));
-        self.state.record.digest_required = fleet.floor.digest;
-        self.follow_narrowed();
-    }
-
-    /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
-    /// may approve what it deletes stays as it was.
-    fn follow_owners(&mut self) {
-        let fleet = self.fleet;
-        self.forget_replaced();
-        let Some(placement) = fleet.tree.placements.get(&self.state.record.key) else { return };
-        let old = ownership(&self.state.record);
-        self.state.record.owners.clone_from(&placement.owners);
-        let new = Ownership {
-            path: placement.origin.path.to_string(),
-            owners: placement.owners.clone(),
-            narrowed: self.state.record.narrowed.clone(),
-        };
-        self.replace(old.filter(|old| fleet.approving(old) != fleet.approving(&new)));
-    }
-
-    /// Copies whom the strategy names from the accepted commit, and remembers who decided before. Where there is no strategy any more those
-    /// before still decide about what waits.
-    pub(super) fn follow_narrowed(&mut self) {
-        let narrowed = narrowed(&self.state, self.fleet).map(str::to_owned);
-        let old = ownership(&self.state.record);
-        let known = std::mem::replace(&mut self.state.record.narrowed, narrowed);
-        self.replace(old.filter(|_| known.is_some() && known != self.state.record.narrowed));
-    }
-
-    /// Forgets who decided before a commit that is rolled out, where another one is accepted. At the end of a decision, too: before the
-    /// next one a person may begin another rollout, and those would have to agree to that.
-    pub(super) fn forget_replaced(&mut self) {
-        let commit = &self.fleet.tree.commit;
-        let is_settled = self.is_settled();
-        let is_rolled_out = is_settled && self.newest_rollout_is_of(commit.as_ref());
-        let replaced = &mut self.state.record.replaced;
-        replaced.retain(|replaced| replaced.by == *commit || !is_settled && !replaced.agreed);
-        // Whom the commit named decides about the next one, whatever begins before that. Not where another placement hands over: that may come
-        // after the rollout.
-        for own in replaced.iter_mut().filter(|replaced| is_rolled_out && is_own(replaced)) {
-            own.agreed = true;
-        }
-    }
-
-    /// Keeps an ownership as one that still counts, where none does that is older.
-    fn replace(&mut self, before: Option<Ownership>) {
-        let record = &mut self.state.record;
-        if let Some(before) = before.filter(|_| record.generation > 0 && !record.replaced.iter().any(is_own)) {
-            let by = self.fleet.tree.commit.clone();
-            record.replaced.push(ReplacedOwnership { before, by, agreed: false, from: None });
-        }
-    }
-
-    /// Tells whether what a commit brought is rolled out with the consent of those who decided before it: its run has succeeded. A rollout
-    /// that failed or that a person rejected changes nothing about who decides. A placement without stages must not be paused: it is paused
-    /// when it loses stages with approvals, and who resumes it agrees.
-    fn is_settled(&self) -> bool {
-        let is_staged = self.state.record.spec.strategy.type_ == StrategyType::External;
-        let agreed = if is_staged {
-            self.newest_rollout().is_none_or(|run| run.phase == RunPhase::Succeeded)
-        } else {
-            self.state.record.paused.is_none()
-        };
-        agreed && self.state.record.closed_gate().is_none() && self.state.runs.values().all(|run| run.phase.is_final())
-    }
-
-    fn newest_rollout(&self) -> Option<&RunRecord> {
-        let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
-        self.state.runs.values().filter(rolls_out).max_by_key(|run| run.sequence)
-    }
-
-    /// Tells whether the newest rollout is that of a commit's own content. Until it exists, that of an earlier commit is the newest one.
-    fn newest_rollout_is_of(&self, commit: Option<&CommitId>) -> bool {
-        let index = self.newest_rollout().and_then(RunRecord::snapshot);
-        let snapshot = index.and_then(|index| self.state.snapshots.get(&index));
-        snapshot.is_some_and(|snapshot| Some(&snapshot.commit) == commit)
-    }
-
-    fn follow_spec(&mut self) {
-        let record = &mut self.state.record;
-        match self.fleet.tree.placements.get(&record.key) {
-            None => record.removed = true,
-            Some(placement) => {
-                (record.removed, record.renamed_to) = (false, None);
-                record.origin = Some(placement.origin.clone());
-                if record.generation == 0
-                    || record.spec != placement.spec
-                    || record.annotations != placement.annotations
-                {
-                    let is_off = |annotations: &BTreeMap<String, String>| {
-                        annotations.get(DELETION_GUARD).is_some_and(|value| value == "Off")
-                    };
-                    // A new placement has nothing to lose.
-                    if record.generation > 0 && is_off(&placement.annotations) != is_off(&record.annotations) {
-                        record.guard_off_at = self.fleet.tree.commit.clone().filter(|_| is_off(&placement.annotations));
-                    }
-                    record.spec = placement.spec.clone();
-                    record.annotations.clone_from(&placement.annotations);
-                    record.generation += 1;
-                }
-            }
-        }
-    }
-
     /// Handles clusters that left the fleet: their bindings go, and nothing on them changes. If more than half of the fleet
     /// left at once, bindings wait for a person. Returns the clusters that left.
     pub(super) fn leave(&mut self) -> Vec<ClusterName> {
@@ -135,7 +142,7 @@ impl Pass<'_> {
         let has_left = |b: &&Binding| !is_member(&b.cluster) && self.mass_leave(&b.cluster).is_none();
         let left: Vec<Binding> = self.state.bindings().filter(has_left).cloned().collect();
         for binding in &left {
-            self.state.bindings.remove(&binding.name);
+            self.change(&binding.name, BindingEdit::Drop);
             self.state.works.remove(&binding.cluster);
             self.note(JournalKind::ClusterLeft, Some(&binding.cluster), json!({"binding": binding.name}));
         }
@@ -159,7 +166,8 @@ impl Pass<'_> {
             return None;
         }
         let gate = self.state.record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
-        record.left_with.filter(|_| !gate.is_some_and(|gate| gate.leaving.contains(cluster)))
+        let is_agreed = gate.is_some_and(|gate| gate.leaving.contains(cluster));
+        if is_agreed { None } else { record.left_with }
     }
 
     /// Returns the clusters of this placement whose removal waits for a person.
@@ -182,13 +190,12 @@ pub(super) fn ownership(record: &PlacementRecord) -> Option<Ownership> {
 
 /// Returns whom the strategy of a placement names as approvers, at the last commit that had the strategy: that of the active run, of the
 /// annotation, or of the newest run. Absent means no restriction.
-fn narrowed<'a>(state: &'a PlacementState, fleet: &'a FleetState) -> Option<&'a str> {
-    let record = &state.record;
+fn narrowed<'a>(record: &'a PlacementRecord, runs: &'a Runs, fleet: &'a FleetState) -> Option<&'a str> {
     if record.spec.strategy.type_ != StrategyType::External {
         return None;
     }
-    let active = state.runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
-    let newest = active.or_else(|| state.runs.values().max_by_key(|run| run.sequence));
+    let active = runs.values().find(|run| run.frozen.is_some() && !run.phase.is_final());
+    let newest = active.or_else(|| runs.values().max_by_key(|run| run.sequence));
     let named = active.map(|run| &run.strategy).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
     let named = named.or_else(|| newest.map(|run| &run.strategy));
     match named.and_then(|name| fleet.staged.strategy(&record.key, name)) {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
+use super::overrides::NewlyMade;
 use super::state::{Claims, FleetState};
 use deliver::guard;
 use deliver::guard::guarded;
@@ -12,20 +13,27 @@ use model::api::placement::ApplyStrategyType;
 use model::id::{ClusterName, ObjectKey};
 use model::records::{BindingState, DeletionGate, PlacementRecord};
 
+/// What clusters lose on the way to the upcoming snapshots.
+pub(super) struct Guarded {
+    /// The deletions that wait for a person.
+    pub gate: Option<DeletionGate>,
+    /// Clusters that hold something they may not keep.
+    pub losing: BTreeSet<ClusterName>,
+    /// What they hold of that, on clusters that stay.
+    pub lost: Claims,
+    /// Objects that had to be rendered for this.
+    pub rendered: NewlyMade,
+}
+
 impl Pass<'_> {
-    /// Records the deletions that wait for a person, if any, on the way to the `upcoming` snapshots. Returns the clusters that
-    /// hold something they may not keep.
-    pub(super) fn guard(&mut self, upcoming: &BTreeSet<u64>) -> BTreeSet<ClusterName> {
+    /// Returns the deletions on the way to the `upcoming` snapshots, and which of them wait for a person.
+    pub(super) fn guard(&self, upcoming: &BTreeSet<u64>) -> Guarded {
         // A placement that only reports prunes nothing on a cluster that stays. A cluster that leaves may hold objects from an
         // earlier strategy.
-        let kept = if only_reports(&self.state.record) { BTreeMap::new() } else { self.kept(upcoming) };
-        self.lost = self.lost(&kept);
+        let (kept, rendered) = if only_reports(&self.state.record) { Default::default() } else { self.kept(upcoming) };
         let gate = self.guarded(&kept);
-        self.state.record.deletion_gate = gate.map(|gate| {
-            let approvers = self.state.record.narrowed.clone();
-            DeletionGate { approvers, ..gate }
-        });
-        kept.into_keys().collect()
+        let gate = gate.map(|gate| DeletionGate { approvers: self.state.record.narrowed.clone(), ..gate });
+        Guarded { gate, lost: self.lost(&kept), losing: kept.into_keys().collect(), rendered }
     }
 
     /// Returns what clusters that stay lose.
@@ -62,7 +70,7 @@ impl Pass<'_> {
             let Some(work) = self.state.works.get(&binding.cluster) else { continue };
             let leaves = binding.state == BindingState::Unscheduled;
             let member = work.inventory.known().map_or(guard::GuardedMember::Unknown { leaves }, |inventory| {
-                let desired = match (kept.get(&binding.cluster), self.state.claimed.get(&binding.cluster)) {
+                let desired = match (kept.get(&binding.cluster), self.state.others.claimed.get(&binding.cluster)) {
                     // The cluster leaves: it loses everything except objects that are handed over.
                     (_, None) if leaves && !record.abandons() => Cow::default(),
                     (_, Some(claimed)) if leaves && !record.abandons() => Cow::Borrowed(claimed),

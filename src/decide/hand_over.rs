@@ -4,24 +4,25 @@
 //! A renamed placement is a removed one and a new one. Decided separately, the removed one would ask a person about deletions
 //! that nobody executes, and keep the objects until then.
 
-mod contents;
+pub(super) mod contents;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use rayon::prelude::*;
 
-use self::contents::{Contents, Selected, outdated};
+use self::contents::{Contents, Selected};
+use super::given_up::add;
 use super::guard::is_part_of;
 use super::inherit::Inheritance;
 use super::objects::{ids_of, stays};
 use super::rename::Renamed;
-use super::state::{Claims, FleetState, Inhabited, PlacementState};
+use super::state::{Claims, FleetState, Inhabited, Others, PlacementState};
 use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
 use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::records::{BindingState, EvictionRecord};
+use model::records::EvictionRecord;
 use model::runs::RunRecord;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
@@ -57,20 +58,20 @@ fn concerned(
     before: impl Fn(&PlacementKey) -> Option<PlacementState>,
     fleet: &FleetState,
     now: Timestamp,
-) -> BTreeMap<PlacementKey, OfOthers> {
+) -> BTreeMap<PlacementKey, Inputs> {
     let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
     let news: States<'_> = decided.iter().map(|(key, decision)| (key, &decision.state)).collect();
     // A placement that has nothing to delete and waits for nobody needs no second decision.
     let may_change = |key: &PlacementKey, state: &PlacementState| {
         decided.contains_key(key)
-            || !state.claimed.is_empty()
-            || !state.awaited.is_empty()
-            || !state.inhabited.is_empty()
+            || !state.others.claimed.is_empty()
+            || !state.others.awaited.is_empty()
+            || !state.others.inhabited.is_empty()
             || state.record.closed_gate().is_some()
             // One that waits, as it is paused, may not be decided for long: it yields all the same when another is to have something of it.
             || !claims(key, state, &news, fleet).is_empty()
     };
-    let mut again: BTreeMap<PlacementKey, OfOthers> = BTreeMap::new();
+    let mut again: BTreeMap<PlacementKey, Inputs> = BTreeMap::new();
     let mut taken: BTreeMap<&PlacementKey, Claims> = BTreeMap::new();
     for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
         let claims = claims(key, state, &states, fleet);
@@ -86,24 +87,23 @@ fn concerned(
             let clusters = claim.wanted.keys().collect();
             let heir = states[claim.heir];
             if let Some(inheritance) = Inheritance::of(key, state, before.as_ref(), heir, &clusters, fleet) {
-                let heir = again.entry(claim.heir.clone()).or_insert_with(|| OfOthers::of(states[claim.heir]));
+                let heir = again.entry(claim.heir.clone()).or_insert_with(|| Inputs::of(states[claim.heir]));
                 heir.inherited.push(((*key).clone(), inheritance));
             }
         }
         let (claimed, mut yielded, inhabited) = sums(&claims);
         keep_wanted(state, fleet, &mut yielded);
         let awaited = awaited(key, state, &states, fleet, now);
-        let known = (&state.claimed, &state.yielded, &state.awaited, &state.inhabited);
-        if (&claimed, &yielded, &awaited, &inhabited) != known {
-            let of = again.entry((*key).clone()).or_insert_with(|| OfOthers::of(state));
-            (of.claimed, of.yielded, of.awaited, of.inhabited) = (claimed, yielded, awaited, inhabited);
+        let others = Others { claimed, yielded, inhabited, awaited, taking_over: state.others.taking_over.clone() };
+        if others != state.others {
+            again.entry((*key).clone()).or_insert_with(|| Inputs::of(state)).others = others;
         }
     }
-    let had_some = states.iter().filter(|(_, state)| !state.taking_over.is_empty()).map(|(key, _)| *key);
+    let had_some = states.iter().filter(|(_, state)| !state.others.taking_over.is_empty()).map(|(key, _)| *key);
     for key in taken.keys().copied().chain(had_some).collect::<BTreeSet<_>>() {
         let clusters = taken.remove(key).unwrap_or_default();
-        if states[key].taking_over != clusters {
-            again.entry(key.clone()).or_insert_with(|| OfOthers::of(states[key])).taking_over = clusters;
+        if states[key].others.taking_over != clusters {
+            again.entry(key.clone()).or_insert_with(|| Inputs::of(states[key])).others.taking_over = clusters;
         }
     }
     again
@@ -111,7 +111,7 @@ fn concerned(
 
 /// Decides placements again, with what they have to know of others.
 fn decide_again(
-    again: &BTreeMap<PlacementKey, OfOthers>,
+    again: &BTreeMap<PlacementKey, Inputs>,
     decided: &mut BTreeMap<PlacementKey, Decision>,
     before: impl Fn(&PlacementKey) -> Option<PlacementState>,
     fleet: &FleetState,
@@ -132,7 +132,7 @@ fn decide_again(
 /// let go, and what it keeps must not be deleted by another. Returns the placements that this concerns.
 fn claimed_after_all(
     decided: &BTreeMap<PlacementKey, Decision>,
-    again: &mut BTreeMap<PlacementKey, OfOthers>,
+    again: &mut BTreeMap<PlacementKey, Inputs>,
     fleet: &FleetState,
 ) -> BTreeSet<PlacementKey> {
     let heirs = decided.iter().filter(|(key, _)| again.contains_key(*key));
@@ -143,13 +143,13 @@ fn claimed_after_all(
     }
     for (key, Decision { state, .. }) in decided {
         let (claimed, _, inhabited) = sums(&claims(key, state, &heirs, fleet));
-        if is_part_of(&claimed, &state.claimed) {
+        if is_part_of(&claimed, &state.others.claimed) {
             continue;
         }
-        let of = again.entry(key.clone()).or_insert_with(|| OfOthers::of(state));
-        add(&mut of.claimed, &claimed);
+        let of = again.entry(key.clone()).or_insert_with(|| Inputs::of(state));
+        add(&mut of.others.claimed, &claimed);
         for (container, by) in inhabited {
-            of.inhabited.entry(container).or_default().extend(by);
+            of.others.inhabited.entry(container).or_default().extend(by);
         }
         late.insert(key.clone());
     }
@@ -158,7 +158,9 @@ fn claimed_after_all(
 
 /// Adds up claims: all claimed objects, those that the heirs get now, and the Namespaces and definitions that stay because other placements have objects there.
 fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
-    let (mut claimed, mut yielded, mut inhabited) = (Claims::new(), Claims::new(), Inhabited::new());
+    let mut claimed = Claims::new();
+    let mut yielded = Claims::new();
+    let mut inhabited = Inhabited::new();
     for claim in claims {
         add(&mut claimed, &claim.wanted);
         add(&mut claimed, &claim.inhabited);
@@ -175,44 +177,24 @@ fn sums(claims: &[HeirClaim<'_>]) -> (Claims, Claims, Inhabited) {
 
 type States<'a> = BTreeMap<&'a PlacementKey, &'a PlacementState>;
 
-/// What a placement has to know of others.
+/// The inputs of a second decision: what the placement has to know of others.
 #[derive(Clone)]
-struct OfOthers {
-    claimed: Claims,
-    yielded: Claims,
-    inhabited: Inhabited,
-    awaited: BTreeMap<ClusterName, bool>,
-    /// Clusters on which it gets objects of other placements, with those that the others still have.
-    taking_over: Claims,
+struct Inputs {
+    others: Others,
     /// What goes with objects of other placements, which this one gets.
     inherited: Vec<(PlacementKey, Inheritance)>,
 }
 
-impl OfOthers {
+impl Inputs {
     fn of(state: &PlacementState) -> Self {
-        let PlacementState { claimed, yielded, awaited, inhabited, taking_over, .. } = state;
-        Self {
-            claimed: claimed.clone(),
-            yielded: yielded.clone(),
-            awaited: awaited.clone(),
-            inhabited: inhabited.clone(),
-            taking_over: taking_over.clone(),
-            inherited: Vec::new(),
-        }
+        Self { others: state.others.clone(), inherited: Vec::new() }
     }
 
     fn known_to(self, mut state: PlacementState) -> PlacementState {
-        let Self { claimed, yielded, awaited, inhabited, taking_over, inherited } = self;
-        for (from, inheritance) in inherited {
+        for (from, inheritance) in self.inherited {
             inheritance.take(from, &mut state);
         }
-        PlacementState { claimed, yielded, inhabited, awaited, taking_over, ..state }
-    }
-}
-
-fn add(to: &mut Claims, more: &Claims) {
-    for (cluster, keys) in more {
-        to.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
+        PlacementState { others: self.others, ..state }
     }
 }
 
@@ -226,7 +208,10 @@ fn awaited(
     now: Timestamp,
 ) -> BTreeMap<ClusterName, bool> {
     let nothing = BTreeMap::new();
-    let Some(namespace) = key.namespace.as_deref().filter(|_| !state.record.removed) else { return nothing };
+    let Some(namespace) = key.namespace.as_deref() else { return nothing };
+    if state.record.removed {
+        return nothing;
+    }
     let starts = |run: &RunRecord| match &run.frozen {
         None => !run.phase.is_final(),
         Some(frozen) => frozen.at == now,
@@ -260,23 +245,6 @@ fn awaited(
         }
     }
     found
-}
-
-/// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
-/// members that it leaves, or that an upcoming snapshot lacks, objects whose removal was decided although they cannot be listed
-/// now, and those that its orders would ask for again although other placements may have them.
-pub(super) fn given_up(state: &PlacementState, lost: &Claims, fleet: &FleetState) -> Claims {
-    // Objects claimed before count as well: they exist until the other placement takes them.
-    let mut given_up = state.claimed.clone();
-    add(&mut given_up, &outdated(state, fleet));
-    let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
-    let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.seen())));
-    let decided = leaving().map(|b| (&b.cluster, &b.removes));
-    let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
-    for (cluster, keys) in held.chain(decided).chain(gate).chain(lost).filter(|(_, keys)| !keys.is_empty()) {
-        given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());
-    }
-    given_up
 }
 
 /// Removes from the objects that a placement yields those that it is to have itself. Otherwise two placements could yield the same object
@@ -348,7 +316,8 @@ fn claims<'a>(
             // An eviction removes what is there, although the cluster is picked again.
             let of_cluster = |eviction: &EvictionRecord| eviction.cluster == binding.cluster;
             let is_evicted = is_own && state.record.evictions.values().any(of_cluster);
-            let (newest, held) = (contents.newest_on(binding), contents.held_on(binding));
+            let newest = contents.newest_on(binding);
+            let held = contents.held_on(binding);
             for (selected, is_due) in newest.iter().map(|it| (it, false)).chain(held.iter().map(|it| (it, true))) {
                 let is_wanted = |object: &&ObjectKey| {
                     let may_stay = || takes_over_in(selected, object, key, &binding.cluster, states);
@@ -403,7 +372,7 @@ fn takes_over_in(
     container.is_container()
         && others.any(|other| {
             let held = other.works.get(cluster).map(|work| work.inventory.seen());
-            let claimed = other.claimed.get(cluster);
+            let claimed = other.others.claimed.get(cluster);
             held.into_iter().chain(claimed).flatten().any(is_taken)
         })
 }
@@ -434,7 +403,7 @@ impl PlacementState {
         cluster: &'a ClusterName,
         inventory: impl IntoIterator<Item = &'a ObjectKey> + 'a,
     ) -> impl Iterator<Item = &'a ObjectKey> + 'a {
-        let claimed = self.claimed.get(cluster);
+        let claimed = self.others.claimed.get(cluster);
         inventory.into_iter().filter(move |key| !claimed.is_some_and(|claimed| claimed.contains(*key)))
     }
 }

@@ -66,7 +66,8 @@ impl Inheritance {
         if clusters.is_empty() || is_same || heir.record.inherited.get(from) == Some(&snapshot) {
             return None;
         }
-        let (old, new) = (state.protections(), heir.protections());
+        let old = state.protections();
+        let new = heir.protections();
         let approvals = |of: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName| {
             of.get(cluster).map_or(0, |protection| protection.approvals)
         };
@@ -86,8 +87,8 @@ impl Inheritance {
         let holding = [Some(state), before].into_iter().flatten();
         let mut holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
         let hold = holding.find(|(held, _)| is_new(held)).map(|(held, state)| Hold::of(held, state));
-        let paused = state.record.paused.clone();
-        let paused = paused.filter(|_| state.record.removed && heir.record.paused.is_none());
+        let has_no_pause = heir.record.paused.is_none();
+        let paused = if state.record.removed && has_no_pause { state.record.paused.clone() } else { None };
         let is_any = !asked.is_empty() || !replaced.is_empty() || hold.is_some() || paused.is_some();
         is_any.then_some(Self { snapshot, asked, replaced, hold, paused })
     }
@@ -101,10 +102,9 @@ impl Inheritance {
         let known = heir.record.replaced.clone();
         heir.record.replaced.extend(self.replaced.into_iter().filter(|replaced| !known.contains(replaced)));
         heir.record.paused = heir.record.paused.take().or(self.paused);
-        let is_held = heir.record.held.is_some();
-        let snapshot = match self.hold.filter(|_| !is_held) {
-            Some(hold) => hold.take(self.snapshot, heir),
-            None => self.snapshot,
+        let snapshot = match self.hold {
+            Some(hold) if heir.record.held.is_none() => hold.take(self.snapshot, heir),
+            _ => self.snapshot,
         };
         heir.record.inherited.insert(from, snapshot);
     }
@@ -132,7 +132,7 @@ impl Hold {
             let back = state.runs.values().filter(|run| matches!(run.cause, RunCause::Rollback { .. }));
             back.max_by_key(|run| run.sequence).and_then(RunRecord::snapshot)
         };
-        let index = state.record.goal.or_else(back).filter(|_| held.returns);
+        let index = if held.returns { state.record.goal.or_else(back) } else { None };
         let target = index.and_then(|index| {
             let snapshot = Arc::clone(state.snapshots.get(&index)?);
             let payload = state.payloads.get(&index).cloned();
@@ -149,7 +149,8 @@ impl Hold {
         let Self { held, back, target } = self;
         let key = heir.record.key.clone();
         // Where the heir has rolled out the held content by itself, it keeps that.
-        let target = target.filter(|_| heir.newest().is_none_or(|known| known.hash != held.hash));
+        let keeps_it = heir.newest().is_some_and(|known| known.hash == held.hash);
+        let target = if keeps_it { None } else { target };
         let Some(ReturnTarget { snapshot, payload, has_succeeded }) = target else {
             heir.record.held = Some(HeldSnapshot { index: newest, ..held });
             return newest;

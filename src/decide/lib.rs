@@ -7,12 +7,15 @@ mod advance;
 mod again;
 mod back;
 mod behind;
+pub mod bindings;
+mod evaluate;
 pub mod evictions;
 mod floor;
 mod follow_up;
 pub mod found;
 mod freeze;
 mod git;
+mod given_up;
 mod guard;
 pub mod hand_over;
 mod inherit;
@@ -20,6 +23,7 @@ pub mod names;
 mod objects;
 pub mod ocm;
 pub mod overrides;
+mod pass;
 pub mod payload;
 mod progress;
 mod rename;
@@ -49,21 +53,23 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
+use self::bindings::BindingEdit;
+use self::git::{followed, with_narrowed, with_replaced};
+use self::given_up::given_up;
+use self::guard::Guarded;
 pub use self::guard::{is_guarded, only_reports};
-use self::hand_over::given_up;
+pub use self::pass::Pass;
 use self::rolling::evaluate;
 use self::standing::Standing;
-use self::state::{Claims, Evaluated, FleetState, PlacementState};
-use crate::snapshot::Candidates;
-use crate::status::binding::binding_conditions;
+use self::state::{FleetState, PlacementState};
+use self::works::Orders;
 use crate::status::rollup::placement_conditions;
-use model::along::Along;
 use model::api::condition::{ConditionStatus, find_condition};
 use model::conditions::ConditionType;
 use model::id::{ClusterName, PlacementKey};
 use model::journal::JournalKind;
 use model::placement_phase::{DECIDED, violation};
-use model::records::{Binding, BindingState, ClusterRecord, JournalEntry, WorkStatus};
+use model::records::{Binding, BindingState, JournalEntry, WorkStatus};
 use model::work::WorkOrder;
 
 /// The state of a placement after a decision, and what follows from it.
@@ -93,7 +99,8 @@ impl Decision {
 
 /// Decides about one placement.
 pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Decision {
-    let (before, stood) = (state.record.phase(), Standing::of(&state.record));
+    let before = state.record.phase();
+    let stood = Standing::of(&state.record);
     let mut pass = Pass::new(state, fleet, now);
     // Before scheduling: a cluster that is picked again needs no second binding beside a removed one.
     let mut forget = pass.drop_removed_bindings();
@@ -106,7 +113,11 @@ pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Deci
     // Evaluated again: a binding that just moved has a new generation, and no report covers it yet.
     // No report follows for what cannot be rendered: only another decision takes it further.
     let wake_at = if pass.moved_in_vain() { Some(now) } else { followed.wake_at };
-    let orders = pass.orders(&followed.losing);
+    let Orders { orders, forbidden } = pass.orders(&followed.losing);
+    pass.state.memo.orders = Arc::clone(&orders);
+    if let Some(why) = forbidden {
+        pass.state.record.error.get_or_insert(why);
+    }
     pass.conclude();
     pass.note_standing(&stood);
     forget.extend(followed.left);
@@ -127,37 +138,10 @@ struct Followed {
     wake_at: Option<Timestamp>,
 }
 
-/// The placement under decision, and the inputs of the decision.
-pub struct Pass<'a> {
-    /// The placement as it stands so far.
-    pub state: PlacementState,
-    /// The fleet as it stands.
-    pub fleet: &'a FleetState,
-    now: Timestamp,
-    /// The overrides that concern the payload of a snapshot, by its index.
-    candidates: BTreeMap<u64, Candidates>,
-    /// Bindings that were assigned a snapshot.
-    moved: BTreeSet<String>,
-    /// Objects that clusters which stay lose on the way to an upcoming snapshot.
-    lost: Claims,
-    /// What happened so far, for the journal.
-    pub journal: Vec<JournalEntry>,
-}
-
-impl<'a> Pass<'a> {
-    /// Begins with a state.
-    pub fn new(state: PlacementState, fleet: &'a FleetState, now: Timestamp) -> Self {
-        let (candidates, moved, lost) = (BTreeMap::new(), BTreeSet::new(), Claims::new());
-        let mut pass = Self { state, fleet, now, candidates, moved, lost, journal: Vec::new() };
-        pass.find_candidates();
-        pass
-    }
-}
-
 impl Pass<'_> {
     /// Follows the accepted commit: starts, moves and removes bindings.
     fn follow_commit(&mut self) -> Followed {
-        self.follow_git();
+        self.state.record = followed(&self.state, self.fleet);
         let left = self.leave();
         if self.state.record.removed {
             self.unschedule_all();
@@ -175,17 +159,26 @@ impl Pass<'_> {
         // The guard comes first: neither the rollout nor an order may remove what it protects.
         self.note_ignored();
         let upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
-        let losing = self.guard(&upcoming.0);
+        let losing = self.take_guarded(&upcoming.0);
         let wake_at = self.roll();
         // A run that started may be of another strategy.
-        self.follow_narrowed();
+        self.state.record = with_narrowed(self.state.record.clone(), &self.state.runs, self.fleet);
         // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
         let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
-        let losing = if new_upcoming == upcoming { losing } else { self.guard(&new_upcoming.0) };
+        let losing = if new_upcoming == upcoming { losing } else { self.take_guarded(&new_upcoming.0) };
         // The guard may have closed a gate.
-        self.forget_replaced();
+        self.state.record = with_replaced(self.state.record.clone(), &self.state, self.fleet);
         self.note_removals();
         Followed { left, losing, wake_at }
+    }
+
+    /// Records what the guard says. Returns the clusters that hold something they may not keep.
+    fn take_guarded(&mut self, upcoming: &BTreeSet<u64>) -> BTreeSet<ClusterName> {
+        let Guarded { gate, losing, lost, rendered } = self.guard(upcoming);
+        self.state.record.deletion_gate = gate;
+        self.state.memo.rendered.keep(rendered);
+        self.lost = lost;
+        losing
     }
 
     /// Tells whether a binding was assigned something that cannot be rendered for its cluster.
@@ -196,18 +189,6 @@ impl Pass<'_> {
             overridden.is_some_and(|condition| condition.is(ConditionStatus::False, binding.generation))
         };
         moved.into_iter().any(fails)
-    }
-
-    /// Adds to the journal.
-    pub fn note(&mut self, event: JournalKind, cluster: Option<&ClusterName>, facts: serde_json::Value) {
-        debug_assert!(event.documents(&facts), "{event} has a fact that src/model/journal.rs does not list: {facts}");
-        self.journal.push(JournalEntry {
-            at: self.now,
-            event,
-            placement: Some(self.state.record.key.clone()),
-            cluster: cluster.cloned(),
-            facts,
-        });
     }
 
     /// Drops bindings whose objects are gone. Returns their clusters.
@@ -221,7 +202,7 @@ impl Pass<'_> {
         self.drop_overtaken_bindings();
         let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
         for binding in &gone {
-            self.state.bindings.remove(&binding.name);
+            self.change(&binding.name, BindingEdit::Drop);
             self.state.works.remove(&binding.cluster);
             self.note(JournalKind::BindingRemoved, Some(&binding.cluster), json!({"binding": binding.name}));
         }
@@ -234,63 +215,34 @@ impl Pass<'_> {
         let leaving = self.state.bindings().filter(|b| b.deleting && self.is_kept_whole(&b.cluster));
         let newer = |old: &Binding| {
             let mut others = self.state.bindings().filter(|b| !b.deleting && b.cluster == old.cluster);
-            Some((old.name.clone(), old.generation, others.next()?.name.clone()))
+            Some((old.clone(), others.next()?.name.clone()))
         };
-        let overtaken: Vec<(String, i64, String)> = leaving.filter_map(newer).collect();
-        for (name, generation, by) in overtaken {
-            let Some(old) = self.state.bindings.remove(&name) else { continue };
-            if let Some(binding) = self.state.bindings.get_mut(&by).map(Arc::make_mut) {
-                // A report about the removal must not count as one about the new binding.
-                binding.generation = binding.generation.max(generation) + 1;
-            }
-            self.note(JournalKind::BindingRemoved, Some(&old.cluster), json!({"binding": name}));
+        let overtaken: Vec<(Binding, String)> = leaving.filter_map(newer).collect();
+        for (old, by) in overtaken {
+            self.change(&old.name, BindingEdit::Drop);
+            // A report about the removal must not count as one about the new binding.
+            self.change(&by, BindingEdit::Outdate { generation: old.generation });
+            self.note(JournalKind::BindingRemoved, Some(&old.cluster), json!({"binding": old.name}));
         }
     }
 
     fn unschedule_all(&mut self) {
         self.state.record.error = None;
-        self.state.selected = None;
-        let kept = self.state.bindings.values_mut().filter(|b| b.state != BindingState::Unscheduled);
-        for binding in kept.map(Arc::make_mut) {
-            // A placement that comes back to git continues from there: its clusters are not bound again.
-            binding.previous_state = Some(binding.state);
-            binding.state = BindingState::Unscheduled;
-        }
+        self.state.memo.selected = None;
+        let kept = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled);
+        let changes: Vec<_> = kept.map(|b| (b.name.clone(), BindingEdit::Unschedule)).collect();
+        self.change_all(changes);
     }
 
     /// Schedules again after an eviction: if the cluster does not answer, no other event queues it.
     fn reschedule(&mut self) {
-        if self.state.record.error.is_none()
-            && let Err(error) = self.schedule()
-        {
-            self.state.record.error = Some(error);
+        if self.state.record.error.is_some() {
+            return;
         }
-    }
-
-    fn evaluate_bindings(&mut self) {
-        self.evaluate_overrides();
-        let before = std::mem::take(&mut self.state.evaluated);
-        let mut known = before.iter().peekable();
-        let mut evaluated = Vec::with_capacity(self.state.bindings.len());
-        let PlacementState { bindings, works, .. } = &mut self.state;
-        let (mut works, mut records) = (Along::new(works), Along::new(&self.fleet.records));
-        for (name, binding) in bindings {
-            let work = works.get(&binding.cluster);
-            let online = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
-            // Both are sorted by name: one pass over both skips what is gone. Usually nothing is.
-            if known.peek().is_some_and(|evaluated| !Arc::ptr_eq(&evaluated.binding, binding)) {
-                while known.next_if(|evaluated| evaluated.binding.name < *name).is_some() {}
-            }
-            if !known.peek().is_some_and(|evaluated| evaluated.is_of(binding, work, online)) {
-                let conditions = binding_conditions(binding, work.map(AsRef::as_ref), online, self.now);
-                if binding.conditions != conditions {
-                    Arc::make_mut(binding).conditions = conditions;
-                }
-            }
-            // With its new conditions: the next decision recognises the binding by identity.
-            evaluated.push(Evaluated { binding: Arc::clone(binding), work: work.cloned(), online });
+        match self.scheduled() {
+            Ok(scheduled) => self.take_scheduled(scheduled),
+            Err(error) => self.state.record.error = Some(error),
         }
-        self.state.evaluated = Arc::new(evaluated);
     }
 
     /// Records the placement's own status, and drops payloads that are no longer needed.

@@ -37,7 +37,7 @@ pub(super) fn ids_of<'a>(
     inputs: Option<&ClusterInputs>,
 ) -> impl Iterator<Item = &'a ObjectId> {
     let read = state.payloads.get(&snapshot).and_then(|payload| payload.variant(inputs).ok());
-    let snapshot = state.snapshots.get(&snapshot).filter(|_| read.is_none());
+    let snapshot = if read.is_none() { state.snapshots.get(&snapshot) } else { None };
     let variant = snapshot.and_then(|of| of.variants.as_ref()?.of(inputs?));
     let resources = snapshot.map(|of| of.resources.as_slice()).unwrap_or_default();
     let plain = variant.is_none().then_some(resources).into_iter().flatten();

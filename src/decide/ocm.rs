@@ -215,7 +215,8 @@ impl Ocm {
         self.sets = sets;
         let mut bindings = BTreeSet::new();
         for binding in of_kind(tree, "ManagedClusterSetBinding") {
-            let (namespace, name) = (binding.id.namespace.clone(), binding.id.name.clone());
+            let namespace = binding.id.namespace.clone();
+            let name = binding.id.name.clone();
             changes.push(self.hub.set_binding(&namespace, &name, true));
             bindings.insert((namespace, name));
         }

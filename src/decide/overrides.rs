@@ -149,6 +149,9 @@ pub type Objects = Result<Arc<[Desired]>, String>;
 /// A cluster's objects, with the snapshot index and the overrides they were rendered from.
 type Made = (u64, PickedOverrides, Objects);
 
+/// Objects that were rendered just now, with their clusters.
+pub(crate) type NewlyMade = Vec<(ClusterName, Made)>;
+
 /// Rendered objects of clusters, kept so that no decision renders them again.
 #[derive(Clone, Debug, Default)]
 pub struct Rendered(Arc<BTreeMap<ClusterName, Vec<Made>>>);
@@ -165,10 +168,15 @@ impl Rendered {
         made.map(|(_, _, objects)| objects)
     }
 
-    /// Keeps rendered objects.
-    pub fn insert(&mut self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides, objects: Objects) {
-        let made = Arc::make_mut(&mut self.0).entry(cluster.clone()).or_default();
-        made.push((snapshot, picked.clone(), objects));
+    /// Keeps rendered objects. Failures are kept, too, or each decision would repeat a rendering that cannot succeed.
+    pub(crate) fn keep(&mut self, newly_made: NewlyMade) {
+        if newly_made.is_empty() {
+            return;
+        }
+        let all = Arc::make_mut(&mut self.0);
+        for (cluster, made) in newly_made {
+            all.entry(cluster).or_default().push(made);
+        }
     }
 
     /// Drops rendered objects that are not needed: by cluster, snapshot and picked overrides.

@@ -150,9 +150,12 @@ pub fn desired(manifest: &Manifest) -> Desired {
 }
 
 fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
-    let (id, object) = (manifest.id.clone(), Arc::clone(&manifest.object));
+    let id = manifest.id.clone();
+    let object = Arc::clone(&manifest.object);
     let encrypted = manifest.encrypted.as_ref().map(|of| {
-        let (file, path, ordinal) = (Arc::clone(&of.file), Arc::clone(&manifest.origin.path), of.ordinal);
+        let file = Arc::clone(&of.file);
+        let path = Arc::clone(&manifest.origin.path);
+        let ordinal = of.ordinal;
         let content = snapshot::value_digest(&carried(&object, &file, &path, ordinal));
         EncryptedWork { file, path, ordinal, content }
     });

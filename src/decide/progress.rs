@@ -31,7 +31,8 @@ impl Pass<'_> {
         };
         let record = &self.state.record;
         let Some(snapshot) = self.reported_snapshot() else { return };
-        let (first, now) = (&PROGRESS_EVENTS[0].0, &record.conditions);
+        let first = &PROGRESS_EVENTS[0].0;
+        let now = &record.conditions;
         let begins = holds(now, first) && !holds(before, first);
         let written = record.journaled.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, written)| written);
         let new = PROGRESS_EVENTS[written..].iter().take_while(|(type_, _)| holds(now, type_)).count();

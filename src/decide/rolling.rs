@@ -8,6 +8,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
+use super::bindings::BindingEdit;
 use super::state::Claims;
 use crate::rollout::{BindingView, Health, Heard, Limits, Readiness, Roll, health, roll};
 use crate::status::binding::settled_work;
@@ -57,7 +58,7 @@ impl Pass<'_> {
         }
         let goal = self.goal()?;
         // A held newest snapshot keeps the rollback target as goal.
-        self.state.record.goal = Some(goal).filter(|_| self.state.record.held.is_some());
+        self.state.record.goal = self.state.record.held.is_some().then_some(goal);
         let limits = match self.limits() {
             Ok(limits) => limits,
             Err(error) => {
@@ -67,11 +68,12 @@ impl Pass<'_> {
         };
         let leaving: BTreeSet<&ClusterName> =
             self.state.bindings().filter(|binding| binding.deleting).map(|binding| &binding.cluster).collect();
-        let (mut works, mut records) = (Along::new(&self.state.works), Along::new(&self.fleet.records));
+        let mut works = Along::new(&self.state.works);
+        let mut records = Along::new(&self.fleet.records);
         let view = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            let health = evaluate(binding, work, &self.state.taking_over, heard, &limits, self.now);
+            let health = evaluate(binding, work, &self.state.others.taking_over, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             // What an older binding has there is being deleted: the cluster is not ready, and nothing is brought until that is gone.
             let had_before = !leaving.contains(&binding.cluster) && self.had_before(&binding.cluster, work);
@@ -99,7 +101,7 @@ impl Pass<'_> {
     fn had_before(&self, cluster: &ClusterName, work: Option<&WorkStatus>) -> bool {
         // One object is enough, also where a kind could not be listed.
         let holds = work.is_some_and(|work| !work.inventory.seen().is_empty());
-        holds || self.state.taking_over.contains_key(cluster)
+        holds || self.state.others.taking_over.contains_key(cluster)
     }
 
     /// Records the clusters that failed with the content that is rolled out. Returns the failed clusters that no longer have this content. A
@@ -180,11 +182,12 @@ impl Pass<'_> {
     /// Source: KubeFleet's rollout controller, which writes the stale bindings' condition and nothing else of them.
     fn note_turns(&mut self, waiting: &BTreeSet<&String>) {
         let type_ = ConditionType::RolloutStarted;
-        for (name, binding) in &mut self.state.bindings {
-            let Some(index) = binding.snapshot.filter(|_| binding.state == BindingState::Bound && !binding.deleting)
-            else {
+        let mut changes = Vec::new();
+        for (name, binding) in &self.state.bindings {
+            if binding.state != BindingState::Bound || binding.deleting {
                 continue;
-            };
+            }
+            let Some(index) = binding.snapshot else { continue };
             let waits = waiting.contains(name);
             let said = find_condition(&binding.conditions, &type_);
             let said_to_wait = said.is_some_and(|said| {
@@ -200,19 +203,24 @@ impl Pass<'_> {
                 (ConditionStatus::True, Reason::RolloutStarted, format!("snapshot {index} is on its way"))
             };
             let condition = Condition::new(type_.clone(), status, reason, message, binding.generation, self.now);
-            set_condition(&mut Arc::make_mut(binding).conditions, condition);
+            let mut conditions = binding.conditions.clone();
+            set_condition(&mut conditions, condition);
+            changes.push((name.clone(), BindingEdit::Conditions(conditions)));
         }
+        self.change_all(changes);
     }
 
     /// Moves and removes bindings as a rolling update says.
     fn carry_out(&mut self, moves: &Roll, goal: u64, is_held: impl Fn(&Binding) -> bool) {
         let strategy = self.wanted_apply_strategy(goal);
         // Without the payload no cluster can get an order.
-        let may_move = self.state.payloads.contains_key(&goal);
-        for name in moves.update.iter().chain(&moves.bind).filter(|_| may_move) {
-            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
-            let overrides = self.desired_overrides(&cluster, goal);
-            self.bring(name, goal, strategy.clone(), overrides);
+        if self.state.payloads.contains_key(&goal) {
+            for name in moves.update.iter().chain(&moves.bind) {
+                let cluster = self.state.bindings.get(name).map(|binding| binding.cluster.clone());
+                let Some(cluster) = cluster else { continue };
+                let overrides = self.desired_overrides(&cluster, goal);
+                self.bring(name, goal, strategy.clone(), overrides);
+            }
         }
         if moves.update.is_empty() && moves.bind.is_empty() && moves.stale.is_empty() {
             self.note_success();
@@ -249,8 +257,8 @@ impl Pass<'_> {
     /// Returns the snapshots that clusters may get: the newest, the one of a rolling update, those of unfinished runs.
     pub(super) fn upcoming_snapshots(&self) -> BTreeSet<u64> {
         let record = &self.state.record;
-        let runs = self.state.runs.values().filter(|run| !run.phase.is_final());
-        let runs = runs.filter(|_| record.spec.strategy.type_ == StrategyType::External);
+        let is_staged = record.spec.strategy.type_ == StrategyType::External;
+        let runs = self.state.runs.values().filter(|run| is_staged && !run.phase.is_final());
         // What is held comes to nobody: it deletes nothing.
         let newest =
             self.state.newest().filter(|newest| record.held.as_ref().is_none_or(|held| held.hash != newest.hash));
@@ -288,32 +296,23 @@ impl Pass<'_> {
 
     /// Assigns a snapshot to a cluster's binding.
     pub(super) fn bring(&mut self, name: &str, index: u64, strategy: ApplyStrategy, overrides: PickedOverrides) {
-        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
-        let facts = json!({"binding": name, "from": binding.snapshot, "to": index});
-        let had_another = binding.snapshot.is_some();
-        binding.state = BindingState::Bound;
-        binding.snapshot = Some(index);
-        binding.apply_strategy = strategy;
-        binding.overrides = overrides;
-        binding.started_at = Some(self.now);
-        binding.generation += 1;
-        let cluster = binding.cluster.clone();
+        let Some(before) = self.state.bindings.get(name).map(Arc::clone) else { return };
+        self.change(name, BindingEdit::Bring { snapshot: index, apply_strategy: strategy, overrides });
         // What failed there was something else. A new binding of a cluster that was taken off brings the same once more.
-        if let Some(failed) = self.state.record.failed.as_mut().filter(|_| had_another) {
-            failed.clusters.remove(&cluster);
+        if before.snapshot.is_some()
+            && let Some(failed) = &mut self.state.record.failed
+        {
+            failed.clusters.remove(&before.cluster);
         }
+        let facts = json!({"binding": name, "from": before.snapshot, "to": index});
         self.moved.insert(name.to_owned());
-        self.note(JournalKind::RolloutStarted, Some(&cluster), facts);
+        self.note(JournalKind::RolloutStarted, Some(&before.cluster), facts);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { return };
-        let goes = self.goes(&cluster);
-        let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { return };
-        binding.removes = goes;
-        binding.deleting = true;
-        binding.abandons = self.state.record.abandons();
-        binding.generation += 1;
+        let objects = self.goes(&cluster);
+        self.change(name, BindingEdit::Remove { objects, abandons: self.state.record.abandons() });
         self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
     }
 
@@ -324,7 +323,7 @@ impl Pass<'_> {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
             let is_bound = binding.state == BindingState::Bound && !binding.deleting;
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            is_bound && evaluate(binding, work, &self.state.taking_over, heard, &limits, self.now).failed
+            is_bound && evaluate(binding, work, &self.state.others.taking_over, heard, &limits, self.now).failed
         };
         self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
     }

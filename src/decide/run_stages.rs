@@ -97,7 +97,10 @@ impl Pass<'_> {
             digest: Digest::from(""),
             before: tasks(|stage| &stage.before_stage_tasks),
             after: tasks(|stage| &stage.after_stage_tasks),
-            checks: strategy.checks.get(&planned.name).filter(|_| asks).cloned().map(ChecksRecord::new),
+            checks: match strategy.checks.get(&planned.name) {
+                Some(checks) if asks => Some(ChecksRecord::new(checks.clone())),
+                _ => None,
+            },
             clusters: planned.clusters.iter().map(cluster).collect(),
             while_empty: None,
         }

@@ -382,7 +382,8 @@ impl Pass<'_> {
         let is_meant = |run: &&RunRecord| is_wished && !matches!(run.cause, RunCause::Rollback { .. });
         let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
         let Some(run) = halted.filter(is_meant) else { return };
-        let (name, snapshot) = (run.name.clone(), run.snapshot());
+        let name = run.name.clone();
+        let snapshot = run.snapshot();
         // The same content would be held and rolled out again immediately. What a person rolled back does not come back by itself.
         let bad = snapshot.into_iter().chain(self.state.record.held.as_ref().map(|held| held.index));
         let to = self.state.record.last_succeeded.filter(|to| !bad.clone().any(|bad| self.are_alike(bad, *to)));
@@ -394,7 +395,9 @@ impl Pass<'_> {
     /// Ends a run and starts a rollback of its clusters to an earlier snapshot; its snapshot is held.
     pub fn begin_rollback(&mut self, of: &str, to: u64, by: Option<String>) -> String {
         let Some(bad) = self.state.runs.get(of) else { return String::new() };
-        let (strategy, snapshot, is_over) = (bad.strategy.clone(), bad.snapshot(), bad.phase.is_final());
+        let strategy = bad.strategy.clone();
+        let snapshot = bad.snapshot();
+        let is_over = bad.phase.is_final();
         let why = match &by {
             Some(by) => format!("{by} rolled back"),
             None => failed_checks(bad).unwrap_or_else(|| "more clusters failed than may".to_owned()),
@@ -423,7 +426,10 @@ impl Pass<'_> {
             self.state.record.goal = None;
             return;
         };
-        let Some(to) = record.goal.filter(|_| record.permits(PhaseAct::BeginRuns)) else { return };
+        if !record.permits(PhaseAct::BeginRuns) {
+            return;
+        }
+        let Some(to) = record.goal else { return };
         let newest = self.state.newest().map_or(to, |newest| newest.index);
         self.state.record.goal = None;
         let of = format!("snapshot {newest}");

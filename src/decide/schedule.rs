@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::bindings::BindingEdit;
 use super::ocm::{key_named, key_of, reason};
 use super::state::{FleetState, PlacementState};
 use super::{Pass, evaluate};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
 use model::api::annotations::OCM_PLACEMENT;
-use model::api::condition::ConditionStatus;
+use model::api::condition::{Condition, ConditionStatus};
 use model::cluster::Cluster;
 use model::conditions::ConditionType;
 use model::id::ClusterName;
@@ -63,12 +64,25 @@ impl<'a> Delegated<'a> {
     }
 }
 
+/// Which clusters a placement is to have.
+pub(super) struct Scheduled {
+    /// The policy that picked them, with the decisions.
+    policy: PolicySnapshot,
+    /// The indexes of policies beyond the history limit.
+    outdated: Vec<u64>,
+    /// What becomes of the bindings.
+    changes: Vec<BindingChange>,
+}
+
 impl Pass<'_> {
-    /// Schedules the placement. While a mass removal waits for a person nothing changes, so no replacement clusters are picked
+    /// Schedules the placement; `None` while a mass removal waits for a person: nothing changes then, so no replacement clusters are picked
     /// either.
-    pub(super) fn schedule(&mut self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The policy is invalid, or delegates to an OCM Placement that picks no clusters.
+    pub(super) fn scheduled(&self) -> Result<Option<Scheduled>, String> {
         if !self.leaving().is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let key = self.state.record.key.clone();
         let delegated = Delegated::of(&self.state.record, self.fleet)?;
@@ -76,7 +90,7 @@ impl Pass<'_> {
         let hash = policy_hash(policy.as_ref());
         let existing: Vec<_> = self.state.policies.values().map(|p| (p.index, p.hash.clone())).collect();
         let limit = self.state.record.spec.revision_history_limit;
-        let (index, prune) = match next_snapshot(&existing, &hash, limit) {
+        let (index, outdated) = match next_snapshot(&existing, &hash, limit) {
             Next::Keep(index) => (index, Vec::new()),
             Next::Create { index, prune } => (index, prune),
         };
@@ -100,11 +114,8 @@ impl Pass<'_> {
         if let Some(decided) = &delegated {
             outcome.fulfilled &= decided.record.is_satisfied();
         }
-        for old in prune {
-            self.state.policies.remove(&old);
-        }
         let created_at = self.state.policies.get(&index).map_or(self.now, |p| p.created_at);
-        let snapshot = PolicySnapshot {
+        let policy = PolicySnapshot {
             placement: key,
             index,
             hash,
@@ -119,14 +130,21 @@ impl Pass<'_> {
             target_clusters: outcome.decisions,
             created_at,
         };
+        Ok(Some(Scheduled { policy, outdated, changes: outcome.bindings }))
+    }
+
+    /// Records the policy and changes the bindings.
+    pub(super) fn take_scheduled(&mut self, scheduled: Option<Scheduled>) {
+        let Some(Scheduled { policy, outdated, changes }) = scheduled else { return };
+        let policies = &mut self.state.policies;
+        policies.retain(|index, _| !outdated.contains(index));
         // An unchanged one stays shared.
-        if self.state.policies.get(&index).is_none_or(|known| **known != snapshot) {
-            self.state.policies.insert(index, Arc::new(snapshot));
+        if policies.get(&policy.index).is_none_or(|known| **known != policy) {
+            policies.insert(policy.index, Arc::new(policy));
         }
-        for change in outcome.bindings {
+        for change in changes {
             self.rebind(change);
         }
-        Ok(())
     }
 
     /// Returns which of these clusters the placement would pick if they had its Namespace.
@@ -140,7 +158,7 @@ impl Pass<'_> {
             return picked.filter(|cluster| clusters.contains(cluster)).collect();
         }
         let with_namespace = |(name, cluster): (&ClusterName, &Cluster)| {
-            let namespaces = cluster.namespaces.clone().filter(|_| !clusters.contains(name));
+            let namespaces = if clusters.contains(name) { None } else { cluster.namespaces.clone() };
             (name.clone(), Cluster { namespaces, ..cluster.clone() })
         };
         let fleet = self.fleet.clusters.iter().map(with_namespace).collect();
@@ -183,7 +201,7 @@ impl Pass<'_> {
             Action::Unschedule => Some(JournalKind::ClusterDropped),
             // The cluster keeps its objects, so it gets no order.
             Action::Leave => {
-                self.state.bindings.remove(&binding.name);
+                self.change(&binding.name, BindingEdit::Drop);
                 return;
             }
             Action::Patch => None,
@@ -208,7 +226,7 @@ impl Pass<'_> {
             (binding.state, binding.snapshot, binding.started_at) = (BindingState::Scheduled, None, None);
             binding.overrides = PickedOverrides::default();
         }
-        self.state.bindings.insert(binding.name.clone(), Arc::new(binding));
+        self.change(&binding.name.clone(), BindingEdit::Put(Box::new(binding)));
     }
 
     /// Returns the last generation that a cluster was told or reported of the placement: a report about a binding before is not about a
@@ -246,40 +264,28 @@ impl Pass<'_> {
     /// Executes the evictions of git. Returns whether a cluster is left because of them.
     pub(super) fn evict(&mut self) -> bool {
         let Ok(limits) = self.limits() else { return false };
-        let PlacementState { record, bindings, works, taking_over, .. } = &mut self.state;
+        let PlacementState { record, bindings, works, others, .. } = &self.state;
         let failed = |binding: &Binding| {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            evaluate(binding, work, taking_over, heard, &limits, self.now).failed
+            evaluate(binding, work, &others.taking_over, heard, &limits, self.now).failed
         };
-        let before: BTreeSet<String> = record.evictions.keys().cloned().collect();
-        let removed = self.fleet.disruptions.evaluate(record, bindings, failed, self.now);
-        for name in &removed {
-            let Some(cluster) = self.state.bindings.get(name).map(|binding| binding.cluster.clone()) else { continue };
+        let evicted = self.fleet.disruptions.evaluate(record, bindings, failed, self.now);
+        let known = std::mem::replace(&mut self.state.record.evictions, evicted.records);
+        let is_left = !evicted.left.is_empty();
+        for (name, cluster) in evicted.left {
             // A person named the cluster, so its known objects are removed.
-            let goes = self.goes(&cluster);
-            let Some(binding) = self.state.bindings.get_mut(name).map(Arc::make_mut) else { continue };
-            binding.removes = goes;
-            binding.abandons = self.state.record.abandons();
+            let objects = self.goes(&cluster);
+            self.change(&name, BindingEdit::Remove { objects, abandons: self.state.record.abandons() });
             self.note(JournalKind::RemovalStarted, Some(&cluster), json!({"binding": name}));
         }
-        let evaluated: Vec<(String, ClusterName, bool)> = self
-            .state
-            .record
-            .evictions
-            .iter()
-            .filter(|(name, _)| !before.contains(*name))
-            .map(|(name, eviction)| {
-                let executed = eviction
-                    .conditions
-                    .iter()
-                    .any(|c| c.type_ == ConditionType::Executed && c.status == ConditionStatus::True);
-                (name.clone(), eviction.cluster.clone(), executed)
-            })
-            .collect();
-        for (name, cluster, executed) in evaluated {
-            self.note(JournalKind::EvictionJudged, Some(&cluster), json!({"eviction": name, "executed": executed}));
+        let evaluated = self.state.record.evictions.iter().filter(|(name, _)| !known.contains_key(*name));
+        for (name, eviction) in evaluated.map(|(name, eviction)| (name.clone(), eviction.clone())).collect::<Vec<_>>() {
+            let is_executed = |c: &Condition| c.type_ == ConditionType::Executed && c.status == ConditionStatus::True;
+            let executed = eviction.conditions.iter().any(is_executed);
+            let facts = json!({"eviction": name, "executed": executed});
+            self.note(JournalKind::EvictionJudged, Some(&eviction.cluster), facts);
         }
-        !removed.is_empty()
+        is_left
     }
 }

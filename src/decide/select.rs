@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Pass;
+use super::bindings::BindingEdit;
 use super::found::FoundSnapshot;
 use super::state::{Payload, Selected};
 use super::variants::SelectedVariants;
@@ -13,7 +14,6 @@ use model::api::placement::StrategyType;
 use model::id::CommitId;
 use model::journal::JournalKind;
 use model::manifest::Manifest;
-use model::overrides::PickedOverrides;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use model::tree::Placement;
@@ -24,11 +24,15 @@ impl Pass<'_> {
         let Some(Kept { paused, held }) = self.fleet.kept.get(&self.state.record.key).cloned() else {
             return;
         };
-        if let Some(pause) = paused.filter(|_| self.state.record.paused.is_none()) {
+        if let Some(pause) = paused
+            && self.state.record.paused.is_none()
+        {
             self.note(JournalKind::PauseFound, None, json!({"by": pause.by, "reason": pause.reason}));
             self.state.record.paused = Some(pause);
         }
-        if let Some(held) = held.filter(|_| self.state.record.held.is_none()) {
+        if let Some(held) = held
+            && self.state.record.held.is_none()
+        {
             self.note(JournalKind::HoldFound, None, json!({"index": held.index, "why": held.why}));
             self.state.record.held = Some(held);
         }
@@ -86,35 +90,30 @@ impl Pass<'_> {
     /// restored from. They keep it until they are bound again, because the old binding would roll them back.
     pub(super) fn unbind_clusters_ahead(&mut self) {
         let Some(ahead) = self.fleet.ahead.get(&self.state.record.key) else { return };
-        let is_ahead = |b: &&mut Arc<Binding>| {
+        let is_ahead = |b: &&Binding| {
             !b.deleting && b.snapshot.is_some_and(|assigned| ahead.get(&b.cluster).is_some_and(|held| assigned < *held))
         };
-        let mut found = Vec::new();
-        for binding in self.state.bindings.values_mut().filter(is_ahead).map(Arc::make_mut) {
-            found.push((binding.cluster.clone(), json!({"binding": binding.name, "from": binding.snapshot})));
-            // A scheduled binding without a snapshot gets no order, so nothing on the cluster changes.
-            if binding.state == BindingState::Bound {
-                binding.state = BindingState::Scheduled;
-            }
-            (binding.snapshot, binding.started_at) = (None, None);
-            binding.overrides = PickedOverrides::default();
-            binding.generation += 1;
-        }
+        let found: Vec<Binding> = self.state.bindings().filter(is_ahead).cloned().collect();
+        self.change_all(found.iter().map(|binding| (binding.name.clone(), BindingEdit::Unassign)));
         // A run from the backup would return the cluster to its own snapshot.
-        if let Some(newest) = ahead.values().max().filter(|_| !found.is_empty()) {
+        if let Some(newest) = ahead.values().max()
+            && !found.is_empty()
+        {
             self.leave_older_runs_behind(
                 *newest,
                 "the store was restored from a backup that is older than what clusters hold",
             );
         }
-        for (cluster, facts) in found {
-            self.note(JournalKind::NewerSnapshotFound, Some(&cluster), facts);
+        for binding in found {
+            let facts = json!({"binding": binding.name, "from": binding.snapshot});
+            self.note(JournalKind::NewerSnapshotFound, Some(&binding.cluster), facts);
         }
     }
 
     /// Selects, freezes and schedules. An error affects only this placement: it keeps its last good state.
     pub(super) fn freeze_and_schedule(&mut self) {
         let selected = self.selected();
+        self.state.memo.selected = Some(Arc::clone(&selected));
         self.state.record.error = None;
         let result = match selected.outcome.as_ref() {
             Err(error) => Err(error.clone()),
@@ -126,7 +125,7 @@ impl Pass<'_> {
                 }
                 // Before clusters are picked: other content has the policy of the accepted commit again.
                 self.release_held();
-                self.schedule()
+                self.scheduled().map(|scheduled| self.take_scheduled(scheduled))
             }
         };
         if let Err(error) = result {
@@ -134,10 +133,12 @@ impl Pass<'_> {
         }
     }
 
-    fn selected(&mut self) -> Arc<Selected> {
-        let (tree, generation) = (&self.fleet.tree, self.state.record.generation);
+    /// Returns what the accepted commit selects, frozen.
+    fn selected(&self) -> Arc<Selected> {
+        let tree = &self.fleet.tree;
+        let generation = self.state.record.generation;
         // Every member report queues a decision, and nearly always the commit is unchanged.
-        if let Some(known) = &self.state.selected
+        if let Some(known) = &self.state.memo.selected
             && Arc::ptr_eq(&known.tree, tree)
             && known.generation == generation
         {
@@ -151,7 +152,7 @@ impl Pass<'_> {
             origin: record.origin.clone().expect("a placement of the tree has an origin"),
             owners: Vec::new(),
         };
-        let before = self.state.selected.as_ref();
+        let before = self.state.memo.selected.as_ref();
         let selected = select(tree, &placement).map_err(|error| error.to_string());
         let selected = selected.and_then(|manifests| self.permitted(manifests));
         let selected = selected.and_then(|manifests| Ok((manifests, self.selected_variants(&placement)?)));
@@ -164,9 +165,7 @@ impl Pass<'_> {
             Ok((manifests, variants)) => Arc::new(self.frozen(manifests, variants)),
         };
         let warnings = if outcome.is_ok() { not_selected(tree, &placement) } else { Vec::new() };
-        let selected = Arc::new(Selected { tree: Arc::clone(tree), generation, outcome, warnings });
-        self.state.selected = Some(Arc::clone(&selected));
-        selected
+        Arc::new(Selected { tree: Arc::clone(tree), generation, outcome, warnings })
     }
 
     /// Freezes a selection; it shares the newest snapshot's payload if that is the same.
@@ -237,11 +236,12 @@ impl Pass<'_> {
         if !is_encrypted_again(&known.resources, &frozen.resources) {
             return;
         }
-        let (encrypted_at, resources) = (self.fleet.tree.commit.clone(), frozen.resources.clone());
+        let encrypted_at = self.fleet.tree.commit.clone();
+        let resources = frozen.resources.clone();
         let renewed = ResourceSnapshot { encrypted_at, resources, ..ResourceSnapshot::clone(known) };
         self.state.snapshots.insert(index, Arc::new(renewed));
         self.state.payloads.insert(index, Arc::clone(payload));
-        self.state.rendered.retain(|_, snapshot, _| snapshot != index);
+        self.state.memo.rendered.retain(|_, snapshot, _| snapshot != index);
     }
 
     /// Forgets the snapshots beyond the history limit that nothing goes to any more.
@@ -284,7 +284,7 @@ impl Pass<'_> {
 
     /// Uses the selection as the newest payload if the hashes agree, so a restart reads nothing again.
     pub(super) fn load_newest_payload(&mut self) {
-        let Some(selected) = self.state.selected.clone() else { return };
+        let Some(selected) = self.state.memo.selected.clone() else { return };
         let Ok((frozen, payload)) = selected.outcome.as_ref() else { return };
         // A return to earlier content makes a new snapshot, so several may have this hash.
         let same: Vec<u64> = self.state.snapshots.values().filter(|s| s.hash == frozen.hash).map(|s| s.index).collect();

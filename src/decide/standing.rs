@@ -30,11 +30,15 @@ impl Pass<'_> {
     pub(super) fn note_standing(&mut self, before: &Standing) {
         let record = &self.state.record;
         let mut notes: Vec<(JournalKind, Value)> = Vec::new();
-        if let Some(gate) = record.closed_gate().filter(|_| !before.holds_deletions) {
+        if let Some(gate) = record.closed_gate()
+            && !before.holds_deletions
+        {
             // Its digest may change while clusters report: one entry for each change would be many for one question.
             notes.push((JournalKind::DeletionsHeld, json!({"digest": gate.digest, "message": gate.reason})));
         }
-        if let Some(why) = record.halted.as_ref().filter(|_| !before.is_halted) {
+        if let Some(why) = &record.halted
+            && !before.is_halted
+        {
             let run = self.active_run().filter(|run| run.phase == RunPhase::Halted);
             let of_run = || run.and_then(RunRecord::snapshot);
             let snapshot = of_run().or(record.goal).or_else(|| self.state.newest().map(|newest| newest.index));

@@ -117,7 +117,8 @@ impl FleetState {
     pub fn approvers_at(&self, path: &str) -> Option<&[String]> {
         let tenant = self.tenants.of(path).filter(|tenant| !tenant.approvers.is_empty());
         let tenant = tenant.map(|tenant| (tenant.path.as_str(), tenant.approvers.as_slice()));
-        let (folder, tenant) = (self.by_path.of(path), tenant);
+        let folder = self.by_path.of(path);
+        let tenant = tenant;
         let deepest = folder.into_iter().chain(tenant).min_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
         deepest.map(|(_, approvers)| approvers)
     }
@@ -154,6 +155,35 @@ pub type Claims = BTreeMap<ClusterName, BTreeSet<ObjectKey>>;
 /// Namespaces and definitions that a placement would delete, with the placements that have objects in them, or are to have some.
 pub type Inhabited = BTreeMap<ObjectKey, BTreeSet<PlacementKey>>;
 
+/// What a placement has to know of other placements: see [`crate::hand_over`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Objects that it gives up and other placements claim: they stay on the member until those took them over.
+    pub claimed: Claims,
+    /// Those of them that another placement is to hold now: orders do not contain them any more.
+    pub yielded: Claims,
+    /// Namespaces that stay because of other placements.
+    pub inhabited: Inhabited,
+    /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet; each with whether it comes
+    /// without a person.
+    pub awaited: BTreeMap<ClusterName, bool>,
+    /// Clusters on which it gets objects of other placements: they have had something before. Named are those that the others still have.
+    pub taking_over: Claims,
+}
+
+/// What a decision computed, kept for the next one. Without it the next one decides the same, and computes it again.
+#[derive(Clone, Debug, Default)]
+pub struct Memo {
+    /// What the accepted commit selects; recomputed when the commit or the placement changes.
+    pub selected: Option<Arc<Selected>>,
+    /// Objects that overrides made for clusters.
+    pub rendered: Rendered,
+    /// The inputs of the bindings' conditions, in the order of the bindings.
+    pub evaluated: Arc<Vec<Evaluated>>,
+    /// The orders of the last decision, in the order of members: an unchanged order stays shared.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
+}
+
 /// All state of one placement.
 #[derive(Clone, Debug)]
 pub struct PlacementState {
@@ -171,29 +201,14 @@ pub struct PlacementState {
     pub works: BTreeMap<ClusterName, Arc<WorkStatus>>,
     /// Payload of the snapshots in use, by index. A snapshot in use without payload keeps what its clusters have.
     pub payloads: BTreeMap<u64, Arc<Payload>>,
-    /// Objects that overrides made for clusters.
-    pub rendered: Rendered,
     /// Snapshots whose payload cannot be read from git.
     pub unreadable: BTreeSet<u64>,
-    /// The inputs of the bindings' conditions, in the order of the bindings.
-    pub evaluated: Arc<Vec<Evaluated>>,
-    /// The orders of the last decision, in the order of members: an unchanged order stays shared.
-    pub orders: Arc<Vec<Arc<WorkOrder>>>,
-    /// Objects that it gives up and other placements claim: they stay on the member until those took them over.
-    pub claimed: Claims,
-    /// Those of them that another placement is to hold now: orders do not contain them any more.
-    pub yielded: Claims,
-    /// Namespaces that stay because of other placements.
-    pub inhabited: Inhabited,
     /// Objects that it gives up by the last decision, on the clusters that have them: other placements may claim them at any time.
     pub given_up: Arc<Claims>,
-    /// Clusters that get the Namespace of a ResourcePlacement by another placement and do not have it yet; each with whether it comes
-    /// without a person.
-    pub awaited: BTreeMap<ClusterName, bool>,
-    /// Clusters on which it gets objects of other placements: they have had something before. Named are those that the others still have.
-    pub taking_over: Claims,
-    /// What the accepted commit selects; recomputed when the commit or the placement changes.
-    pub selected: Option<Arc<Selected>>,
+    /// What it has to know of other placements.
+    pub others: Others,
+    /// What the last decision computed.
+    pub memo: Memo,
     /// A name of it or of an unfinished run of it may also mean another placement: commands that are shown name it in full.
     pub shared_name: bool,
 }
@@ -209,17 +224,10 @@ impl PlacementState {
             runs: Runs::default(),
             works: BTreeMap::new(),
             payloads: BTreeMap::new(),
-            rendered: Rendered::default(),
             unreadable: BTreeSet::new(),
-            evaluated: Arc::default(),
-            orders: Arc::default(),
-            claimed: Claims::new(),
-            yielded: Claims::new(),
-            inhabited: Inhabited::new(),
             given_up: Arc::default(),
-            awaited: BTreeMap::new(),
-            taking_over: Claims::new(),
-            selected: None,
+            others: Others::default(),
+            memo: Memo::default(),
             shared_name: false,
         }
     }

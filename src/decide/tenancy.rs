@@ -103,7 +103,10 @@ impl<'a> GivenNamespaces<'a> {
         let documents: BTreeSet<&Origin> = documents.map(|document| &document.origin).collect();
         let mut given = Self { documents, objects: Vec::new() };
         let giving = tree.placements.values().filter(|placement| placement.default_namespace().is_some());
-        for placement in giving.filter(|_| !given.documents.is_empty()) {
+        if given.documents.is_empty() {
+            return given;
+        }
+        for placement in giving {
             let selected = selected_anywhere(tree, placement).into_iter();
             let objects: Vec<_> =
                 selected.filter(|object| given.has(object)).map(|object| (placement, object)).collect();
@@ -129,7 +132,9 @@ fn given_elsewhere(tree: &Tree, tenants: &Tenants, given: &GivenNamespaces<'_>) 
         if is_forbidden(tree, tenants, object) || !told.insert((&placement.key, &owner.name)) {
             return None;
         }
-        let (kind, key, path) = (placement.key.kind(), &placement.key, &placement.origin.path);
+        let kind = placement.key.kind();
+        let key = &placement.key;
+        let path = &placement.origin.path;
         let why = format!("the {kind} {key} ({path}) selects it, and {why}");
         let hint = format!("name the namespace in the object, or the folder of the {kind} by {PATH}");
         Some(InputError { hint: Some(hint), ..violation(owner, object, field, &why) })
@@ -213,7 +218,8 @@ fn encrypted_elsewhere(tenant: &Tenant, manifest: &Manifest) -> Option<(Option<S
 /// Returns why a tenant's placement may not deliver an object that it selects; `None` where it may. The objects of whoever runs the
 /// fleet count as the tenant's where they are in its namespaces: the Namespace itself, and quotas in it.
 fn foreign(tenants: &Tenants, tenant: &Tenant, selected: &Manifest) -> Option<String> {
-    let (id, path) = (&selected.id, &selected.origin.path);
+    let id = &selected.id;
+    let path = &selected.origin.path;
     match tenants.of(path) {
         Some(owner) if owner.name == tenant.name => None,
         Some(owner) => Some(format!("selects {id} ({path}), which is of tenant {}", owner.name)),
@@ -251,7 +257,8 @@ struct TenantCheck<'a> {
 impl TenantCheck<'_> {
     /// Returns what a document of gitfleet's own kinds asks for beyond the limits.
     fn input(&self, document: &Manifest) -> Vec<Broken> {
-        let (id, tenant) = (&document.id, self.tenant);
+        let id = &document.id;
+        let tenant = self.tenant;
         if !id.namespace.is_empty() && !tenant.may_use(&id.namespace) {
             return vec![("metadata.namespace".to_owned(), format!("it {}", tenant.lacks_namespace(&id.namespace)))];
         }
@@ -285,17 +292,19 @@ impl TenantCheck<'_> {
             elsewhere.map(|folder| (format!("metadata.annotations.{PATH}"), format!("{folder} is not in its folder"))),
         );
         broken.extend(self.fixed_clusters(placement));
-        let strategy = placement.annotations.get(STAGED_UPDATE_STRATEGY).filter(|_| key.namespace.is_none());
-        broken.extend(
-            strategy.and_then(|name| self.strategy(name, format!("metadata.annotations.{STAGED_UPDATE_STRATEGY}"))),
-        );
+        if let Some(name) = placement.annotations.get(STAGED_UPDATE_STRATEGY)
+            && key.namespace.is_none()
+        {
+            broken.extend(self.strategy(name, format!("metadata.annotations.{STAGED_UPDATE_STRATEGY}")));
+        }
         broken
     }
 
     /// Returns why a tenant's placement may not deliver an object to which it gives its namespace: whoever runs the fleet put it into none of the
     /// tenant's.
     fn foreign_given(&self, selected: &Manifest) -> Option<String> {
-        let (id, path) = (&selected.id, &selected.origin.path);
+        let id = &selected.id;
+        let path = &selected.origin.path;
         let is_given = self.given.has(selected) && !self.is_own(path);
         is_given.then(|| format!("selects {id} ({path}), which names no namespace and is not in its folder"))
     }
@@ -337,7 +346,8 @@ impl TenantCheck<'_> {
     }
 
     fn overrides(&self, document: &Manifest, list: &str) -> Vec<Broken> {
-        let (kind, namespace) = (&document.id.kind, &document.id.namespace);
+        let kind = &document.id.kind;
+        let namespace = &document.id.namespace;
         if !self.tenant.overrides.contains(kind) {
             return vec![("kind".to_owned(), format!("its overrides do not list {kind}"))];
         }
@@ -345,7 +355,9 @@ impl TenantCheck<'_> {
         let text = |selector: &Value, field: &str| selector[field].as_str().unwrap_or_default().to_owned();
         let mut broken = Vec::new();
         for (index, selector) in selectors.into_iter().flatten().enumerate() {
-            let (group, kind, name) = (text(selector, "group"), text(selector, "kind"), text(selector, "name"));
+            let group = text(selector, "group");
+            let kind = text(selector, "kind");
+            let name = text(selector, "name");
             let is_meant = |id: &ObjectId| {
                 (&id.group, &id.kind, &id.namespace, &id.name) == (&group, &kind, namespace, &name)
                     // An override of a Namespace changes everything in it.
@@ -411,7 +423,8 @@ impl Pass<'_> {
         }
         let tenant = self.fleet.tenant_of(&self.state.record);
         if let Some(tenant) = tenant.filter(|tenant| !self.may_place_on(tenant, &binding.cluster)) {
-            let (name, cluster) = (&tenant.name, &binding.cluster);
+            let name = &tenant.name;
+            let cluster = &binding.cluster;
             return Some(format!("tenant {name}: {cluster} is none of its clusters; it keeps what it has"));
         }
         let payload = binding.snapshot.and_then(|index| self.state.payloads.get(&index))?;

@@ -21,12 +21,12 @@ impl Pass<'_> {
     /// Records the warnings. If this process has not selected anything yet, earlier warnings stay.
     pub(super) fn warn(&mut self) {
         let record = &self.state.record;
-        let inhabited: Vec<Warning> = self.state.inhabited.iter().map(inhabited).collect();
+        let inhabited: Vec<Warning> = self.state.others.inhabited.iter().map(inhabited).collect();
         if record.removed {
             self.state.record.warnings = inhabited;
             return;
         }
-        let Some(selected) = &self.state.selected else { return };
+        let Some(selected) = &self.state.memo.selected else { return };
         let scheduled = self.state.policy().filter(|policy| policy.observed_generation == record.generation);
         let clusters = &self.fleet.clusters;
         let near = |name: &str| suggest(name, clusters.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
@@ -64,7 +64,8 @@ fn found(
     let mut warnings = Vec::new();
     warnings.extend(policy.filter(|policy| !policy.fulfilled).map(|policy| unfulfilled(policy, near)));
     let strategy = &record.spec.strategy;
-    let limits = strategy.rolling_update.as_ref().filter(|_| strategy.type_ == StrategyType::RollingUpdate);
+    let is_rolling = strategy.type_ == StrategyType::RollingUpdate;
+    let limits = if is_rolling { strategy.rolling_update.as_ref() } else { None };
     let unavailable = limits.and_then(|limits| limits.max_unavailable.as_ref());
     if unavailable.is_some_and(|limit| limit.rounded_up(CLUSTERS_MANY) == Some(0)) {
         warnings.push(

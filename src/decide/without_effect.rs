@@ -165,7 +165,10 @@ fn named_placement(snapshot: &OverrideSnapshot) -> Option<PlacementKey> {
         OverrideSpec::Namespaced(spec) => spec.placement.as_ref(),
     };
     named.map(|PlacementRef { name, scope }| PlacementKey {
-        namespace: snapshot.id.key.namespace.clone().filter(|_| *scope == PlacementScope::Namespaced),
+        namespace: match scope {
+            PlacementScope::Namespaced => snapshot.id.key.namespace.clone(),
+            PlacementScope::Cluster => None,
+        },
         name: name.clone(),
     })
 }

@@ -7,17 +7,15 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
-use super::overrides::Objects;
+use super::bindings::BindingEdit;
+use super::overrides::{NewlyMade, Objects};
 use super::render::{candidates, render};
 use super::variants::pick;
 use crate::snapshot::Candidates;
 use model::along::Along;
-use model::api::condition::{Condition, ConditionStatus, set_condition};
-use model::conditions::{ConditionType, Reason};
 use model::id::{ClusterName, Digest, ObjectKey};
 use model::overrides::{OverrideRef, PickedOverrides};
 use model::records::{Binding, BindingState, Kept};
-use model::variants::described;
 use model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
@@ -53,63 +51,34 @@ impl Pass<'_> {
         pick(self.fleet, of, self.candidates.get(&snapshot), cluster)
     }
 
-    /// Returns a cluster's objects for a snapshot; `None` without its payload.
+    /// Returns a cluster's objects for a snapshot; `None` without its payload. What has to be rendered for that is added to `newly_made`.
     pub(super) fn objects(
-        &mut self,
+        &self,
         cluster: &ClusterName,
         snapshot: u64,
         picked: &PickedOverrides,
+        newly_made: &mut NewlyMade,
     ) -> Option<Objects> {
         let payload = self.state.payloads.get(&snapshot)?;
         if !picked.has_overrides() {
             return Some(payload.variant(picked.variant.as_ref()).map(|of_cluster| Arc::clone(&of_cluster.desired)));
         }
-        if let Some(known) = self.state.rendered.get(cluster, snapshot, picked) {
+        if let Some(known) = self.state.memo.rendered.get(cluster, snapshot, picked) {
             return Some(known.clone());
         }
         let objects = render(self.fleet, payload, cluster, picked);
-        // Failures are kept too, or each decision would repeat a rendering that cannot succeed.
-        self.state.rendered.insert(cluster, snapshot, picked, objects.clone());
+        newly_made.push((cluster.clone(), (snapshot, picked.clone(), objects.clone())));
         Some(objects)
-    }
-
-    /// Records, for each binding with overrides, whether its objects can be rendered.
-    pub(super) fn evaluate_overrides(&mut self) {
-        let is_concerned =
-            |b: &&mut Arc<Binding>| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
-        // Taken out temporarily, because `objects` stores its results in the same state.
-        let mut bindings = std::mem::take(&mut self.state.bindings);
-        for shared in bindings.values_mut().filter(is_concerned) {
-            let binding = shared.as_ref();
-            let objects = binding.snapshot.map(|snapshot| self.objects(&binding.cluster, snapshot, &binding.overrides));
-            let (status, reason, message) = match objects.flatten() {
-                // Without the payload the result is unknown, so the earlier one stays.
-                None => continue,
-                Some(Ok(_)) => (ConditionStatus::True, Reason::OverriddenSucceeded, made_with(&binding.overrides)),
-                Some(Err(error)) => (ConditionStatus::False, Reason::OverriddenFailed, error),
-            };
-            let condition = Condition {
-                type_: ConditionType::Overridden,
-                status,
-                reason,
-                message,
-                observed_generation: binding.generation,
-                last_transition_time: self.now,
-            };
-            let mut conditions = binding.conditions.clone();
-            set_condition(&mut conditions, condition);
-            if binding.conditions != conditions {
-                Arc::make_mut(shared).conditions = conditions;
-            }
-        }
-        self.state.bindings = bindings;
     }
 
     /// Returns the digest of a cluster's desired content: the snapshot's, or that of its rendered objects.
     pub(super) fn works_digest(&self, cluster: &ClusterName, snapshot: u64, picked: &PickedOverrides) -> Digest {
         let hash = self.state.snapshots[&snapshot].hash.clone();
-        let Some(payload) = self.state.payloads.get(&snapshot).filter(|_| !picked.is_empty()) else { return hash };
-        let known = self.state.rendered.get(cluster, snapshot, picked).cloned();
+        if picked.is_empty() {
+            return hash;
+        }
+        let Some(payload) = self.state.payloads.get(&snapshot) else { return hash };
+        let known = self.state.memo.rendered.get(cluster, snapshot, picked).cloned();
         let text = match known.unwrap_or_else(|| render(self.fleet, payload, cluster, picked)) {
             Ok(objects) => objects.iter().map(|object| object.digest.as_str()).collect::<Vec<_>>().join("\n"),
             // An approval of a failed rendering must not count for a repaired override.
@@ -120,30 +89,26 @@ impl Pass<'_> {
 
     /// Returns which of its objects each staying cluster keeps, if not all: those in every snapshot that it was assigned or may
     /// get, after overrides. A snapshot without payload, or one that cannot be rendered, removes nothing.
-    pub(super) fn kept(&mut self, upcoming: &BTreeSet<u64>) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
-        let payloads = self.state.payloads.clone();
+    /// Returns the objects that had to be rendered for that, too.
+    pub(super) fn kept(&self, upcoming: &BTreeSet<u64>) -> (BTreeMap<ClusterName, BTreeSet<ObjectKey>>, NewlyMade) {
+        let payloads = self.state.payloads.iter();
         let common: BTreeMap<u64, BTreeSet<&ObjectKey>> =
-            payloads.iter().map(|(index, payload)| (*index, payload.keys().collect())).collect();
+            payloads.map(|(index, payload)| (*index, payload.keys().collect())).collect();
         // Members share equal inventories, so that each is compared once. The addresses only tell whether they are the same.
         let mut covered: BTreeSet<(u64, *const BTreeSet<ObjectKey>)> = BTreeSet::new();
-        let (bindings, works) = (std::mem::take(&mut self.state.bindings), std::mem::take(&mut self.state.works));
-        let mut held = Along::new(&works);
+        let mut held = Along::new(&self.state.works);
+        let mut newly_made = NewlyMade::new();
         let mut all = BTreeMap::new();
-        for binding in bindings.values().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+        for binding in self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
             let cluster = &binding.cluster;
             // Nothing is pruned from an unknown inventory. What is seen of it is lost all the same: another placement may be to have it.
             let Some(inventory) = held.get(cluster).map(|work| work.inventory.seen()) else { continue };
-            let assigned = binding.snapshot.filter(|_| binding.state == BindingState::Bound);
-            let mut may_hold: Vec<_> = assigned.map(|index| (index, binding.overrides.clone())).into_iter().collect();
-            for index in upcoming.iter().filter(|_| !self.state.record.ignores(binding)) {
-                let to_come = (*index, self.desired_overrides(cluster, *index));
-                if !may_hold.contains(&to_come) {
-                    may_hold.push(to_come);
-                }
-            }
+            let may_hold = self.may_hold(binding, upcoming);
             let mut lost: BTreeSet<&ObjectKey> = BTreeSet::new();
             for (index, picked) in may_hold {
-                if let Some(keys) = common.get(&index).filter(|_| picked.is_empty()) {
+                if let Some(keys) = common.get(&index)
+                    && picked.is_empty()
+                {
                     if covered.contains(&(index, std::ptr::from_ref(inventory))) {
                         continue;
                     }
@@ -152,7 +117,7 @@ impl Pass<'_> {
                         covered.insert((index, std::ptr::from_ref(inventory)));
                     }
                     lost.extend(missing);
-                } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked) {
+                } else if let Some(Ok(objects)) = self.objects(cluster, index, &picked, &mut newly_made) {
                     let keys: BTreeSet<&ObjectKey> = objects.iter().map(|object| object.key.as_ref()).collect();
                     lost.extend(inventory.iter().filter(|key| !keys.contains(key)));
                 }
@@ -162,8 +127,26 @@ impl Pass<'_> {
                 all.insert(cluster.clone(), kept);
             }
         }
-        (self.state.bindings, self.state.works) = (bindings, works);
-        all
+        (all, newly_made)
+    }
+
+    /// Returns the snapshots that a cluster was assigned or may get, with what its objects are made with.
+    fn may_hold(&self, binding: &Binding, upcoming: &BTreeSet<u64>) -> Vec<(u64, PickedOverrides)> {
+        let mut may_hold = Vec::new();
+        if let Some(assigned) = binding.snapshot
+            && binding.state == BindingState::Bound
+        {
+            may_hold.push((assigned, binding.overrides.clone()));
+        }
+        if !self.state.record.ignores(binding) {
+            for index in upcoming {
+                let to_come = (*index, self.desired_overrides(&binding.cluster, *index));
+                if !may_hold.contains(&to_come) {
+                    may_hold.push(to_come);
+                }
+            }
+        }
+        may_hold
     }
 
     /// Tells whether a cluster is no longer picked and has not been ordered to remove its objects.
@@ -190,15 +173,18 @@ impl Pass<'_> {
     /// Records what each leaving binding removes: known objects that wait for no approval, by the guard's last result.
     pub(super) fn note_removals(&mut self) {
         let turned_up = self.turned_up();
-        let gate = self.state.record.closed_gate().map(|gate| gate.deletions.clone()).unwrap_or_default();
-        for binding in self.state.bindings.values_mut().filter(|binding| binding.deleting) {
-            let held = gate.get(&binding.cluster);
-            let more = turned_up.get(&binding.cluster).into_iter().flatten();
-            let more: Vec<&ObjectKey> = more.filter(|key| !held.is_some_and(|held| held.contains(*key))).collect();
+        let held = self.state.record.closed_gate().map(|gate| &gate.deletions);
+        let mut changes = Vec::new();
+        for binding in self.state.bindings().filter(|binding| binding.deleting) {
+            let Some(more) = turned_up.get(&binding.cluster) else { continue };
+            let held = held.and_then(|held| held.get(&binding.cluster));
+            let more: BTreeSet<ObjectKey> =
+                more.iter().filter(|key| !held.is_some_and(|held| held.contains(*key))).cloned().collect();
             if !more.is_empty() {
-                Arc::make_mut(binding).removes.extend(more.into_iter().cloned());
+                changes.push((binding.name.clone(), BindingEdit::RemoveMore(more)));
             }
         }
+        self.change_all(changes);
     }
 
     /// Returns which objects of a cluster may be pruned: those that the decision knows, that its order does not contain and
@@ -220,7 +206,10 @@ impl Pass<'_> {
             return BTreeSet::new();
         }
         // Without the source the guard does not see objects that appeared since. What could not be rendered deletes nothing.
-        let Some(manifests) = manifests.filter(|_| !self.fleet.source_unread) else { return BTreeSet::new() };
+        if self.fleet.source_unread {
+            return BTreeSet::new();
+        }
+        let Some(manifests) = manifests else { return BTreeSet::new() };
         let known = self.state.works.get(&binding.cluster).and_then(|work| work.inventory.known());
         let wanted: BTreeSet<&ObjectKey> = manifests.iter().map(|d| d.key.as_ref()).collect();
         let left_over = known.into_iter().flatten().filter(|key| !wanted.contains(key) && !held.contains(*key));
@@ -235,21 +224,24 @@ impl Pass<'_> {
 
     /// Returns the order of each member, sorted by member. A leaving binding comes before a newer one of its cluster. An
     /// unchanged order is the same `Arc` as before. Clusters in `losing` hold something they may not keep.
-    pub(super) fn orders(&mut self, losing: &BTreeSet<ClusterName>) -> Arc<Vec<Arc<WorkOrder>>> {
-        let before = std::mem::take(&mut self.state.orders);
-        let bindings = std::mem::take(&mut self.state.bindings);
+    pub(super) fn orders(&self, losing: &BTreeSet<ClusterName>) -> Orders {
+        let before = &self.state.memo.orders;
         let kept = Kept::of(&self.state.record);
-        let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(bindings.len());
+        let mut orders: Vec<Arc<WorkOrder>> = Vec::with_capacity(self.state.bindings.len());
+        let mut forbidden = None;
         // Usually the next binding's cluster is the next one with an order.
         let mut guess = 0;
-        for binding in bindings.values() {
+        for binding in self.state.bindings() {
             let is_of = |order: &&Arc<WorkOrder>| order.cluster == binding.cluster;
             let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
             let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
             guess = place.map_or(guess, |place| place + 1);
-            orders.extend(self.order(binding, place.map(|place| &before[place]), &kept, losing));
+            match self.order(binding, place.map(|place| &before[place]), &kept, losing) {
+                Ok(order) => orders.push(order),
+                Err(NoOrder::Forbidden(why)) => drop(forbidden.get_or_insert(why)),
+                Err(NoOrder::NotKnown) => {}
+            }
         }
-        self.state.bindings = bindings;
         orders.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         // One order per cluster: the newer binding's order would apply what the removal still deletes.
         orders.dedup_by(|later, first| {
@@ -259,21 +251,19 @@ impl Pass<'_> {
             }
             is_same
         });
-        self.state.orders = Arc::new(orders);
-        Arc::clone(&self.state.orders)
+        Orders { orders: Arc::new(orders), forbidden }
     }
 
-    /// Returns a binding's order; `None` if the payload is missing or cannot be rendered for its cluster, which then keeps its
-    /// objects. One that leaves gets an order without objects then.
+    /// Returns a binding's order. One that leaves gets an order without objects where these are not known.
     fn order(
-        &mut self,
+        &self,
         binding: &Binding,
         known: Option<&Arc<WorkOrder>>,
         kept: &Kept,
         losing: &BTreeSet<ClusterName>,
-    ) -> Option<Arc<WorkOrder>> {
+    ) -> Result<Arc<WorkOrder>, NoOrder> {
         let snapshot = binding.snapshot.and_then(|index| self.state.snapshots.get(&index)).cloned();
-        let manifests = self.ordered(binding, snapshot.as_ref().map(|snapshot| snapshot.index), known).ok()?;
+        let manifests = self.ordered(binding, snapshot.as_ref().map(|snapshot| snapshot.index), known)?;
         let record = &self.state.record;
         let tenant = self.fleet.tenant_of(record);
         let user = tenant.and_then(|tenant| tenant.user.clone());
@@ -303,14 +293,12 @@ impl Pass<'_> {
                 && known.tenant == tenant
         };
         if let Some(known) = known.filter(says_this) {
-            return Some(Arc::clone(known));
+            return Ok(Arc::clone(known));
         }
         if let Some(why) = self.forbidden(binding) {
-            self.state.record.error.get_or_insert(why);
-            return None;
+            return Err(NoOrder::Forbidden(why));
         }
-        let record = &self.state.record;
-        Some(Arc::new(WorkOrder {
+        Ok(Arc::new(WorkOrder {
             placement: record.key.clone(),
             cluster: binding.cluster.clone(),
             generation: binding.generation,
@@ -330,10 +318,10 @@ impl Pass<'_> {
         }))
     }
 
-    /// Returns the objects of a binding's order, `None` for a removal. An error means that the cluster keeps what it has: it has no snapshot,
-    /// or its objects cannot be rendered. A binding that leaves gets an order without objects instead, so that the member reports what it holds.
+    /// Returns the objects of a binding's order, `None` for a removal. A binding that leaves gets an order without objects where these are not
+    /// known, so that the member reports what it holds.
     fn ordered(
-        &mut self,
+        &self,
         binding: &Binding,
         index: Option<u64>,
         known: Option<&Arc<WorkOrder>>,
@@ -344,11 +332,17 @@ impl Pass<'_> {
         let Some(index) = index else {
             // What an earlier binding left there is known after the member has listed it.
             let is_asked = binding.state == BindingState::Unscheduled && !self.knows_inventory(&binding.cluster);
-            return if is_asked { Ok(None) } else { Err(NoOrder) };
+            return if is_asked { Ok(None) } else { Err(NoOrder::NotKnown) };
         };
-        let objects = self.objects(&binding.cluster, index, &binding.overrides).and_then(Result::ok);
+        // What a binding has was rendered when the binding was evaluated.
+        let objects = self.objects(&binding.cluster, index, &binding.overrides, &mut NewlyMade::new());
+        let objects = objects.and_then(Result::ok);
         let objects = objects.map(|objects| self.without_yielded(&binding.cluster, objects, known));
-        if objects.is_some() || binding.state == BindingState::Unscheduled { Ok(objects) } else { Err(NoOrder) }
+        if objects.is_some() || binding.state == BindingState::Unscheduled {
+            Ok(objects)
+        } else {
+            Err(NoOrder::NotKnown)
+        }
     }
 
     /// Returns what is not deleted on a cluster although its order lacks it: what waits for an approval, and what another placement takes
@@ -356,9 +350,9 @@ impl Pass<'_> {
     fn held_on(&self, binding: &Binding) -> Cow<'_, BTreeSet<ObjectKey>> {
         let gate = self.state.record.closed_gate();
         let held = gate.and_then(|gate| gate.deletions.get(&binding.cluster)).map_or_else(Cow::default, Cow::Borrowed);
-        match self.state.claimed.get(&binding.cluster).filter(|_| !binding.deleting) {
-            Some(claimed) => Cow::Owned(held.union(claimed).cloned().collect()),
-            None => held,
+        match self.state.others.claimed.get(&binding.cluster) {
+            Some(claimed) if !binding.deleting => Cow::Owned(held.union(claimed).cloned().collect()),
+            _ => held,
         }
     }
 
@@ -370,7 +364,7 @@ impl Pass<'_> {
         objects: Arc<[Desired]>,
         known: Option<&Arc<WorkOrder>>,
     ) -> Arc<[Desired]> {
-        let Some(yielded) = self.state.yielded.get(cluster) else { return objects };
+        let Some(yielded) = self.state.others.yielded.get(cluster) else { return objects };
         let rest: Vec<Desired> = objects.iter().filter(|of| !yielded.contains(of.key.as_ref())).cloned().collect();
         let is_same = |known: &&Arc<[Desired]>| {
             known.len() == rest.len()
@@ -384,11 +378,11 @@ impl Pass<'_> {
 
     /// Drops rendered objects that no binding has or will get.
     pub(super) fn forget_rendered(&mut self) {
-        if self.state.rendered.is_empty() {
+        if self.state.memo.rendered.is_empty() {
             return;
         }
         let newest = self.state.newest().map(|newest| newest.index);
-        let mut rendered = std::mem::take(&mut self.state.rendered);
+        let mut rendered = self.state.memo.rendered.clone();
         let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();
         for binding in self.state.bindings() {
             held.entry(&binding.cluster).or_default().extend(binding.snapshot.map(|index| (index, &binding.overrides)));
@@ -399,19 +393,24 @@ impl Pass<'_> {
                     || (newest == Some(snapshot) && self.desired_overrides(cluster, snapshot) == *picked)
             })
         });
-        self.state.rendered = rendered;
+        self.state.memo.rendered = rendered;
     }
 }
 
-/// The cluster gets no order, and keeps what it has.
-struct NoOrder;
+/// The orders of a placement.
+pub(super) struct Orders {
+    /// Those of its members, sorted by member.
+    pub orders: Arc<Vec<Arc<WorkOrder>>>,
+    /// Why the first cluster that may not be written to gets none.
+    pub forbidden: Option<String>,
+}
 
-/// Says what a cluster's objects were made with.
-fn made_with(picked: &PickedOverrides) -> String {
-    let rendered = picked.variant.as_ref().map(|inputs| format!("rendered with {}", described(inputs)));
-    let names = picked.cluster.iter().chain(&picked.namespaced).map(OverrideRef::name).collect::<Vec<_>>().join(", ");
-    let made = (!names.is_empty()).then(|| format!("made with {names}"));
-    rendered.into_iter().chain(made).collect::<Vec<_>>().join(", ")
+/// Why a cluster gets no order, and keeps what it has.
+enum NoOrder {
+    /// Its binding has no snapshot, its payload is missing, or its objects cannot be rendered.
+    NotKnown,
+    /// gitfleet may not write there.
+    Forbidden(String),
 }
 
 #[cfg(test)]

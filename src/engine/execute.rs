@@ -4,12 +4,12 @@
 //! crash loses no command.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::json;
 
 use decide::Pass;
+use decide::bindings::BindingEdit;
 use decide::rollout::staged;
 use decide::state::{FleetState, PlacementState};
 use decide::status::work::counted;
@@ -174,8 +174,8 @@ impl Execution<'_> {
         };
         // A deadline does not count while the rollout is paused: clusters under way get the paused time back.
         let paused_for = self.now.duration_since(pause.at);
-        for binding in pass.state.bindings.values_mut().map(Arc::make_mut) {
-            binding.started_at = binding.started_at.and_then(|at| at.checked_add(paused_for).ok());
+        for name in pass.state.bindings.keys().cloned().collect::<Vec<_>>() {
+            pass.change(&name, BindingEdit::Delay(paused_for));
         }
         let failed = pass.failed_bindings();
         let failed: BTreeSet<ClusterName> =
@@ -253,10 +253,7 @@ impl Execution<'_> {
         let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
         let failed = pass.failed_bindings();
         for name in &failed {
-            if let Some(binding) = pass.state.bindings.get_mut(name).map(Arc::make_mut) {
-                binding.started_at = Some(self.now);
-                binding.generation += 1;
-            }
+            pass.change(name, BindingEdit::TryAgain);
         }
         let failed: Vec<&str> =
             failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();

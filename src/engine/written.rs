@@ -72,7 +72,7 @@ impl Core {
         }
         // A placement that gives up an object tells so before the one that takes it over asks for it.
         let (yielding, others): (Vec<_>, Vec<_>) =
-            batch.decided.into_iter().partition(|(_, decision)| !decision.state.yielded.is_empty());
+            batch.decided.into_iter().partition(|(_, decision)| !decision.state.others.yielded.is_empty());
         for (key, decision) in yielding.into_iter().chain(others) {
             self.act(&key, decision, now);
         }

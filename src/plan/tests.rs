@@ -466,7 +466,7 @@ mod from_records {
         let mut baseline = daemon(&fleet("1"));
         let p = state(&mut baseline, "p");
         p.payloads.clear();
-        p.selected = None;
+        p.memo.selected = None;
         // The selection of the head fails, so that the old snapshot stays, which nobody can read.
         let broken = fleet("1").replace("kind: Namespace, name: web}]", "kind: Namespace, name: kube-system}]");
         let plan = plan_from(&baseline, &tree(&broken), NOW);

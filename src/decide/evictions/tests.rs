@@ -2,7 +2,6 @@ use serde_json::json;
 
 use super::*;
 use crate::state::PlacementState;
-use model::records::BindingState;
 use testkit::trees::{eviction, member, payload, placement, tree};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -30,24 +29,33 @@ fn evaluated(record: &PlacementRecord) -> Vec<String> {
     record.evictions.iter().map(|(name, eviction)| format!("{name}: {}", conditions(eviction))).collect()
 }
 
+/// Evaluates evictions, and returns the bindings that go.
+fn evaluate(
+    disruptions: &Disruptions,
+    record: &mut PlacementRecord,
+    bindings: &BTreeMap<String, Arc<Binding>>,
+) -> Vec<String> {
+    let evicted = disruptions.evaluate(record, bindings, |_| false, NOW);
+    record.evictions = evicted.records;
+    evicted.left.into_iter().map(|(name, _)| name).collect()
+}
+
 #[test]
 fn an_eviction_is_evaluated_once_and_forgotten_with_its_file() {
     let mut bindings = BTreeMap::from([binding("a", "Bound"), binding("b", "Scheduled")]);
     let evictions = [eviction("early", "p", "b"), eviction("go", "p", "a"), eviction("lost", "p", "nowhere")];
     let (disruptions, mut record) = commit(&evictions);
     assert!(disruptions.concerns(&PlacementKey::cluster_scoped("p")));
-    let removed = disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW);
-    assert_eq!(removed, ["p-a"]);
-    assert_eq!((bindings["p-a"].deleting, bindings["p-a"].generation), (true, 2));
+    assert_eq!(evaluate(&disruptions, &mut record, &bindings), ["p-a"]);
     let verdicts = ["early: Valid=True Executed=False", "go: Valid=True Executed=True", "lost: Valid=False"];
     assert_eq!(evaluated(&record), verdicts);
     // The cluster is picked again, and gets what it had.
     bindings.extend([binding("a", "Bound"), binding("b", "Bound")]);
-    assert_eq!(disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW), Vec::<String>::new(), "it is done");
+    assert_eq!(evaluate(&disruptions, &mut record, &bindings), Vec::<String>::new(), "it is done");
     assert_eq!(evaluated(&record), verdicts);
     // The same name for another cluster is another eviction.
     let (disruptions, _) = commit(&[eviction("go", "p", "b")]);
-    assert_eq!(disruptions.evaluate(&mut record, &mut bindings, |_| false, NOW), ["p-b"]);
+    assert_eq!(evaluate(&disruptions, &mut record, &bindings), ["p-b"]);
     assert_eq!(evaluated(&record), ["go: Valid=True Executed=True"]);
 }
 
@@ -56,11 +64,10 @@ fn whom_evictions_do_not_concern() {
     let (disruptions, record) = commit(&[eviction("go", "p", "a")]);
     let bound = || BTreeMap::from([binding("a", "Bound")]);
     let mut removed = PlacementRecord { removed: true, ..record.clone() };
-    assert_eq!(disruptions.evaluate(&mut removed, &mut bound(), |_| false, NOW), Vec::<String>::new());
+    assert_eq!(evaluate(&disruptions, &mut removed, &bound()), Vec::<String>::new());
     assert_eq!(evaluated(&removed), ["go: Valid=False"]);
     let mut namespaced = PlacementRecord { key: PlacementKey::namespaced("ns", "p"), ..record };
-    let mut bindings = bound();
-    assert_eq!(disruptions.evaluate(&mut namespaced, &mut bindings, |_| false, NOW), Vec::<String>::new());
-    assert_eq!((evaluated(&namespaced).len(), bindings["p-a"].state), (0, BindingState::Bound));
+    assert_eq!(evaluate(&disruptions, &mut namespaced, &bound()), Vec::<String>::new());
+    assert_eq!(evaluated(&namespaced).len(), 0);
     assert!(!disruptions.concerns(&namespaced.key));
 }

@@ -3,44 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::objects::{SnapshotObjects, ids_of, stays};
+use crate::objects::{SnapshotObjects, ids_of};
 use crate::only_reports;
 use crate::render::candidates;
 use crate::snapshot::{Candidates, left_out};
-use crate::state::{Claims, FleetState, PlacementState};
+use crate::state::{FleetState, PlacementState};
 use crate::variants::pick;
-use model::id::{ObjectId, ObjectKey};
+use model::id::ObjectKey;
 use model::overrides::PickedOverrides;
 use model::records::Binding;
 use model::variants::ClusterInputs;
 
-/// Returns what clusters have by their snapshot and are not to keep: everything where the placement leaves, and what the newest snapshot
-/// lacks where they wait for their turn. What another placement took over is in no inventory of this one any more, and claims are not stored:
-/// after a start nothing else tells that an order must not ask for it again.
-pub(super) fn outdated(state: &PlacementState, fleet: &FleetState) -> Claims {
-    let mut outdated = Claims::new();
-    let mut contents = Contents::of(state, fleet);
-    for binding in state.bindings().filter(|b| !b.deleting) {
-        let keys: BTreeSet<ObjectKey> = match binding.snapshot {
-            Some(index) if !stays(binding) => {
-                ids_of(state, index, binding.overrides.variant.as_ref()).map(ObjectId::key).collect()
-            }
-            _ => contents.lost_on(binding),
-        };
-        if !keys.is_empty() {
-            outdated.entry(binding.cluster.clone()).or_default().extend(keys);
-        }
-    }
-    outdated
-}
-
 /// What a placement is to have on its clusters, by its newest snapshot and by the one that each of them is bound to.
-pub(super) struct Contents<'a> {
+pub(crate) struct Contents<'a> {
     state: &'a PlacementState,
     fleet: &'a FleetState,
     newest: Option<u64>,
     /// Clusters get the newest snapshot: it is not held, and not only compared.
-    pub(super) comes: bool,
+    pub(crate) comes: bool,
     candidates: Option<Candidates>,
     objects: BTreeMap<(u64, Option<ClusterInputs>), Rc<SnapshotObjects<'a>>>,
     /// What one of them has and another lacks. The addresses only tell which ones.
@@ -48,19 +28,19 @@ pub(super) struct Contents<'a> {
 }
 
 /// What one cluster is to have of a snapshot.
-pub(super) struct Selected<'a> {
+pub(crate) struct Selected<'a> {
     of_snapshot: Rc<SnapshotObjects<'a>>,
     /// What overrides remove.
     left_out: BTreeSet<ObjectKey>,
 }
 
 impl Selected<'_> {
-    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         self.of_snapshot.keys.contains(key) && !self.left_out.contains(key)
     }
 
     /// Tells whether objects of the snapshot are in a Namespace or of a definition.
-    pub(super) fn inhabits(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn inhabits(&self, key: &ObjectKey) -> bool {
         if key.is_namespace() {
             return self.of_snapshot.namespaces.contains(&*key.name);
         }
@@ -69,10 +49,13 @@ impl Selected<'_> {
 }
 
 impl<'a> Contents<'a> {
-    pub(super) fn of(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
+    pub(crate) fn of(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
         let newest = state.newest().map(|newest| newest.index);
-        let payload = newest.and_then(|index| state.payloads.get(&index)).filter(|_| !fleet.overrides.is_empty());
-        let candidates = payload.map(|payload| candidates(fleet, &state.record, payload));
+        let payload = newest.and_then(|index| state.payloads.get(&index));
+        let candidates = match payload {
+            Some(payload) if !fleet.overrides.is_empty() => Some(candidates(fleet, &state.record, payload)),
+            _ => None,
+        };
         let held = state.record.held.as_ref().map(|held| &held.hash);
         let is_held = state.newest().is_some_and(|newest| held == Some(&newest.hash));
         let comes = !is_held && !only_reports(&state.record);
@@ -80,28 +63,33 @@ impl<'a> Contents<'a> {
     }
 
     /// Returns what a cluster is to have once its turn comes, unless runs leave it as it is.
-    pub(super) fn newest_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
+    pub(crate) fn newest_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
         let (index, picked) = self.to_come(binding)?;
         Some(self.selected(index, &picked))
     }
 
     /// Returns the newest snapshot, and what it is made with for a cluster, unless runs leave that as it is.
     fn to_come(&self, binding: &Binding) -> Option<(u64, PickedOverrides)> {
-        let index = self.newest.filter(|_| !self.state.record.ignores(binding))?;
+        if self.state.record.ignores(binding) {
+            return None;
+        }
+        let index = self.newest?;
         // Without the newest snapshot's payload its overrides are unknown: the present content of the cluster counts.
         let is_known = self.candidates.is_some() || self.fleet.overrides.is_empty();
-        let known = self.state.snapshots.get(&index).filter(|_| is_known);
-        let now = known.map(|of| pick(self.fleet, of, self.candidates.as_ref(), &binding.cluster));
-        Some((index, now.unwrap_or_else(|| binding.overrides.clone())))
+        let picked = match self.state.snapshots.get(&index) {
+            Some(of) if is_known => pick(self.fleet, of, self.candidates.as_ref(), &binding.cluster),
+            _ => binding.overrides.clone(),
+        };
+        Some((index, picked))
     }
 
-    pub(super) fn held_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
+    pub(crate) fn held_on(&mut self, binding: &Binding) -> Option<Selected<'a>> {
         Some(self.selected(binding.snapshot?, &binding.overrides))
     }
 
     /// Returns what a cluster has by its snapshot and loses when its turn comes. What snapshots lack of each other is found once for all
     /// clusters. Envelopes are compared with envelopes, and their contents with contents.
-    fn lost_on(&mut self, binding: &Binding) -> BTreeSet<ObjectKey> {
+    pub(crate) fn lost_on(&mut self, binding: &Binding) -> BTreeSet<ObjectKey> {
         let (Some(index), Some((newest, picked))) = (binding.snapshot, self.to_come(binding)) else {
             return BTreeSet::new();
         };
@@ -110,15 +98,18 @@ impl<'a> Contents<'a> {
         if !self.comes || !waits || is_read(index) != is_read(newest) {
             return BTreeSet::new();
         }
-        let (held, newest) = (self.selected(index, &binding.overrides), self.selected(newest, &picked));
-        let (has, to_have) = (&held.of_snapshot, &newest.of_snapshot);
+        let held = self.selected(index, &binding.overrides);
+        let newest = self.selected(newest, &picked);
+        let has = &held.of_snapshot;
+        let to_have = &newest.of_snapshot;
         let gone = self.gone.entry((Rc::as_ptr(has), Rc::as_ptr(to_have)));
         let gone = gone.or_insert_with(|| &has.keys - &to_have.keys);
         gone.union(&newest.left_out).filter(|key| held.has(key)).cloned().collect()
     }
 
     fn selected(&mut self, index: u64, picked: &PickedOverrides) -> Selected<'a> {
-        let (state, inputs) = (self.state, picked.variant.as_ref());
+        let state = self.state;
+        let inputs = picked.variant.as_ref();
         let of_snapshot = self.objects.entry((index, picked.variant.clone()));
         let of_snapshot = of_snapshot.or_insert_with(|| Rc::new(SnapshotObjects::of(state, index, inputs)));
         let left_out = left_out(ids_of(state, index, inputs), picked, |id| self.fleet.overrides.get(id));

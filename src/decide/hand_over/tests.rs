@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
+use crate::given_up::given_up;
 use model::records::{Binding, Glimpse, Inventory, WorkStatus};
 use testkit::trees::{placement, tree};
 
@@ -137,15 +138,15 @@ fn w16_what_another_gets_is_yielded_though_the_placement_that_has_it_is_not_due(
     waits.works.insert("a".into(), Arc::new(WorkStatus { inventory, ..WorkStatus::default() }));
     let mut all = BTreeMap::from([(p.clone(), waits)]);
     let waits = decided(&p, &all).remove(&p).expect("it is due").state;
-    assert_eq!(waits.yielded, Claims::new());
+    assert_eq!(waits.others.yielded, Claims::new());
     all.insert(p.clone(), waits);
     all.insert(q.clone(), on_a("q", &[&["other"]], "Bound", 0));
     assert!(!decided(&q, &all).contains_key(&p), "it is to have nothing of it");
     all.insert(q.clone(), on_a("q", &[&["o"]], "Bound", 0));
     let yielded = Claims::from([("a".into(), BTreeSet::from([config_map("o")]))]);
     let found = decided(&q, &all);
-    assert_eq!(found[&p].state.yielded, yielded);
-    assert_eq!(found[&q].state.taking_over, yielded, "the other has it still: q has not failed for that");
+    assert_eq!(found[&p].state.others.yielded, yielded);
+    assert_eq!(found[&q].state.others.taking_over, yielded, "the other has it still: q has not failed for that");
 }
 
 /// Two placements that select nothing have the same digest, and nothing in common.

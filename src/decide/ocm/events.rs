@@ -40,7 +40,8 @@ pub(super) fn between(
         format!("Decision {page} is {verb} with placement {} in namespace {}", key.name, key.namespace)
     };
     let entry = |kind, facts| entry(key, evaluated.now, kind, facts);
-    let (mut entries, mut updated) = (Vec::new(), false);
+    let mut entries = Vec::new();
+    let mut updated = false;
     for (position, page) in wanted.iter().enumerate() {
         let old = held.get(position).copied();
         if old.is_none() {
@@ -52,8 +53,10 @@ pub(super) fn between(
             continue;
         }
         updated = true;
-        let (had, has): (BTreeSet<_>, BTreeSet<_>) = (old.iter().collect(), page.iter().collect());
-        let (gained, lost): (Vec<_>, Vec<_>) = (has.difference(&had).collect(), had.difference(&has).collect());
+        let had: BTreeSet<_> = old.iter().collect();
+        let has: BTreeSet<_> = page.iter().collect();
+        let gained: Vec<_> = has.difference(&had).collect();
+        let lost: Vec<_> = had.difference(&has).collect();
         let mut facts = json!({"gained": gained, "lost": lost, "message": said(position, "updated")});
         if let Some(Notice { plugin, message }) = &evaluated.warning {
             facts["message"] = json!(format!("{}: {message} in plugin {plugin}", said(position, "updated")));

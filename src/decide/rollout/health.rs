@@ -143,7 +143,8 @@ pub fn health(
     limits: &Limits,
     now: Timestamp,
 ) -> Health {
-    let (conditions, generation) = (&binding.conditions, binding.generation);
+    let conditions = &binding.conditions;
+    let generation = binding.generation;
     let ready = readiness(conditions, generation, limits.unavailable_period, now);
     let started_at = match heard {
         None => binding.started_at,

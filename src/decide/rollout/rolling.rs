@@ -219,7 +219,9 @@ pub fn roll(views: &[BindingView], failed_before: &BTreeSet<ClusterName>, limits
     let surge = if may_start { usize::try_from(max_to_add).unwrap_or(0) } else { 0 };
     let mut update = buckets.update_failed.clone();
     // While clusters fail with the current snapshot, it is no repair for those of an older one.
-    update.extend(buckets.update_unavailable.iter().filter(|_| may_start));
+    if may_start {
+        update.extend(&buckets.update_unavailable);
+    }
     // What is no repair for others is one for the cluster that failed. A new binding would get what it failed with.
     let (repaired, others): (Vec<&BindingView>, Vec<&BindingView>) =
         buckets.update.iter().partition(|view| view.assigned && failed_before.contains(&view.cluster));

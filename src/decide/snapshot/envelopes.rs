@@ -58,7 +58,8 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
             if let Some(other) = known.insert(id.key(), place) {
                 return Err(fail(&entry, format!("{id} is placed {other} too; remove one of the two")));
             }
-            let (object, origin) = (Arc::new(sanitise(&object)), envelope.origin.clone());
+            let object = Arc::new(sanitise(&object));
+            let origin = envelope.origin.clone();
             contents.push(Manifest { id, object, origin, encrypted: None });
         }
     }

@@ -111,7 +111,8 @@ pub fn with_variants(
     frozen: &Frozen,
     is_needed: impl Fn(&ClusterInputs) -> bool,
 ) -> Option<ResourceSnapshot> {
-    let (before, now) = (known.variants.as_ref()?, frozen.variants.as_ref()?);
+    let before = known.variants.as_ref()?;
+    let now = frozen.variants.as_ref()?;
     // One that is there stays: its results are kept with its commit.
     let kept = before.made.iter().filter(|old| now.of(&old.inputs).is_some() || is_needed(&old.inputs));
     let mut made: Vec<SnapshotVariant> = kept.cloned().collect();
@@ -130,7 +131,8 @@ pub fn with_variants(
 /// Source: KubeFleet, splitting of resource snapshots.
 pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut parts = Vec::new();
-    let (mut objects, mut bytes) = (0_usize, 0_usize);
+    let mut objects = 0_usize;
+    let mut bytes = 0_usize;
     for size in sizes {
         if objects > 0 && bytes + size > SNAPSHOT_BYTES_MAX {
             parts.push(objects);

@@ -74,7 +74,8 @@ impl Candidates {
         manifests: impl Iterator<Item = &'a Manifest>,
     ) -> Self {
         let mut found = Self::default();
-        let (mut objects, mut manifests) = (None, Some(manifests));
+        let mut objects = None;
+        let mut manifests = Some(manifests);
         for snapshot in newest.filter(|snapshot| is_for(snapshot, placement)) {
             // Created lazily, because most placements have no override.
             let objects = objects.get_or_insert_with(|| Objects::of(manifests.take().into_iter().flatten()));
@@ -280,7 +281,8 @@ fn overridden<'s>(
             let object = Arc::make_mut(&mut manifest.object);
             let patches = &rule.json_patch_overrides;
             patch::apply(object, patches, cluster, labels).map_err(|failure| {
-                let (op, path) = (patch::operation_name(failure.patch.op), &failure.patch.path);
+                let op = patch::operation_name(failure.patch.op);
+                let path = &failure.patch.path;
                 format!(
                     "{} rule {}: {op} {path} on {}: {}",
                     described(snapshot),
@@ -290,12 +292,14 @@ fn overridden<'s>(
                 )
             })?;
             if ObjectId::of(object).as_ref() != Some(&manifest.id) {
-                let (rule, id) = (position + 1, &manifest.id);
+                let rule = position + 1;
+                let id = &manifest.id;
                 let why = "group, version, kind, namespace and name cannot be overridden";
                 return Err(format!("{} rule {rule}: it makes another object of {id}; {why}", described(snapshot)));
             }
             if let Some((field, why)) = malformed_metadata(object) {
-                let (rule, id) = (position + 1, &manifest.id);
+                let rule = position + 1;
+                let id = &manifest.id;
                 return Err(format!("{} rule {rule}: it leaves {field} of {id} unusable: {why}", described(snapshot)));
             }
         }

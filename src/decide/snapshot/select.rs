@@ -219,7 +219,8 @@ impl<'a> Selection<'a> {
             is_namespace(selector) && selector.selection_scope == SelectionScope::NamespaceWithResourceSelectors
         });
         if let Some((index, selector)) = chosen {
-            let (field, namespace) = (field(index), selector.name.clone());
+            let field = field(index);
+            let namespace = selector.name.clone();
             if is_reserved(&namespace) {
                 return Err(SelectionError::ReservedNamespace { field, namespace });
             }

@@ -39,14 +39,17 @@ pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
 /// They do not depend on whether a placement wants the cluster: nobody can tell for a cluster that was never seen. Suspend a
 /// cluster to leave it alone on purpose.
 pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> Vec<Warning> {
-    let (mut unreached, mut silent) = (Vec::new(), BTreeMap::<&str, Vec<String>>::new());
+    let mut unreached = Vec::new();
+    let mut silent = BTreeMap::<&str, Vec<String>>::new();
     let mut same = Vec::new();
     for cluster in clusters.filter(|cluster| !cluster.left && !cluster.is_suspended()) {
         if let Some(message) = cluster.same_server() {
             same.push(Warning::new(WarningKind::SameServer, message));
         } else if cluster.kind == MemberKind::Unreachable {
             unreached.push(cluster.name.to_string());
-        } else if let Some(why) = cluster.message.as_deref().filter(|_| !cluster.has_answered()) {
+        } else if let Some(why) = cluster.message.as_deref()
+            && !cluster.has_answered()
+        {
             silent.entry(why).or_default().push(cluster.name.to_string());
         }
     }

@@ -113,7 +113,10 @@ impl<'a> PlacementView<'a> {
 
     /// Returns the index of the desired resource snapshot: the newest, unless it was rolled back.
     pub fn goal(&self) -> Option<u64> {
-        self.record.goal.filter(|_| !self.is_external()).or(self.newest())
+        match self.record.goal {
+            Some(goal) if !self.is_external() => Some(goal),
+            _ => self.newest(),
+        }
     }
 
     /// Tells whether a binding's cluster has the newest snapshot, available or compared.
@@ -406,7 +409,8 @@ fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&B
     // No record has a time for Unknown; the time of the newest snapshot does not change with each call.
     let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
     let unknown = |link: &Link, message: String| {
-        let (type_, reason) = (link.type_.clone(), link.unknown.clone());
+        let type_ = link.type_.clone();
+        let reason = link.unknown.clone();
         Condition::new(type_, ConditionStatus::Unknown, reason, message, view.record.generation, since)
     };
     let Some(binding) = binding else {

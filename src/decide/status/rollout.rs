@@ -60,7 +60,9 @@ pub fn rollout_state(view: &PlacementView) -> RolloutState {
         return RolloutState::Progressing;
     }
     // No cluster moves to an unreadable payload, and no cluster is the cause.
-    if let Some(first) = record.unreadable.first().filter(|_| !record.removed) {
+    if let Some(first) = record.unreadable.first()
+        && !record.removed
+    {
         return RolloutState::Failed(Failure::Payload(*first));
     }
     if let Some(by_run) = (is_wanted && view.is_external()).then(|| staged::by_run(view)).flatten() {
@@ -120,13 +122,16 @@ impl Situation<'_> {
     }
 
     fn held(&self) -> Option<RolloutState> {
-        staged::held(self.view).filter(|_| !self.view.record.removed).map(RolloutState::Failed)
+        if self.view.record.removed {
+            return None;
+        }
+        staged::held(self.view).map(RolloutState::Failed)
     }
 
     fn waiting_for_person(&self) -> Option<RolloutState> {
         let needs_run = self.any(|cluster| matches!(cluster, ClusterState::AwaitsRun));
         // A run that a person starts while the placement is paused does not move either.
-        let paused = || staged::paused(self.view).filter(|_| self.is_queued() || needs_run);
+        let paused = || if self.is_queued() || needs_run { staged::paused(self.view) } else { None };
         let no_run = || needs_run.then_some(PersonWait::NoRun);
         deletions_wait(self.view).or_else(paused).or_else(no_run).map(RolloutState::WaitingForPerson)
     }

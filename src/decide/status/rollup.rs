@@ -61,7 +61,8 @@ impl<'a> ClusterLinks<'a> {
 /// One cluster with an unknown link makes the placement's condition Unknown, else one with a false link makes it False; both
 /// end the chain. While scheduling is pending the rest of the chain stays as it was, with its old generation.
 pub fn placement_conditions(view: &PlacementView) -> Vec<Condition> {
-    let (picked, conditions) = (view.picked(), view.record.conditions.clone());
+    let picked = view.picked();
+    let conditions = view.record.conditions.clone();
     let mut roll = RollUp { view, picked, conditions, kept: BTreeSet::new() };
     let pending = roll.scheduled();
     if pending {
@@ -178,7 +179,8 @@ impl RollUp<'_> {
         if ignored.is_empty() {
             return String::new();
         }
-        let (count, names) = (counted(ignored.len(), "cluster"), listing(ignored.iter().map(ToString::to_string)));
+        let count = counted(ignored.len(), "cluster");
+        let names = listing(ignored.iter().map(ToString::to_string));
         format!("; {count} in no stage, and left as they are: {names}")
     }
 

@@ -49,7 +49,10 @@ pub fn current_stage(run: &RunRecord) -> Option<&StageRecord> {
 
 /// Returns the tasks that the run waits for now.
 pub fn closed_gates(run: &RunRecord) -> Vec<ClosedGate<'_>> {
-    let Some(stage) = current_stage(run).filter(|_| !run.phase.is_final()) else { return Vec::new() };
+    if run.phase.is_final() {
+        return Vec::new();
+    }
+    let Some(stage) = current_stage(run) else { return Vec::new() };
     let (before, tasks) = match stage.phase {
         StagePhase::WaitingBefore => (true, &stage.before),
         StagePhase::WaitingAfter => (false, &stage.after),

@@ -267,7 +267,7 @@ fn objects_are_made_once() {
     assert!(before.iter().all(|(cluster, order)| Arc::ptr_eq(&order.manifests, &fleet.orders[cluster].manifests)));
     assert!(Arc::ptr_eq(&before["a"].manifests[0].object, &before["c"].manifests[0].object), "the Namespace is shared");
     // From the records alone the same objects come again.
-    fleet.state.rendered = crate::overrides::Rendered::default();
+    fleet.state.memo.rendered = crate::overrides::Rendered::default();
     fleet.decide();
     assert!(before.iter().all(|(cluster, order)| order == &fleet.orders[cluster]));
 }

@@ -176,8 +176,8 @@ fn waiting<'a>(run: &'a mut RunRecord, at: &GateName) -> Result<&'a mut StageRec
         let message = format!("run {} has no stage {}; its stages are: {}", run.name, at.stage, known.join(", "));
         return Err(refusal(RefusalReason::NotFound, message));
     }
-    let stage = run.stages.iter_mut().find(|stage| stage.name == at.stage).filter(|_| !is_final);
-    let Some(stage) = stage else {
+    let stage = run.stages.iter_mut().find(|stage| stage.name == at.stage);
+    let Some(stage) = (if is_final { None } else { stage }) else {
         return Err(refusal(RefusalReason::NotWaiting, format!("run {} has ended: nothing waits", at.run)));
     };
     let side = match stage.phase {

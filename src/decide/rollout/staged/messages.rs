@@ -55,7 +55,9 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
     use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
     let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
     let total = stage.clusters.len() - count(Skipped);
-    let (deferred, failed, updating) = (count(Deferred), count(Failed), count(Updating));
+    let deferred = count(Deferred);
+    let failed = count(Failed);
+    let updating = count(Updating);
     // A deferred cluster that answers again moves before its stage is done.
     let waits = |cluster: &&RunCluster| {
         let is_back = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.online);

@@ -66,7 +66,8 @@ impl<'a> Pass<'a> {
             ClusterPhase::Skipped => JournalKind::ClusterSkipped,
         };
         enter_cluster(cluster, phase, message, self.now);
-        let (stage, cluster) = (Some(stage.to_owned()), Some(cluster.name.clone()));
+        let stage = Some(stage.to_owned());
+        let cluster = Some(cluster.name.clone());
         self.step.notes.push(Note { event, stage, cluster, message: message.to_owned() });
     }
 
@@ -183,9 +184,10 @@ impl<'a> Pass<'a> {
     pub(super) fn start_removals(&mut self, stage: &mut StageRecord) {
         use ClusterPhase::{Deferred, Pending, Succeeded, Updating};
         for cluster in &mut stage.clusters {
-            let Some(seen) = self.seen(cluster).filter(|_| matches!(cluster.phase, Pending | Deferred)) else {
+            if !matches!(cluster.phase, Pending | Deferred) {
                 continue;
-            };
+            }
+            let Some(seen) = self.seen(cluster) else { continue };
             if seen.removed {
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");
             } else if seen.held {

@@ -27,8 +27,8 @@ pub(super) fn stages(
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
     let told = |(stage, is_removal): (&StageRecord, bool)| {
-        let gate = gates.iter().find(|gate| gate.stage.name == stage.name && gate.is_approval());
-        let gate = gate.filter(|_| asks(view.record, run));
+        let is_asked = asks(view.record, run);
+        let gate = gates.iter().find(|gate| is_asked && gate.stage.name == stage.name && gate.is_approval());
         let tasks = || stage.before.iter().chain(&stage.after);
         let mut approved_by: Vec<String> = Vec::new();
         for person in tasks().flat_map(|task| &task.approvals).map(|approval| &approval.by.name) {

@@ -106,7 +106,8 @@ fn moving(view: &PlacementView, run: &RunRecord) -> Option<RolloutState> {
     if left.is_empty() {
         return None;
     }
-    if let Some(gate) = view.record.closed_gate().filter(|_| stage.name == DELETION_STAGE)
+    if let Some(gate) = view.record.closed_gate()
+        && stage.name == DELETION_STAGE
         && left.iter().all(|cluster| gate.holds(&cluster.name))
     {
         return super::deletions_wait(view).map(RolloutState::WaitingForPerson);

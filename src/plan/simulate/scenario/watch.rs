@@ -396,7 +396,7 @@ impl Look<'_> {
         for (name, binding) in &state.bindings {
             let mut seen = self.seen.bindings.remove(name).unwrap_or_default();
             if binding.deleting && !seen.deleting {
-                let changes_hands = binding.removes.is_empty() && state.claimed.contains_key(&binding.cluster);
+                let changes_hands = binding.removes.is_empty() && state.others.claimed.contains_key(&binding.cluster);
                 let what = if changes_hands { "all of it changes hands, and nothing is deleted" } else { "" };
                 self.begin(&mut seen, &binding.cluster, EventKind::RemovalBegan, what);
             } else if binding.started_at != seen.started_at
